@@ -36,12 +36,24 @@ async function createTables(environment: Environment, names: readonly string[]):
 }
 
 /** The physical tables and columns of the named tables, in their order. */
-async function heapsOf(environment: Environment, count: number) {
+async function heapsOf(environment: Environment, count: number, order: 'asc' | 'desc' = 'asc') {
   const { rows } = await environment.direct.query<{ table: string; columns: string }>(`
     select format('offshoot_db_%s.heap_%s', database_id, id) as table,
       (select string_agg('c' || c, ', ' order by c) from unnest(column_ids) c) as columns
-    from offshoot.heaps order by id limit ${count}`)
+    from offshoot.heaps order by id ${order} limit ${count}`)
   return rows
+}
+
+async function copyLines(
+  { direct }: Environment,
+  heap: { table: string; columns: string } | undefined,
+  lines: Buffer,
+): Promise<void> {
+  const stream = direct.query(
+    copyFrom(`copy ${heap?.table} (id, epoch, ${heap?.columns}) from stdin`),
+  )
+  stream.end(lines)
+  await once(stream, 'finish')
 }
 
 export async function benchRecords(options: { quick: boolean }): Promise<Figure[]> {
@@ -52,6 +64,7 @@ export async function benchRecords(options: { quick: boolean }): Promise<Figure[
       ...(await benchBulk(environment, options)),
       ...(await benchSingle(environment, options)),
       ...(await benchTransaction(environment, options)),
+      await benchStream(environment, options),
       ...(await benchMemory(environment, options)),
     ]
   } finally {
@@ -81,13 +94,7 @@ async function benchBulk(
     const text = await response.body.text()
     if (response.statusCode !== 200) throw new Error(text)
   }
-  const copy = async (lines: Buffer) => {
-    const stream = environment.direct.query(
-      copyFrom(`copy ${heap?.table} (id, epoch, ${heap?.columns}) from stdin`),
-    )
-    stream.end(lines)
-    await once(stream, 'finish')
-  }
+  const copy = (lines: Buffer) => copyLines(environment, heap, lines)
   const lines = () =>
     Buffer.from(records.map((_, number) => `${newId()}\t1\t${texts(number).join('\t')}\n`).join(''))
   const rate = (count: number, ms: number) => (count * BULK_RECORDS * 1000) / ms
@@ -385,6 +392,59 @@ async function benchTransaction(
       cpu: setsCpu,
     }),
   ]
+}
+
+/** Streams records into one empty table after the other, and copies as many rows into others. */
+async function benchStream(
+  environment: Environment,
+  { quick }: { quick: boolean },
+): Promise<Figure> {
+  const [rounds, count] = quick ? [3, 50_000] : [7, 200_000]
+  const numbers = Array.from({ length: count }, (_, number) => number)
+  const body = Buffer.from(
+    numbers.map((number) => `${JSON.stringify({ id: newId(), ...personOf(number) })}\n`).join(''),
+  )
+  const lines = Buffer.from(
+    numbers.map((number) => `${newId()}\t1\t${texts(number).join('\t')}\n`).join(''),
+  )
+  let tables = 0
+  const nextTable = async () => {
+    const table = `streamed${tables++}`
+    const operations = [
+      { addTable: { table } },
+      ...COLUMNS.map((column) => ({ addColumn: { table, column } })),
+    ]
+    await environment.call('POST', '/db/bench:main/schema/apply', { edits: { operations } })
+    return table
+  }
+  const rate = (ms: number) => (count * 1000) / ms
+  const { ours, baseline } = await inTurns(rounds, {
+    async baseline() {
+      await nextTable()
+      const [heap] = await heapsOf(environment, 1, 'desc')
+      return rate(await timeMs(() => copyLines(environment, heap, lines)))
+    },
+    async ours() {
+      const table = await nextTable()
+      return rate(
+        await timeMs(async () => {
+          const response = await environment.http.request({
+            method: 'POST',
+            path: `/db/bench:main/tables/${table}/bulk`,
+            headers: { ...headers(), 'content-type': 'application/x-ndjson' },
+            body,
+          })
+          const text = await response.body.text()
+          if (response.statusCode !== 200) throw new Error(text)
+        }),
+      )
+    },
+  })
+  return figure('atomic stream into an empty table', {
+    ratio: ours / baseline,
+    atLeast: 0.5,
+    detail: `${thousands(ours)} rows/s against ${thousands(baseline)} by COPY`,
+  })
 }
 
 async function benchMemory(

@@ -7,7 +7,7 @@ import { insertPin } from '../../packages/server/src/domain/branches/merge-base.
 import { PIN_MINUTES_MAX } from '../../packages/server/src/domain/branches/pins.js'
 import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
-import { absorbNext } from '../../packages/server/src/rows/branches.js'
+import { absorbNext, collectHeap, collectSpares } from '../../packages/server/src/rows/branches.js'
 import { createStage, sharedStage } from '../../packages/server/src/rows/merge.js'
 import { collectStage } from '../../packages/server/src/rows/write.js'
 import { TestBranches } from '../support/branches.js'
@@ -81,7 +81,9 @@ async function stages(): Promise<string[]> {
     `select relname as name from pg_class
     where relkind = 'r' and relname like 'stream\\_%'
     union all
-    select id from offshoot_work.streams`,
+    select id from offshoot_work.streams
+    union all
+    select 'heap_' || heap_id from offshoot_work.spares where definition = 'stream'`,
   )
   return rows.map(({ name }) => name)
 }
@@ -518,6 +520,184 @@ describe('a stream of many rows into a branch with forks', () => {
     expect((await stream.finish(MANY)).status).toBe(200)
     expect((await storage(branches)).kinds).toEqual(['heap', 'overlay'])
     expect((await branches.record('main', 't', 'many-1')).service.version).toBe(0)
+  })
+})
+
+describe('a stream into an empty table', () => {
+  /** The heap of the table `t` on `main`, with its number of rows and the names of its columns. */
+  async function heapOf(branches: TestBranches) {
+    const { pool } = service.database
+    const { rows } = await pool.query(
+      `select h.id, format('offshoot_db_%s.heap_%s', h.database_id, h.id) as name
+      from offshoot.heaps h
+      join offshoot.databases d on d.default_branch_id = h.branch_id
+      join offshoot.branches b on b.id = h.branch_id
+      join offshoot.schemas s on s.id = b.schema_id
+      where d.name = $1 and h.kind = 'heap'
+        and h.table_id = (jsonb_path_query_first(s.document, '$.tables[*] ? (@.name == "t").id'))::bigint`,
+      [branches.database],
+    )
+    expect(rows.length).toBe(1)
+    const { id, name } = rows[0]
+    const counted = await pool.query(`select count(*)::integer as count from ${name}`)
+    const described = await pool.query(
+      `select c.reloptions as options, array(
+          select a.attname::text from pg_attribute a
+          where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+        ) as columns
+      from pg_class c where c.oid = $1::regclass`,
+      [name],
+    )
+    return { id, rows: counted.rows[0].count, ...described.rows[0] }
+  }
+
+  it('is written once: the heap that it fills becomes that of the branch', async () => {
+    const branches = await TestBranches.create(service, 'empty', TABLES)
+    const before = await heapOf(branches)
+    const stream = await openStream(branches)
+    // The beginning of the stream is in the heap, and nobody sees it.
+    const [name] = await stages()
+    expect(name).toMatch(/^heap_\d+$/)
+    expect(await countRecords(branches)).toBe(0)
+    await until(async () => service.database.poolState.inUse === 0)
+    expect((await stream.finish([{ id: 'last', code: 'x' }])).status).toBe(200)
+    const after = await heapOf(branches)
+    expect(after).toEqual({ ...before, id: name?.slice('heap_'.length), rows: LONG.length + 1 })
+    expect(await stages()).toEqual([])
+    expect(await branches.record('main', 't', 'last')).toMatchObject({
+      ...{ code: 'x', service: { version: 0 } },
+    })
+    // The heap works like any other: rules, updates, and forks that keep what they had.
+    const taken = await branches.call('main', 'POST', '/tables/t/data', { code: 'x' })
+    expect(taken.status).toBe(400)
+    await branches.fork('dev')
+    await branches.patch('main', 't', 'last', { code: 'y' })
+    await branches.put('main', 't', 'more', { code: 'x' })
+    expect(await branches.record('dev', 't', 'last')).toMatchObject({ code: 'x' })
+    expect(await branches.record('main', 't', 'more')).toMatchObject({ code: 'x' })
+    expect(await countRecords(branches, 'dev')).toBe(LONG.length + 1)
+    while (await collectHeap(service.database));
+    expect(await countRecords(branches)).toBe(LONG.length + 2)
+  })
+
+  it('that is newer than all forks is written once, too', async () => {
+    const branches = await TestBranches.create(service, 'newer', { other: TABLES.other })
+    await branches.fork('dev')
+    await branches.edit('main', { addTable: { table: 't' } })
+    for (const column of TABLES.t)
+      await branches.edit('main', { addColumn: { table: 't', column } })
+    const before = await heapOf(branches)
+    const stream = await openStream(branches)
+    expect((await stream.finish()).status).toBe(200)
+    expect((await heapOf(branches)).id).not.toBe(before.id)
+    await branches.fork('late')
+    await branches.remove('main', 't', 'long-0')
+    expect(await countRecords(branches)).toBe(LONG.length - 1)
+    expect(await countRecords(branches, 'late')).toBe(LONG.length)
+    expect((await branches.call('dev', 'POST', '/tables/t/query', {})).status).toBe(404)
+  })
+
+  it.each([
+    ['written', (branches: TestBranches) => branches.put('main', 't', 'while', { code: 'w' }), 1],
+    ['forked', (branches: TestBranches) => branches.fork('meanwhile'), 0],
+    [
+      'forked and written',
+      async (branches: TestBranches) => {
+        await branches.put('main', 't', 'while', { code: 'w' })
+        await branches.fork('meanwhile')
+      },
+      1,
+    ],
+  ])('keeps nobody waiting if the branch is %s meanwhile', async (what, change, others) => {
+    const branches = await TestBranches.create(
+      service,
+      `while-${what.replaceAll(' ', '-')}`,
+      TABLES,
+    )
+    const before = await heapOf(branches)
+    const stream = await openStream(branches)
+    await change(branches)
+    await branches.edit('main', {
+      addColumn: { table: 'other', column: { name: 'm', type: 'int' } },
+    })
+    expect((await stream.finish()).status).toBe(200)
+    expect(await countRecords(branches)).toBe(LONG.length + others)
+    expect((await heapOf(branches)).id).toBe(before.id)
+    if (what.includes('forked')) expect(await countRecords(branches, 'meanwhile')).toBe(others)
+    expect(await stages()).toEqual([])
+  })
+
+  it('is refused with the line of a value that another request has written meanwhile', async () => {
+    const branches = await TestBranches.create(service, 'while-taken', TABLES)
+    const stream = await openStream(branches)
+    await branches.put('main', 't', 'while', { code: 'w' })
+    const answer = await stream.finish([{ id: 'a' }, { id: 'b', code: 'w' }])
+    expect(answer.status).toBe(400)
+    expect(answer.body.errors).toMatchObject([{ line: LONG.length + 2 }])
+    expect(await countRecords(branches)).toBe(1)
+  })
+
+  it.each([
+    ['id', [{ id: 'a' }, { id: 'b' }, { id: 'a' }], 3],
+    ['unique value', [{ code: 'a' }, { code: 'a' }], 2],
+  ])(
+    'is refused with the line that repeats a %s, after lines that are invalid',
+    async (...given) => {
+      const [what, records, line] = given
+      const name = `repeats-${what.replace(' ', '-')}`
+      const branches = await TestBranches.create(service, name, TABLES)
+      const answer = await (await openStream(branches)).finish([...records, ...LONG.slice(0, 3)])
+      expect(answer.status).toBe(400)
+      expect(answer.body.errors).toMatchObject([
+        { line: LONG.length + line, message: expect.stringContaining('is not unique') },
+      ])
+      const invalid = await (await openStream(branches)).finish([...records, { text: 5 }])
+      expect(invalid.body.errors).toMatchObject([{ line: LONG.length + records.length + 1 }])
+      expect(await countRecords(branches)).toBe(0)
+      expect(await stages()).toEqual([])
+    },
+  )
+
+  it('is refused if PostgreSQL has lost a part of it', async () => {
+    const branches = await TestBranches.create(service, 'lost', TABLES)
+    const stream = await openStream(branches)
+    const [name] = await stages()
+    const { rows } = await service.database.pool.query(
+      'select oid::regclass::text as name from pg_class where relname = $1',
+      [name],
+    )
+    await until(async () => {
+      const found = await service.database.pool.query(`select from ${rows[0].name} limit 1`)
+      return found.rows.length > 0
+    })
+    await service.database.pool.query(`truncate ${rows[0].name}`)
+    const answer = await stream.finish([{ id: 'last' }])
+    expect(answer).toMatchObject({ status: 503, body: { code: 'unavailable' } })
+    expect(await countRecords(branches)).toBe(0)
+    expect(await stages()).toEqual([])
+  })
+
+  it('of a killed process is dropped by the collector, and no other', async () => {
+    const branches = await TestBranches.create(service, 'killed', TABLES)
+    const killed = await openStream(branches)
+    const age = (name: string | undefined) =>
+      service.database.pool.query(
+        `update offshoot_work.spares set created_at = now() - interval '1 hour'
+        where 'heap_' || heap_id = $1`,
+        [name],
+      )
+    const [left] = await stages()
+    const other = await openStream(branches)
+    await until(async () => (await stages()).length === 2)
+    await age(left)
+    while (await collectSpares(service.database));
+    const rest = await stages()
+    expect(rest).toHaveLength(1)
+    expect(rest).not.toContain(left)
+    expect((await other.finish()).status).toBe(200)
+    expect(await countRecords(branches)).toBe(LONG.length)
+    killed.body.destroy(new Error('gone'))
+    await until(async () => (await stages()).length === 0)
   })
 })
 

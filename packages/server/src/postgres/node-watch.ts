@@ -41,7 +41,7 @@ interface Use {
 }
 
 /** Opens a connection to the coordinator. */
-type OpenProbe = () => Promise<pg.Client>
+export type OpenProbe = () => Promise<pg.Client>
 
 export class NodeWatch {
   readonly #open: OpenProbe

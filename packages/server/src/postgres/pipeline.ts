@@ -208,7 +208,7 @@ class Pipeline {
         if (input !== undefined) {
           // PostgreSQL reads the data when it reaches the COPY, and skips it if an earlier
           // statement failed.
-          connection.sendCopyFromChunk(Buffer.from(input))
+          connection.sendCopyFromChunk(typeof input === 'string' ? Buffer.from(input) : input)
           connection.endCopyFrom()
         }
       }

@@ -232,7 +232,7 @@ export interface Call {
   readonly statement: Statement
   readonly values: readonly Parameter[]
   /** The data of a `copy ... from stdin`. */
-  readonly input?: string
+  readonly input?: string | Buffer
   /** Runs only once, so it is not kept prepared. */
   readonly isUnnamed?: boolean
   /**

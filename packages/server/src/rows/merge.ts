@@ -58,6 +58,7 @@ import type { MergeColumn } from './merging/stage-sql.js'
  */
 
 export { boundOwnRows } from './layout/heap-sizes.js'
+export { analyzeGrownHeaps } from './layout/heap-statistics.js'
 export type { ReadIds, StoredAs } from './layout/layout.js'
 export { areRelated, mayDiffer } from './merging/changed-ids.js'
 export type { MissingValues, UniqueClash } from './merging/check-stage.js'

@@ -4,9 +4,11 @@
  */
 
 export { answersName, findAnswering } from './layout/database-schema.js'
+export { takeFilledHeap } from './layout/filled-heaps.js'
 export {
   type ComparedStream,
   publishStream,
+  requireGuard,
   StreamOutdatedError,
   stageStream,
 } from './merging/publish-stream.js'

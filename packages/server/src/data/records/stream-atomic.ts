@@ -28,6 +28,7 @@ import {
 } from './idempotency.js'
 import { fileWriter, storeFiles } from './record-files.js'
 import type { RecordContext } from './records.js'
+import { publishAsHeap } from './stream-heap.js'
 import {
   encodeLines,
   lineBytesMax,
@@ -126,10 +127,13 @@ export class AtomicStream {
   /** Adds rows to the stage, in steps. */
   async #stage(
     { database, session }: StreamContext,
-    { codec, writer }: WritableTable,
+    table: WritableTable,
     rows: readonly StagedRow[],
   ): Promise<void> {
-    this.#rows ??= await StagedRows.create(database, session.guard, writer)
+    const { codec } = table
+    // Records that exist are looked for by the lines of a stage that has no rules.
+    const mayReplace = this.#request.existing === 'refuse'
+    this.#rows ??= await StagedRows.create(database, session.guard, { table, mayReplace })
     const turn = new Turn()
     for (let start = 0; start < rows.length; start += rowsPerStep(codec)) {
       await this.#rows.add(rows.slice(start, start + rowsPerStep(codec)))
@@ -168,7 +172,13 @@ export class AtomicStream {
         await rows.insert(writer, transaction)
         return undefined
       },
-      publish: (table, finish) => publishLongStream(context, { table, rows }, finish),
+      async publish(table, finish) {
+        rows.requireAccepted()
+        return (
+          (await publishAsHeap(context, rows, finish)) ||
+          (await publishLongStream(context, { table, rows }, finish))
+        )
+      },
       findTaken: ({ session }, { writer }) => rows.findTaken(writer, session.guard),
     })
   }

@@ -70,7 +70,7 @@ export function* encodeLines(
   for (const [index, { line, value, fault }] of lines.entries()) {
     const row = fault ?? encodeInput(table.codec, value, now, files)
     if (typeof row === 'string') tally.refuse(line, row)
-    else rows.push({ ...row, line })
+    else rows.push({ line, id: row.id, isNewId: row.isNewId === true, values: row.values })
     if (index % LINES_PER_STEP === 0) yield
   }
   return rows

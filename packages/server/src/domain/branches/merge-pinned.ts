@@ -10,6 +10,7 @@ import {
 import { absorbOverlays } from '../../rows/branches.js'
 import { compileTable, type StoredTable } from '../../rows/columns.js'
 import {
+  analyzeGrownHeaps,
   areCandidatesOwn,
   areRowsLost,
   type ComparedTable,
@@ -126,6 +127,10 @@ export async function mergePinned(
   // An overlay could be dropped between the transactions of the merge.
   await absorbOverlays(database, into.branchId)
   await absorbOverlays(database, from.branchId)
+  await analyzeGrownHeaps(database, {
+    databaseId: into.databaseId,
+    branchIds: [from.branchId, into.branchId],
+  })
   // No merge into either branch is recorded while both are locked, so states and history are of one moment.
   const pins = await withBranches(database, [from, into], async (transaction): Promise<Pins> => {
     const history = await findHistoryOf(transaction, { theirs: from, ours: into })

@@ -21,8 +21,12 @@ const STEP_ROWS = 1000
 /** Others may read an overlay that was released. The collector drops it later. */
 const DROP_WAIT_MS = 100
 
-const ROWS_FIRST = (overlay: Sql) =>
-  sql`(select id from ${overlay} order by id limit ${raw(String(STEP_ROWS))})`
+/**
+ * The ids of the rows that one step moves. It begins after the last id of the step before: as long as a snapshot may see
+ * the rows that were moved, PostgreSQL would pass all of them again.
+ */
+const nextIds = (overlay: Sql, afterId: string) => sql`
+    select id from ${overlay} where id > ${afterId} order by id limit ${raw(String(STEP_ROWS))}`
 
 /** Lists the overlaid heaps of a branch. */
 async function listOverlaid(transaction: Queryable, layout: Layout): Promise<Overlaid[]> {
@@ -66,20 +70,42 @@ async function release(
   await renewReaders(transaction, { branchId, forks, isIncluded: true })
 }
 
-/** Moves some rows. Returns the id of an overlay that it released, and whether there is more to do. */
+/** Where the next step begins: all rows of the overlay up to this id are moved. */
+interface Progress {
+  readonly heapId: string
+  readonly lastId: string
+}
+
+/** The result of a step. */
+interface Absorbed {
+  /** An overlay without rows, which was taken out of the layouts. */
+  readonly released: HeapAddress | undefined
+  /** undefined: there is nothing more to do. */
+  readonly next: Progress | undefined
+}
+
+const NOTHING_MOVED = { heapId: '', lastId: '' }
+
+/** Moves some rows. */
 async function absorbSome(
   transaction: Queryable,
   branchId: string,
-): Promise<{ released: HeapAddress | undefined; isDone: boolean }> {
+  progress: Progress,
+): Promise<Absorbed> {
   const layout = await findLayout(transaction, branchId, { hidden: true })
   const [first, ...others] = layout === undefined ? [] : await listOverlaid(transaction, layout)
-  if (first === undefined) return { released: undefined, isDone: true }
-  const name = heapName(first.overlay)
-  await move(transaction, first, ROWS_FIRST(name))
-  const rest = await transaction.query(sql`select from ${name} limit 1`)
-  if (rest.length > 0) return { released: undefined, isDone: false }
+  if (first === undefined) return { released: undefined, next: undefined }
+  const { heapId } = first.overlay
+  const ids = await transaction.query<{ id: string }>(
+    nextIds(heapName(first.overlay), progress.heapId === heapId ? progress.lastId : ''),
+  )
+  const moved = ids.map(({ id }) => id)
+  await move(transaction, first, sql`select unnest(${moved}::text[]) collate "C"`)
+  // Rows are never added to an overlay.
+  const lastId = moved[STEP_ROWS - 1]
+  if (lastId !== undefined) return { released: undefined, next: { heapId, lastId } }
   await release(transaction, first)
-  return { released: first.overlay, isDone: others.length === 0 }
+  return { released: first.overlay, next: others.length === 0 ? undefined : NOTHING_MOVED }
 }
 
 /**
@@ -87,10 +113,11 @@ async function absorbSome(
  * the branch for as long as a step takes.
  */
 export async function absorbOverlays(database: Database, branchId: string): Promise<void> {
-  for (let isDone = !(await hasOverlay(database, branchId)); !isDone; ) {
+  let next = (await hasOverlay(database, branchId)) ? NOTHING_MOVED : undefined
+  while (next !== undefined) {
     const startedAt = performance.now()
-    isDone = await absorbStep(database, { branchId, isHidden: false })
-    if (!isDone) await delay(performance.now() - startedAt)
+    next = await absorbStep(database, { branchId, isHidden: false, progress: next })
+    if (next !== undefined) await delay(performance.now() - startedAt)
   }
 }
 
@@ -100,17 +127,17 @@ async function hasOverlay(database: Queryable, branchId: string): Promise<boolea
   return row !== undefined
 }
 
-/** Returns whether all rows are moved. */
+/** Returns where the next step begins, or undefined if all rows are moved. */
 async function absorbStep(
   database: Database,
-  { branchId, isHidden }: { branchId: string; isHidden: boolean },
-): Promise<boolean> {
+  { branchId, isHidden, progress }: { branchId: string; isHidden: boolean; progress: Progress },
+): Promise<Progress | undefined> {
   // Nobody writes to a hidden branch, and it has no gate.
-  const { released, isDone } = await runAlone(database, isHidden ? [] : [branchId], (transaction) =>
-    absorbSome(transaction, branchId),
+  const { released, next } = await runAlone(database, isHidden ? [] : [branchId], (transaction) =>
+    absorbSome(transaction, branchId, progress),
   )
   if (released !== undefined) await dropReleased(database, released).catch(() => undefined)
-  return isDone
+  return next
 }
 
 async function dropReleased(database: Database, overlay: HeapAddress): Promise<void> {
@@ -140,6 +167,6 @@ export async function absorbNext(database: Database): Promise<boolean> {
     order by random()
     limit 1`)
   if (found === undefined) return false
-  await absorbStep(database, found)
+  await absorbStep(database, { ...found, progress: NOTHING_MOVED })
   return true
 }

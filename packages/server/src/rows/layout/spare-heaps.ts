@@ -317,7 +317,7 @@ export async function collectSpares(database: Database): Promise<boolean> {
 }
 
 /** Returns whether it has dropped the spare heap: another process may have done so, or a branch has taken it. */
-function dropSpare(database: Database, heap: HeapAddress): Promise<boolean> {
+export function dropSpare(database: Database, heap: HeapAddress): Promise<boolean> {
   return runTransaction(
     database,
     async (transaction) => {

@@ -118,7 +118,8 @@ export async function publishStream(
   }
 }
 
-async function requireGuard(transaction: Transaction, guard: Guard): Promise<void> {
+/** Fails if the session of a stream is outdated. */
+export async function requireGuard(transaction: Transaction, guard: Guard): Promise<void> {
   try {
     await runPipeline(transaction.client, [guardCall(guard)])
   } catch (error) {

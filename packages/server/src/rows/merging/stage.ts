@@ -171,6 +171,7 @@ export async function stageRows(
     select min(n) as first, max(n) as last from added`)
   const [first, last] = [Number(range?.first ?? 1), Number(range?.last ?? 0)]
   const staged = { codec, name: stage.rowsOf(codec.table.id), first, last }
+  if (last - first >= ANALYZED_ROWS_MIN) await transaction.query(sql`analyze ${stage.ids}`)
   await createRows(transaction, stage, staged)
   const only = singleState(base)
   const tally =

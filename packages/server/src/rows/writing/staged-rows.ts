@@ -1,19 +1,22 @@
 import { randomBytes } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
 import { eachApart } from '../../common/each-apart.js'
-import type { Database } from '../../postgres/database.js'
+import type { Database, Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import type { Statement } from '../../postgres/statement.js'
+import { type Call, compileStatement, type Statement } from '../../postgres/statement.js'
 import { copyLine } from '../columns/carriers.js'
-import { qualified } from '../layout/layout.js'
+import type { TableCodec } from '../columns/table-codec.js'
+import { createFilledHeap, type FilledHeap, keepFilledHeap } from '../layout/filled-heaps.js'
+import { heapName, layoutOf, qualified } from '../layout/layout.js'
+import { dropSpare } from '../layout/spare-heaps.js'
 import { brokenConnection } from '../running/connection.js'
 import { type Guard, ownerOf } from '../running/guard.js'
 import { runReads } from '../running/reads.js'
 import { confirmed } from '../running/staleness.js'
 import type { WriteTransaction } from '../running/transactions.js'
-import { TakenError } from './refusals.js'
+import { describeRefusal, rowsBefore, TakenError } from './refusals.js'
 import type { RowInput, TableWriter } from './table-writer.js'
 
 /** A row of a stream, with its line. */
@@ -30,8 +33,8 @@ export interface Written {
 /** An upsert meets the same id twice. */
 const CARDINALITY_VIOLATION = '21000'
 
-/** Characters of COPY lines that are sent together. */
-const COPY_LENGTH = 256 * 1024
+/** Bytes of COPY lines that are sent together. */
+const COPY_BYTES = 256 * 1024
 /** Lines that are inserted together into a branch that inherits rows. */
 const PART_LINES = 5000
 /** How often a stream in progress says that its stage is in use. */
@@ -41,7 +44,7 @@ const STAGE_HOURS_MAX = 1
 
 interface TakenLine {
   readonly line: number
-  readonly error: TakenError
+  readonly error: unknown
 }
 
 /** Identifies a stage. It is in the schema of the database, because one statement inserts its rows into a heap. */
@@ -52,44 +55,76 @@ interface StageAddress {
 
 const stageName = ({ databaseId, id }: StageAddress): Sql => qualified(databaseId, `stream_${id}`)
 
+/** The commit of a part does not wait for the disk: the statistics that are collected last do. */
+const WITHOUT_WAIT: Call = {
+  statement: compileStatement(sql`select set_config('synchronous_commit', 'off', true)`),
+  values: [],
+}
+
+interface StagedTable {
+  readonly codec: TableCodec
+  readonly writer: TableWriter
+}
+
 /**
  * The rows of a stream, in a table of their own until the stream is complete. Adding rows takes a connection
- * for a moment and enters no gate, so a slow stream keeps nobody waiting. The rows are then inserted by one
- * statement.
+ * for a moment and enters no gate, so a slow stream keeps nobody waiting. The table is a heap that the branch can take,
+ * if its own has no rows and others do not know it. Otherwise the rows are then inserted by one statement.
  */
 export class StagedRows {
   readonly #database: Database
   readonly #owner: string
-  readonly #stage: StageAddress
-  readonly #copy: ReturnType<TableWriter['stage']>['copy']
+  readonly #stage: StageAddress | FilledHeap
+  readonly #codec: TableCodec
+  readonly #copy: Statement
   readonly #life: NodeJS.Timeout
-  #pending = ''
+  #pending: Buffer[] = []
+  #pendingBytes = 0
+  #pendingLines: number[] = []
+  /** The last part, which is copied while further rows are added. */
+  #copying: Promise<void> = Promise.resolve()
+  #refused: { readonly line: number | undefined; readonly error: unknown } | undefined
   #lastLine = 0
   #count = 0
 
-  static async create(database: Database, guard: Guard, writer: TableWriter): Promise<StagedRows> {
+  /** With `mayReplace`, the rows may become those of the branch as they are staged. */
+  static async create(
+    database: Database,
+    guard: Guard,
+    { table, mayReplace }: { table: StagedTable; mayReplace: boolean },
+  ): Promise<StagedRows> {
     const { databaseId } = guard.rows
+    const heap = mayReplace
+      ? await createFilledHeap(database, layoutOf(guard.rows), table.codec.table)
+      : undefined
+    if (heap !== undefined) return new StagedRows(database, { stage: heap, guard, table })
     const stage = { databaseId, id: randomBytes(12).toString('hex') }
     await database.query(sql`
       insert into offshoot_work.streams (id, database_id) values (${stage.id}, ${databaseId})`)
-    await database.query(writer.stage(stageName(stage)).create(database.server))
-    return new StagedRows(database, { stage, owner: ownerOf(guard), writer })
+    await database.query(table.writer.stage(stageName(stage)).create(database.server))
+    return new StagedRows(database, { stage, guard, table })
   }
 
   private constructor(
     database: Database,
-    { stage, owner, writer }: { stage: StageAddress; owner: string; writer: TableWriter },
+    { stage, guard, table }: { stage: StageAddress | FilledHeap; guard: Guard; table: StagedTable },
   ) {
     this.#database = database
-    this.#owner = owner
+    this.#owner = ownerOf(guard)
     this.#stage = stage
-    this.#copy = writer.stage(stageName(stage)).copy
+    this.#codec = table.codec
+    this.#copy = table.writer.stage(this.name).copy
     this.#life = setInterval(() => this.#signLife(), SIGN_OF_LIFE_MS).unref()
   }
 
   /** The table that has the rows. */
   get name(): Sql {
-    return stageName(this.#stage)
+    return 'heapId' in this.#stage ? heapName(this.#stage) : stageName(this.#stage)
+  }
+
+  /** The heap that the branch can take. undefined: the rows must be copied. */
+  get heap(): FilledHeap | undefined {
+    return 'heapId' in this.#stage ? this.#stage : undefined
   }
 
   get count(): number {
@@ -97,23 +132,39 @@ export class StagedRows {
   }
 
   async add(rows: readonly StagedRow[]): Promise<void> {
+    let lines = ''
     for (const { line, id, values } of rows) {
       const prefix = `${line}\t${id}`
-      this.#pending += values.length === 0 ? `${prefix}\n` : copyLine(values, `${prefix}\t`)
+      lines += values.length === 0 ? `${prefix}\n` : copyLine(values, `${prefix}\t`)
+      this.#pendingLines.push(line)
       this.#lastLine = line
     }
+    // A long text that is put together of many is a tree, which the garbage collector copies again and again.
+    const bytes = Buffer.from(lines)
+    this.#pending.push(bytes)
+    this.#pendingBytes += bytes.length
     this.#count += rows.length
-    if (this.#pending.length >= COPY_LENGTH) await this.#flush()
+    if (this.#pendingBytes >= COPY_BYTES) await this.#flush()
   }
 
   /** Prepares the insert. Nothing may be added afterwards. */
   async end(writer: TableWriter, existing: 'refuse' | 'skip' | 'replace'): Promise<void> {
     await this.#flush()
+    await this.#copying
+    if (this.heap !== undefined) {
+      await this.#database.query(sql`analyze ${this.name}`)
+      return
+    }
     // Parts of the stage are found by their lines.
     const { hasIndex } = this.#database.server.passing
     if ((!writer.takesCopies || existing === 'replace') && !hasIndex) {
       await this.#database.query(sql`create index on ${this.name} (line)`)
     }
+  }
+
+  /** Throws if PostgreSQL has refused a row: the stage has the rules of the heap. */
+  requireAccepted(): void {
+    if (this.#refused !== undefined) throw this.#refused.error
   }
 
   /** Inserts all rows. Fails if an id or a unique value is taken. */
@@ -124,7 +175,7 @@ export class StagedRows {
 
   /** Inserts the rows whose ids are free. Fails if two rows have the same id, or if a unique value is taken. */
   async insertNew(writer: TableWriter, transaction: WriteTransaction): Promise<Written> {
-    const stage = writer.stage(stageName(this.#stage))
+    const stage = writer.stage(this.name)
     await this.#requireComplete(writer, transaction)
     await this.#requireDistinct(writer, transaction)
     // If the transaction is rolled back, the stage has these rows again.
@@ -139,7 +190,7 @@ export class StagedRows {
 
   /** Inserts or replaces all rows. Fails if two rows have the same id, or if a unique value is taken. */
   async replace(writer: TableWriter, transaction: WriteTransaction): Promise<Written> {
-    const stage = writer.stage(stageName(this.#stage))
+    const stage = writer.stage(this.name)
     await this.#requireComplete(writer, transaction)
     await this.#requireDistinct(writer, transaction)
     let updated = 0
@@ -152,13 +203,13 @@ export class StagedRows {
   }
 
   async #requireComplete(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
-    const stage = writer.stage(stageName(this.#stage))
+    const stage = writer.stage(this.name)
     const [counted] = await transaction.run([{ statement: stage.count, values: [] }])
     this.requireAll(Number(counted?.[0]?.[0]))
   }
 
   async #requireDistinct(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
-    const { findRepeatedId: statement } = writer.stage(stageName(this.#stage))
+    const { findRepeatedId: statement } = writer.stage(this.name)
     const [found] = await transaction.run([{ statement, values: [], isUnnamed: true }])
     if (typeof found?.[0]?.[0] === 'string') throw new TakenError(0, undefined)
   }
@@ -168,7 +219,7 @@ export class StagedRows {
     transaction: WriteTransaction,
     expected: number,
   ): Promise<void> {
-    const stage = writer.stage(stageName(this.#stage))
+    const stage = writer.stage(this.name)
     if (writer.takesCopies) {
       await transaction.run([stage.insert])
       return
@@ -188,12 +239,19 @@ export class StagedRows {
 
   /** Compares unique values with inherited rows. */
   async #requireUnique(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
-    const stage = writer.stage(stageName(this.#stage))
+    const stage = writer.stage(this.name)
     for (const column of writer.uniqueColumns) {
       const statement = stage.findInherited(column)
       const [found] = await transaction.run([{ statement, values: [], isUnnamed: true }])
       if (found?.[0] !== undefined) throw new TakenError(0, writer.columnId(column))
     }
+  }
+
+  /** Refuses a stage that has not all of the rows, outside of a transaction. */
+  async requirePresent(database: Queryable): Promise<void> {
+    const [counted] = await database.query<{ count: number }>(sql`
+      select count(*)::integer as count from ${this.name}`)
+    this.requireAll(counted?.count ?? 0)
   }
 
   /**
@@ -212,7 +270,9 @@ export class StagedRows {
 
   /** Finds the first line whose id or unique value is taken. Returns undefined if none is taken any more. */
   async findTaken(writer: TableWriter, guard: Guard): Promise<TakenLine | undefined> {
-    const stage = writer.stage(stageName(this.#stage))
+    const { line, error } = this.#refused ?? {}
+    if (line !== undefined) return { line, error }
+    const stage = writer.stage(this.name)
     return this.#findFirst(guard, [
       { columnId: undefined, statement: stage.findTakenId },
       ...writer.uniqueColumns.map((column) => ({
@@ -228,7 +288,7 @@ export class StagedRows {
     guard: Guard,
     existing: 'skip' | 'replace',
   ): Promise<TakenLine | undefined> {
-    const stage = writer.stage(stageName(this.#stage))
+    const stage = writer.stage(this.name)
     return this.#findFirst(guard, [
       { columnId: undefined, statement: stage.findRepeatedId },
       ...writer.uniqueColumns.map((column) => ({
@@ -255,20 +315,35 @@ export class StagedRows {
 
   async drop(): Promise<void> {
     clearInterval(this.#life)
-    await dropStage(this.#database, this.#stage)
+    await this.#copying.catch(() => undefined)
+    if ('heapId' in this.#stage) await dropSpare(this.#database, this.#stage)
+    else await dropStage(this.#database, this.#stage)
   }
 
+  /** Copies what was added, while the next rows are read. Throws the failure of the part before. */
   async #flush(): Promise<void> {
-    if (this.#pending === '') return
-    const input = this.#pending
-    this.#pending = ''
+    await this.#copying
+    const [input, lines] = [Buffer.concat(this.#pending), this.#pendingLines]
+    this.#pending = []
+    this.#pendingBytes = 0
+    this.#pendingLines = []
+    if (input.length === 0 || this.#refused !== undefined) return
+    this.#copying = this.#copyPart(input, lines)
+    // A failure is thrown by the next call.
+    this.#copying.catch(() => undefined)
+  }
+
+  async #copyPart(input: Buffer, lines: readonly number[]): Promise<void> {
     const client = await this.#database.acquire({ owner: this.#owner })
+    const copy = { statement: this.#copy, values: [], input, isUnnamed: true }
     let broken: Error | undefined
     try {
-      await runPipeline(client, [{ statement: this.#copy, values: [], input, isUnnamed: true }])
+      await runPipeline(client, this.heap === undefined ? [copy] : [WITHOUT_WAIT, copy])
     } catch (error) {
       broken = brokenConnection(error)
-      throw error
+      if (describeRefusal(error, [this.#codec]) === undefined) throw error
+      // Invalid lines are reported first, and they may follow.
+      this.#refused = { line: lines[rowsBefore(error) ?? -1], error }
     } finally {
       client.release(broken)
     }
@@ -276,9 +351,12 @@ export class StagedRows {
 
   /** A failure is ignored: the next sign is in time, too. */
   #signLife(): void {
-    this.#database
-      .query(sql`update offshoot_work.streams set used_at = now() where id = ${this.#stage.id}`)
-      .catch(() => undefined)
+    const signed =
+      'heapId' in this.#stage
+        ? keepFilledHeap(this.#database, this.#stage)
+        : this.#database.query(sql`
+            update offshoot_work.streams set used_at = now() where id = ${this.#stage.id}`)
+    signed.catch(() => undefined)
   }
 }
 

@@ -1,0 +1,112 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { absorbOverlays } from '../../packages/server/src/rows/branches.js'
+import { TestBranches } from '../support/branches.js'
+import { until } from '../support/process.js'
+import { createTestService, type TestService } from '../support/service.js'
+
+/*
+ * Large internal statements must not depend on what autovacuum has done by then. These tests look at statistics of
+ * PostgreSQL instead of times.
+ */
+
+let service: TestService
+
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(async () => {
+  await service.close()
+})
+
+const TABLES = { t: [{ name: 'code', type: 'string', unique: true }] } as const
+
+/** More than a stream has that is inserted, or a merge that is done in one transaction. */
+const ROWS = 12_000
+
+const recordsOf = (prefix: string, count: number) =>
+  Array.from({ length: count }, (_, n) => ({ id: `${prefix}-${n}`, code: `${prefix}-${n}` }))
+
+async function insert(branches: TestBranches, branch: string, records: readonly object[]) {
+  const body = records.map((record) => `${JSON.stringify(record)}\n`).join('')
+  const answer = await branches.call(branch, 'POST', '/tables/t/bulk', body, {
+    headers: { 'content-type': 'application/x-ndjson' },
+  })
+  expect(answer.status).toBe(200)
+}
+
+/** The physical table of a branch. */
+async function tableOf(branches: TestBranches, branch: string, kind: string) {
+  const { rows } = await service.database.pool.query(
+    `select format('offshoot_db_%s.heap_%s', h.database_id, h.id) as name, b.id as "branchId"
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.databases d on d.id = b.database_id
+    where d.name = $1 and b.name = $2 and h.kind = $3`,
+    [branches.database, branch, kind],
+  )
+  expect(rows).toHaveLength(1)
+  return rows[0] as { name: string; branchId: string }
+}
+
+it('a large merge has statistics of heaps that were filled a moment ago', async () => {
+  const { pool } = service.database
+  const branches = await TestBranches.create(service, 'grown', TABLES)
+  await insert(branches, 'main', recordsOf('main', 10))
+  await branches.fork('dev')
+  await insert(branches, 'dev', recordsOf('first', 10))
+  const { name } = await tableOf(branches, 'dev', 'heap')
+  await pool.query(`alter table ${name} set (autovacuum_enabled = false)`)
+  await pool.query(`analyze ${name}`)
+  await insert(branches, 'dev', recordsOf('dev', ROWS))
+  const known = async () => {
+    const { rows } = await pool.query(
+      'select reltuples::integer as rows from pg_class where oid = $1::regclass',
+      [name],
+    )
+    return rows[0].rows
+  }
+  expect(await known()).toBe(10)
+  const merged = await branches.call('dev', 'POST', '/merge', {})
+  expect(merged.status).toBe(200)
+  expect(await known()).toBe(ROWS + 10)
+})
+
+it('moving the rows of an overlay reads each of them a few times, whoever else reads them', async () => {
+  const { pool } = service.database
+  const branches = await TestBranches.create(service, 'moved', TABLES)
+  await insert(branches, 'main', recordsOf('before', 10))
+  await branches.fork('dev')
+  await insert(branches, 'main', recordsOf('many', ROWS))
+  const { name, branchId } = await tableOf(branches, 'main', 'overlay')
+  await pool.query(`alter table ${name} set (autovacuum_enabled = false)`)
+  const counted = async () => {
+    const { rows } = await pool.query(
+      `select n_tup_del::integer as deleted, seq_tup_read::integer as scanned,
+        coalesce((
+          select sum(idx_tup_read) from pg_stat_user_indexes i where i.relid = t.relid
+        ), 0)::integer as found
+      from pg_stat_user_tables t
+      where relid = $1::regclass`,
+      [name],
+    )
+    return rows[0] as { deleted: number; scanned: number; found: number }
+  }
+  const before = await counted()
+  // Another snapshot still sees the rows, and the overlay cannot be dropped.
+  const reader = await pool.connect()
+  try {
+    await reader.query('begin isolation level repeatable read')
+    await reader.query(`select from ${name} limit 1`)
+    await absorbOverlays(service.database, branchId)
+    let after = before
+    await until(async () => {
+      after = await counted()
+      return after.deleted - before.deleted === ROWS
+    })
+    const read = after.scanned - before.scanned + (after.found - before.found)
+    expect(read).toBeLessThan(6 * ROWS)
+  } finally {
+    await reader.query('rollback')
+    reader.release()
+  }
+})
