@@ -66,7 +66,7 @@ function update(environment: Environment, level: number): Promise<unknown> {
 /** Waits until the background has folded the chain. */
 async function foldAll({ direct }: Environment): Promise<void> {
   for (;;) {
-    const { rows } = await direct.query('select from offshoot.fold_work limit 1')
+    const { rows } = await direct.query("select from offshoot.work where kind = 'fold' limit 1")
     if (rows.length === 0) return
     await delay(POLL_MS)
   }

@@ -3,12 +3,12 @@ import { LIMITS } from '@offshoot/contract/limits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { endExpiredBranches } from '../../packages/server/src/background.js'
 import { deleteExpiredBranches } from '../../packages/server/src/domain/branches/expire-branches.js'
-import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { withinLifetime } from '../support/lifetime.js'
 import { createDatabase, createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { createTables, expectOk, TIME, XATA_CLIENT } from '../support/tables.js'
+import { runKind } from '../support/work.js'
 
 const DAY = 86_400
 
@@ -441,7 +441,7 @@ describe('a branch that has expired', () => {
     await create('traceless')
     await expire('traceless')
     await deleteExpiredBranches(service.database)
-    while (await sweepBranch(service.database));
+    while (await runKind(service, 'sweep'));
     const rows = await service.database.query(sql`
       select id from offshoot.branches where name = 'traceless'`)
     expect(rows).toEqual([])

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { createDatabase, createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { runKind } from '../support/work.js'
 
 const XATA_CLIENT = { 'x-xata-agent': 'client=TS_SDK' }
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
@@ -342,7 +342,7 @@ describe('DELETE branch', () => {
     await service.call('PUT', inSwept('b'), { body: { from: 'a' } })
     await service.call('PUT', inSwept('c'), { body: { from: 'b' } })
     for (const branch of ['a', 'b', 'c']) await service.call('DELETE', inSwept(branch))
-    while (await sweepBranch(service.database));
+    while (await runKind(service, 'sweep'));
     const rows = await service.database.query<{ name: string }>(sql`
       select b.name
       from offshoot.branches b

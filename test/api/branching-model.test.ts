@@ -949,14 +949,14 @@ async function expectNothingLeft(runs: readonly Run[]): Promise<void> {
   expect({
     branches: await count(sql`offshoot.branches`),
     merges: await count(sql`offshoot.merges`),
-    sweeps: await count(sql`offshoot.sweeps`),
+    work: await count(sql`offshoot.work where database_id > 0`),
     heaps: await count(sql`offshoot.heaps`),
     tables: heaps.length,
     schemas: await count(sql`offshoot.schemas`),
   }).toEqual({
     branches: runs.length,
     merges: 0,
-    sweeps: 0,
+    work: 0,
     heaps: tableCount,
     tables: 2 * tableCount,
     schemas: runs.length,

@@ -1,11 +1,14 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { runBackground } from '../../packages/server/src/background.js'
-import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
+import { runBackground, runNext } from '../../packages/server/src/background.js'
+import type { Queryable } from '../../packages/server/src/postgres/database.js'
+import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
+import { takeWork } from '../../packages/server/src/postgres/work.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
+import { countWork, makeDue, runKind } from '../support/work.js'
 
 let service: TestService
 let second: TestService
@@ -343,10 +346,9 @@ describe('two collectors at once', () => {
     }
     await collect()
     expect(await storage(branches)).toEqual({ branches: ['main'], heaps: [[3, 0]] })
-    const [left] = await service.database.query<{ merges: number; sweeps: number }>(sql`
-      select (select count(*)::integer from offshoot.merges) as merges,
-        (select count(*)::integer from offshoot.sweeps) as sweeps`)
-    expect(left).toEqual({ merges: 0, sweeps: 0 })
+    const merges = await service.database.query(sql`select from offshoot.merges`)
+    expect(merges).toEqual([])
+    expect(await countWork(service.database, 'sweep')).toBe(0)
   })
 })
 
@@ -379,7 +381,8 @@ describe('a sweep that fails', () => {
       expect((await storage(healthy)).heaps).toEqual([[3, 0]])
       const waiting = await service.database.query(sql`
         select failures > 0 as "hasFailed", due_at > now() as "isLater", error is not null as "hasError"
-        from offshoot.sweeps`)
+        from offshoot.work
+        where kind = 'sweep'`)
       expect(waiting.length).toBeGreaterThan(0)
       for (const sweep of waiting) {
         expect(sweep).toEqual({ hasFailed: true, isLater: true, hasError: true })
@@ -387,11 +390,10 @@ describe('a sweep that fails', () => {
     } finally {
       await service.database.query(sql`alter table ${schema}.${away} rename to ${past}`)
     }
-    await service.database.query(sql`update offshoot.sweeps set due_at = now()`)
+    await makeDue(service.database)
     await collect()
     expect(await pasts(past)).toBe(0)
-    const left = await service.database.query(sql`select id from offshoot.sweeps`)
-    expect(left).toEqual([])
+    expect(await countWork(service.database, 'sweep')).toBe(0)
   })
 })
 
@@ -418,38 +420,121 @@ describe('a sweep after the deletion of a fork', () => {
   })
 })
 
-describe('a long queue of sweeps', () => {
-  const countSweeps = async () => {
-    const [row] = await service.database.query<{ count: number }>(sql`
-      select count(*)::integer as count from offshoot.sweeps`)
-    return row?.count
+describe('a long queue', () => {
+  const databaseIdOf = async ({ database }: TestBranches) => {
+    const [row] = await service.database.query<{ id: string }>(sql`
+      select id from offshoot.databases where name = ${database}`)
+    return row?.id ?? ''
   }
-
-  it('loses those of branches that no longer exist by few steps', async () => {
-    await collect()
-    await service.database.query(sql`
-      insert into offshoot.sweeps (branch_id) select 'gone' || n from generate_series(1, 1000) n`)
-    for (let step = 0; step < 2; step++) expect(await sweepBranch(service.database)).toBe(true)
-    expect(await countSweeps()).toBe(0)
-    expect(await sweepBranch(service.database)).toBe(false)
-  })
+  /** Queues sweeps of branches that do not exist, each of which takes one step. */
+  const insertSweeps = (databaseId: string, count: number) =>
+    service.database.query(sql`
+      insert into offshoot.work (kind, database_id, subject, details)
+      select 'sweep', ${databaseId}::bigint, 'gone' || n, '[null]' from generate_series(1, ${count}::integer) n`)
 
   it('makes the next round follow at once', async () => {
     const branches = await open()
     await collect()
-    const count = 60
-    for (let fork = 0; fork < count; fork++) await branches.fork(`fork${fork}`)
-    expect(await runBackground(service)).toBe(false)
-    // Each of them takes at least two steps, and a round takes at most a hundred.
-    await service.database.query(sql`
-      insert into offshoot.sweeps (branch_id)
-      select b.id
-      from offshoot.branches b
-      join offshoot.databases d on d.id = b.database_id
-      where d.name = ${branches.database} and b.name like 'fork%'`)
-    expect(await countSweeps()).toBe(count)
+    await insertSweeps(await databaseIdOf(branches), 150)
+    // A round takes a hundred steps.
     expect(await runBackground(service)).toBe(true)
+    expect(await countWork(service.database, 'sweep')).toBe(50)
     expect(await runBackground(service)).toBe(false)
-    expect(await countSweeps()).toBe(0)
+    expect(await countWork(service.database, 'sweep')).toBe(0)
+  })
+
+  it('of one database does not keep others waiting', async () => {
+    const [busy, quiet] = [await open(), await open()]
+    await collect()
+    const [busyId, quietId] = [await databaseIdOf(busy), await databaseIdOf(quiet)]
+    await insertSweeps(busyId, 20)
+    await insertSweeps(quietId, 2)
+    const turn = { databaseId: '0' }
+    const left = async () => {
+      const rows = await service.database.query<{ databaseId: string }>(sql`
+        select database_id as "databaseId" from offshoot.work where kind = 'sweep'`)
+      return [busyId, quietId].map(
+        (id) => rows.filter(({ databaseId }) => databaseId === id).length,
+      )
+    }
+    for (let step = 0; step < 4; step++) {
+      await runNext(service, { isWanted: sql`kind = 'sweep'`, turn })
+    }
+    expect(await left()).toEqual([18, 0])
+  })
+
+  it('has no sweep of a branch after its row is deleted', async () => {
+    const branches = await open()
+    await collect()
+    await branches.fork('dev')
+    await branches.fork('deep', 'dev')
+    await branches.delete('dev')
+    await branches.delete('deep')
+    expect(await countWork(service.database, 'sweep')).toBe(2)
+    await service.database.query(sql`
+      update offshoot.work
+      set due_at = now() + interval '1 hour'
+      where subject in (select id from offshoot.branches where name = 'dev')`)
+    // With the last fork of `dev`, the branch itself is deleted. What is left is the sweep of `main`.
+    expect(await runKind(service, 'sweep')).toBe(true)
+    const subjects = await service.database.query<{ name: string }>(sql`
+      select b.name
+      from offshoot.work w left join offshoot.branches b on b.id = w.subject
+      where w.kind = 'sweep'`)
+    expect(subjects).toEqual([{ name: 'main' }])
+    await collect()
+  })
+})
+
+describe('requests for the same work', () => {
+  it('are served together, and those that come during the work by another turn', async () => {
+    const branches = await open()
+    await collect()
+    const [row] = await service.database.query<{ id: string; databaseId: string }>(sql`
+      select b.id, b.database_id as "databaseId"
+      from offshoot.branches b join offshoot.databases d on d.id = b.database_id
+      where d.name = ${branches.database}`)
+    const insert = () =>
+      service.database.query(sql`
+        insert into offshoot.work (kind, database_id, subject, details)
+        values ('sweep', ${row?.databaseId}, ${row?.id}, '[1]')`)
+    const take = (transaction: Queryable) =>
+      takeWork(transaction, { isWanted: sql`kind = 'sweep'`, afterDatabaseId: '0' })
+    await insert()
+    await insert()
+    await runTransaction(
+      service.database,
+      async (transaction) => {
+        expect(await take(transaction)).toMatchObject({ subject: row?.id, details: [1, 1] })
+        await insert()
+        // Another worker does not wait for this one, and gets the later request.
+        await runTransaction(
+          service.database,
+          async (other) => {
+            expect(await take(other)).toMatchObject({ subject: row?.id, details: [1] })
+          },
+          { isolation: 'read committed' },
+        )
+      },
+      { isolation: 'read committed' },
+    )
+    await collect()
+    expect(await countWork(service.database, 'sweep')).toBe(0)
+  })
+})
+
+describe('a scan', () => {
+  it('is due again after a pause, for all processes together', async () => {
+    await runBackground(service, { pauseMs: 60_000 })
+    const dueAt = () =>
+      service.database.query(sql`
+        select kind, due_at as "dueAt", due_at > now() + interval '50 seconds' as "isLater"
+        from offshoot.work where database_id = 0 order by kind`)
+    const before = await dueAt()
+    expect(before.map(({ kind }) => kind)).toEqual(expect.arrayContaining(['expiry', 'usage']))
+    expect(before.every(({ isLater }) => isLater)).toBe(true)
+    await runBackground(service)
+    expect(await dueAt()).toEqual(before)
+    await makeDue(service.database)
   })
 })

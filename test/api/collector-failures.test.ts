@@ -1,13 +1,12 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
-import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
 import { insertMigration } from '../../packages/server/src/domain/schemas/queries.js'
-import { collectMigrations } from '../../packages/server/src/domain/schemas/unused-migrations.js'
 import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
 import { ident, literal, raw, type Sql, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { countWork, makeDue, runKind } from '../support/work.js'
 
 let service: TestService
 let number = 0
@@ -67,10 +66,11 @@ async function whileDeletesFail(
   }
 }
 
-async function isDueLater(table: string): Promise<boolean[]> {
+async function isDueLater(kind: string): Promise<boolean[]> {
   const rows = await service.database.query<{ isLater: boolean }>(sql`
     select due_at > now() and failures > 0 and error is not null as "isLater"
-    from offshoot.${ident(table)}`)
+    from offshoot.work
+    where kind = ${kind}`)
   return rows.map(({ isLater }) => isLater)
 }
 
@@ -91,14 +91,14 @@ describe('a heap that cannot be swept', () => {
       expect(await countRows(branches, `past_${first}`)).toBe(0)
       expect(await countRows(branches, `past_${third}`)).toBe(0)
       expect(await countRows(branches, `away_${second}`)).toBe(1)
-      expect(await isDueLater('sweeps')).toEqual([true])
+      expect(await isDueLater('sweep')).toEqual([true])
     } finally {
       await service.database.query(sql`alter table ${schema}.${away} rename to ${past}`)
     }
-    await service.database.query(sql`update offshoot.sweeps set due_at = now()`)
+    await makeDue(service.database)
     await runBackground(service)
     expect(await countRows(branches, `past_${second}`)).toBe(0)
-    expect(await isDueLater('sweeps')).toEqual([])
+    expect(await isDueLater('sweep')).toEqual([])
   })
 
   it('does not keep the collector from heaps of other deleted databases', async () => {
@@ -157,9 +157,9 @@ describe('a history that cannot be compacted', () => {
       await runBackground(service)
       expect(await merges(broken)).toBe(3)
       expect(await merges(healthy)).toBe(1)
-      expect(new Set(await isDueLater('compactions'))).toEqual(new Set([true]))
+      expect(new Set(await isDueLater('compact'))).toEqual(new Set([true]))
     })
-    await service.database.query(sql`update offshoot.compactions set due_at = now()`)
+    await makeDue(service.database)
     await runBackground(service)
     expect(await merges(broken)).toBe(1)
   })
@@ -187,9 +187,7 @@ describe('a branch that cannot be deleted when it expires', () => {
     await whileDeletesFail({ table: 'branches', condition, event: 'update' }, async () => {
       await expect(runBackground(service)).rejects.toThrow('broken on purpose')
       expect(await left()).toEqual(['main', 'stuck'])
-      const [sweeps] = await service.database.query<{ count: number }>(sql`
-        select count(*)::integer as count from offshoot.sweeps`)
-      expect(sweeps?.count).toBe(0)
+      expect(await countWork(service.database, 'sweep')).toBe(0)
     })
     await runBackground(service)
     expect(await left()).toEqual(['main'])
@@ -253,12 +251,12 @@ describe('the migrations of deleted branches', () => {
       set last_migration_id = 'many2500'
       where database_id = ${databaseId} and name = 'dev'`)
     await branches.delete('dev')
-    while (await sweepBranch(service.database));
+    while (await runKind(service, 'sweep'));
     for (const left of [1500, 500, 0]) {
-      expect(await collectMigrations(service.database)).toBe(true)
+      expect(await runKind(service, 'migrations')).toBe(true)
       expect(await migrationsOf(branches)).toHaveLength(left)
     }
-    expect(await collectMigrations(service.database)).toBe(false)
+    expect(await runKind(service, 'migrations')).toBe(false)
     await addTable(branches, 'main', 'a')
   })
 
@@ -279,13 +277,13 @@ describe('the migrations of deleted branches', () => {
         and operations @> '[{"addTable": {"table": "b"}}]'`)
     if (migration === undefined) throw new Error('a schema edit must add a migration')
     await branches.delete('dev')
-    while (await sweepBranch(service.database));
+    while (await runKind(service, 'sweep'));
     let collecting: Promise<boolean> | undefined
     await runTransaction(
       service.database,
       async (transaction) => {
         await insertMigration(transaction, { ...migration, operations: [] })
-        collecting = collectMigrations(service.database)
+        collecting = runKind(service, 'migrations')
         await expect
           .poll(async () => {
             const waiting = await service.database.query(sql`

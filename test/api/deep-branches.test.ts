@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
-import { countFoldWork, enterInstance } from '../../packages/server/src/rows/branches.js'
+import { enterInstance } from '../../packages/server/src/rows/branches.js'
 import { countArms } from '../../packages/server/src/rows/read.js'
 import { findRows } from '../../packages/server/src/rows/tables.js'
 import { TestBranches } from '../support/branches.js'
@@ -12,6 +12,7 @@ import { SEED } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
+import { countWork } from '../support/work.js'
 
 /*
  * Chains of forks, in which every branch was forked from the one before. OFFSHOOT_TEST_DEPTH sets the length of
@@ -54,7 +55,7 @@ async function createChain(database: string, depth: number): Promise<TestBranche
 /** Runs the background until all chains are folded and all unused storage is dropped. */
 async function runAllBackground(): Promise<void> {
   do await runBackground(service)
-  while ((await countFoldWork(service.database)) > 0)
+  while ((await countWork(service.database, 'fold')) > 0)
   await runBackground(service)
 }
 

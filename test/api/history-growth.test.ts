@@ -1,12 +1,12 @@
 import { appendFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
-import { compactDatabase } from '../../packages/server/src/domain/branches/history/compact-database.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { SEED } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { countWork } from '../support/work.js'
 
 /*
  * Branches that merge and pull for years must not need more catalogue rows or disk than after a month.
@@ -61,8 +61,7 @@ async function measure(): Promise<Size> {
       (select count(*)::integer from offshoot.schemas) as schemas,
       (select count(*)::integer from offshoot.migrations) as migrations,
       (select count(*)::integer from offshoot.heaps) as heaps,
-      ((select count(*) from offshoot.sweeps) + (select count(*) from offshoot.compactions)
-        + (select count(*) from offshoot.fold_work))::integer as pending,
+      (select count(*)::integer from offshoot.work where database_id > 0) as pending,
       (select count(*)::integer from pg_class) as relations,
       (select sum(pg_total_relation_size(oid))::double precision from pg_class
         where relnamespace in ('offshoot'::regnamespace, 'pg_catalog'::regnamespace)
@@ -142,21 +141,38 @@ describe('the storage of branches that merge and pull', () => {
 
 describe('the compaction of history', () => {
   it('is done once for a database in a round, and again in the next one', async () => {
+    const { database } = service
     const branches = await TestBranches.create(service, 'rounds', {
       items: [{ name: 'value', type: 'int' }],
     })
     await branches.fork('dev')
-    while (await compactDatabase(service.database));
-    const merge = async (value: number) => {
-      await branches.put('dev', 'items', 'a', { value })
-      await branches.merge('dev')
+    await branches.put('dev', 'items', 'a', { value: 1 })
+    await branches.merge('dev')
+    await runBackground(service)
+    await branches.put('dev', 'items', 'a', { value: 2 })
+    await branches.merge('dev')
+    // As if there were a merge during each compaction.
+    await database.query(sql`create sequence offshoot.test_compactions`)
+    await database.query(sql`
+      create function offshoot.test_merge() returns trigger language plpgsql as $$ begin
+        perform nextval('offshoot.test_compactions');
+        insert into offshoot.work (kind, database_id) values (old.kind, old.database_id);
+        return null;
+      end $$`)
+    await database.query(sql`
+      create trigger test_merge after delete on offshoot.work
+      for each row when (old.kind = 'compact') execute function offshoot.test_merge()`)
+    try {
+      for (let round = 1; round <= 2; round++) {
+        expect(await runBackground(service)).toBe(false)
+        const [row] = await database.query(sql`
+          select last_value::integer as count from offshoot.test_compactions`)
+        expect(row?.count).toBe(round)
+      }
+    } finally {
+      await database.query(sql`drop function offshoot.test_merge cascade`)
     }
-    const round = new Set<string>()
-    await merge(1)
-    expect(await compactDatabase(service.database, round)).toBe(true)
-    await merge(2)
-    expect(await compactDatabase(service.database, round)).toBe(false)
-    expect(await compactDatabase(service.database)).toBe(true)
-    expect(await compactDatabase(service.database)).toBe(false)
+    await runBackground(service)
+    expect(await countWork(database, 'compact')).toBe(0)
   })
 })

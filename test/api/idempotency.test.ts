@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { collectAnswers } from '../../packages/server/src/data/records/idempotency.js'
+import { shrinkAnswers } from '../../packages/server/src/data/records/idempotency.js'
 import {
   ANSWER_ENTRY_BYTES,
   KEPT_ANSWERS_BYTES_GOAL,
@@ -705,7 +705,7 @@ describe('the answers that a database keeps', () => {
     expectOk(await insert('a', oldest))
     expectOk(await insert('b', newer))
     await fill(KEPT_ANSWERS_BYTES_MAX - sizeOf('a') - sizeOf('b'))
-    await collectAnswers(service.database)
+    await shrinkAnswers(service.database)
     const again = await insert('a', oldest)
     expect(again.status).toBe(409)
     expect(again.body.code).toBe('idempotency_outdated')
@@ -718,12 +718,12 @@ describe('the answers that a database keeps', () => {
     expectOk(await insert('a', oldest))
     expectOk(await insert('b', newer))
     await fill(KEPT_ANSWERS_BYTES_GOAL - sizeOf('a') - sizeOf('b'))
-    await collectAnswers(service.database)
+    await shrinkAnswers(service.database)
     expect(expectOk(await insert('a', oldest)).body).toEqual({ recordIDs: ['a'] })
     await fill(1)
     // A process measures the databases to which it has added answers.
     expectOk(await insert('c', newKey()))
-    await collectAnswers(service.database)
+    await shrinkAnswers(service.database)
     expect((await insert('a', oldest)).body.code).toBe('idempotency_outdated')
   })
 })

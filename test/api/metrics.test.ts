@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { runBackground } from '../../packages/server/src/background.js'
 import { listenForMetrics } from '../../packages/server/src/http/metrics-server.js'
 import { poolMetrics } from '../../packages/server/src/postgres/pool-metrics.js'
 import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
+import { sql } from '../../packages/server/src/postgres/sql.js'
 import { EVENTS } from '../../packages/server/src/telemetry/events.js'
 import { Durations, Metrics } from '../../packages/server/src/telemetry/metrics.js'
 import { processMetrics } from '../../packages/server/src/telemetry/process-metrics.js'
@@ -113,6 +115,27 @@ describe('/metrics', () => {
     expect(grown('offshoot_transaction_retries_total')).toBe(2)
   })
 
+  it('shows background work by kind: how much there is, how old it is, and what failed', async () => {
+    await runBackground(service)
+    await service.database.query(sql`
+      insert into offshoot.work (kind, database_id, subject, details, created_at, due_at)
+      select 'sweep', id, 'gone' || n, '[null]', now() - interval '1 hour', now() + interval '1 hour'
+      from offshoot.databases, generate_series(1, 2) n`)
+    await service.database.query(sql`
+      insert into offshoot.work (kind, database_id, subject, position)
+      select 'sweep', id, 'gone', 'no heap' from offshoot.databases`)
+    const grown = await growth(async () => {
+      await runBackground(service)
+    })
+    const values = await read()
+    expect(values.get('offshoot_work_pending{kind="sweep"}')).toBe(3)
+    expect(values.get('offshoot_work_oldest_seconds{kind="sweep"}')).toBeGreaterThanOrEqual(3600)
+    expect(values.get('offshoot_work_pending{kind="compact"}')).toBe(0)
+    expect(values.get('offshoot_work_oldest_seconds{kind="compact"}')).toBe(0)
+    expect(grown('offshoot_work_failures_total{kind="sweep"}')).toBe(1)
+    await service.database.query(sql`delete from offshoot.work`)
+  })
+
   it('shows connections, the event loop, memory and the version', async () => {
     const client = await service.database.pool.connect()
     const values = await read()
@@ -125,8 +148,6 @@ describe('/metrics', () => {
     expect(values.get('process_cpu_seconds_total')).toBeGreaterThan(0)
     expect(values.has('nodejs_eventloop_lag_p99_seconds')).toBe(true)
     expect(values.has('offshoot_collected_total{kind="blob"}')).toBe(true)
-    expect(values.has('offshoot_sweeps_pending')).toBe(true)
-    expect(values.has('offshoot_folds_pending')).toBe(true)
     expect(values.get('offshoot_admission_waiting{lane="work"}')).toBe(0)
     expect(values.get('offshoot_admission_refused_total{lane="imports"}')).toBe(0)
     expect(values.get('offshoot_rate_limited_total')).toBe(0)

@@ -4,7 +4,7 @@ import { runBackground } from '../../packages/server/src/background.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import {
   SPARES_MAX,
-  SPARES_OF_TABLE_MAX,
+  SPARES_OF_TABLE,
   untilRefilled,
 } from '../../packages/server/src/rows/layout/spare-heaps.js'
 import { makeArchive, openForBackup } from '../support/archive.js'
@@ -82,7 +82,7 @@ describe('a merge into a fork that has written nothing', () => {
     await branches.fork('target')
     await branches.fork('work', 'target')
     await branches.patch('work', 'items', 'a', { price: 10 })
-    const spares = await untilSpares(databaseId, 2)
+    const spares = await untilSpares(databaseId, SPARES_OF_TABLE)
     await branches.merge('work', { into: 'target' })
     expect(spares).toContain((await heapsOf(databaseId, 'target'))[0])
     expect(await branches.record('target', 'items', 'a')).toMatchObject({ name: 'A', price: 10 })
@@ -102,7 +102,7 @@ describe('the first write of a fork', () => {
     ])
     await branches.fork('one')
     await branches.patch('one', 'items', 'a', { price: 10 })
-    const spares = await untilSpares(databaseId, 2)
+    const spares = await untilSpares(databaseId, SPARES_OF_TABLE)
     await branches.fork('two')
     await branches.patch('two', 'items', 'a', { price: 20 })
     expect(spares).toContain((await heapsOf(databaseId, 'two'))[0])
@@ -126,7 +126,7 @@ describe('the first write of a fork', () => {
     await branches.bulk('main', 'items', [{ id: 'a', name: 'A', price: 1 }])
     await branches.fork('one')
     await branches.patch('one', 'items', 'a', { price: 10 })
-    const spares = await untilSpares(databaseId, 2)
+    const spares = await untilSpares(databaseId, SPARES_OF_TABLE)
     await branches.fork('two')
     await branches.record('two', 'items', 'a')
     await branches.delete('two')
@@ -141,7 +141,7 @@ describe('the first write of a fork', () => {
     await branches.bulk('main', 'items', [{ id: 'a', name: 'A', price: 1 }])
     await branches.fork('one')
     await branches.patch('one', 'items', 'a', { price: 10 })
-    await untilSpares(databaseId, 2)
+    await untilSpares(databaseId, SPARES_OF_TABLE)
     await branches.fork('two')
     await branches.record('two', 'items', 'a')
     // Another process lets the branch write to a second table.
@@ -162,7 +162,7 @@ describe('the first write of a fork', () => {
     const { branches, databaseId } = await open()
     await branches.fork('one')
     await branches.put('one', 'items', 'a', { name: 'A' })
-    const spares = await untilSpares(databaseId, 2)
+    const spares = await untilSpares(databaseId, SPARES_OF_TABLE)
     await branches.fork('two')
     await branches.edit('two', {
       addColumn: { table: 'items', column: { name: 'label', type: 'string' } },
@@ -183,7 +183,7 @@ describe('the first write of a fork', () => {
       const { branches, databaseId } = await open(undefined, planned)
       await branches.fork('one')
       await branches.put('one', 'items', 'a', { name: 'A' })
-      const spares = await untilSpares(databaseId, 2, planned)
+      const spares = await untilSpares(databaseId, SPARES_OF_TABLE, planned)
       await branches.fork('two')
       await branches.put('two', 'items', 'a', { name: 'B' })
       expect(await branches.read('two', 'items', ['a'])).toMatchObject({ a: { name: 'B' } })
@@ -198,7 +198,7 @@ describe('the first write of a fork', () => {
     const { branches, databaseId } = await open()
     await branches.fork('first')
     await branches.put('first', 'items', 'a', { name: 'A' })
-    await untilSpares(databaseId, 2)
+    await untilSpares(databaseId, SPARES_OF_TABLE)
     const names = Array.from({ length: 8 }, (_, index) => `fork${index}`)
     for (const name of names) await branches.fork(name)
     await Promise.all(names.map((name) => branches.put(name, 'items', 'a', { name })))
@@ -211,47 +211,16 @@ describe('the first write of a fork', () => {
 })
 
 describe('spare heaps', () => {
-  it('become more, up to a limit, while first writes take all of them', async () => {
+  it('are as many for each table as the limit says, again after all were taken', async () => {
     const { branches, databaseId } = await open({ items: [{ name: 'price', type: 'int' }] })
-    const counts: number[] = []
-    while (counts.length < 5) {
+    for (const name of ['one', 'two']) {
       await service.database.query(sql`
         delete from offshoot_work.spares where database_id = ${databaseId}`)
-      const name = `fork${counts.length}`
       await branches.fork(name)
       await branches.put(name, 'items', 'a', { price: 1 })
       await untilRefilled(service.database)
-      counts.push((await listSpares(databaseId)).length)
+      expect(await listSpares(databaseId)).toHaveLength(SPARES_OF_TABLE)
     }
-    expect(counts).toEqual([2, 4, 8, SPARES_OF_TABLE_MAX, SPARES_OF_TABLE_MAX])
-  })
-
-  it('of one table leave room for those of others', async () => {
-    const names = Array.from({ length: 4 }, (_, index) => `t${index}`)
-    const { branches, databaseId } = await open(
-      Object.fromEntries(names.map((name) => [name, [{ name: 'price', type: 'int' }]])),
-    )
-    const write = async (branch: string, tables: readonly string[]) => {
-      await branches.fork(branch)
-      const operations = tables.map((table) => ({ insert: { table, record: { price: 1 } } }))
-      expectOk(await branches.call(branch, 'POST', '/transaction', { operations }))
-      await untilRefilled(service.database)
-    }
-    const perTable = async () => {
-      const rows = await service.database.query<{ count: number }>(sql`
-        select count(*)::integer as count from offshoot_work.spares
-        where database_id = ${databaseId} group by definition order by count desc`)
-      return rows.map(({ count }) => count)
-    }
-    const greedy = names.slice(0, 2)
-    for (let round = 0; round < 5; round++) {
-      await service.database.query(sql`
-        delete from offshoot_work.spares where database_id = ${databaseId}`)
-      await write(`greedy${round}`, greedy)
-    }
-    expect(await perTable()).toEqual([SPARES_OF_TABLE_MAX, 2])
-    await write('all', names)
-    expect((await perTable()).slice(1)).toEqual([2, 2, 2])
   })
 
   it('are limited in each database', async () => {
@@ -275,9 +244,9 @@ describe('spare heaps', () => {
     const before = await countTables(databaseId)
     await branches.fork('one')
     await branches.put('one', 'items', 'a', { name: 'A' })
-    await untilSpares(databaseId, 2)
+    await untilSpares(databaseId, SPARES_OF_TABLE)
     await runBackground(service)
-    expect(await listSpares(databaseId)).toHaveLength(2)
+    expect(await listSpares(databaseId)).toHaveLength(SPARES_OF_TABLE)
     await service.database.query(sql`
       update offshoot_work.spares set created_at = now() - interval '1 hour'
       where database_id = ${databaseId}`)
@@ -291,7 +260,7 @@ describe('spare heaps', () => {
     const { branches, databaseId } = await open()
     await branches.fork('one')
     await branches.put('one', 'items', 'a', { name: 'A' })
-    await untilSpares(databaseId, 2)
+    await untilSpares(databaseId, SPARES_OF_TABLE)
     const path = `/workspaces/${service.workspaceId}/dbs/spares${number}`
     expectOk(await service.call('DELETE', path, { key: service.key }))
     for (let round = 0; round < 3; round++) await runBackground(service)
@@ -303,7 +272,7 @@ describe('spare heaps', () => {
     const { branches, databaseId } = await open()
     await branches.fork('one')
     await branches.put('one', 'items', 'a', { name: 'A' })
-    const spares = await untilSpares(databaseId, 2)
+    const spares = await untilSpares(databaseId, SPARES_OF_TABLE)
     const database = openForBackup(service.url)
     const archive = await makeArchive({ database, blobs: service.files.blobs })
     await database.close()

@@ -153,7 +153,10 @@ describe(`a service that is killed again and again (seed ${SEED})`, () => {
     await letDaysPass()
     await until(async () => (await findPins()).length === 0)
     await until(async () => (await findLeaks()).length === 0)
-    await until(async () => (await service.sql('select from offshoot.sweeps')).length === 0)
+    await until(
+      async () =>
+        (await service.sql("select from offshoot.work where kind = 'sweep'")).length === 0,
+    )
     for (let count = 0; count < 2; count++) {
       await letDaysPass()
       const due = `

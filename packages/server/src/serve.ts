@@ -138,8 +138,7 @@ export async function serve(
   // A key from the settings may have replaced the one that an earlier start left in the file.
   const key = newKey ?? config.apiKey
   if (key !== null) await writeKeyFile(config.dataDir, key)
-  const work = { ...services, isEmbedded: embedded !== undefined }
-  const background = startBackground(work, {
+  const background = startBackground(services, {
     pauseMs: config.backgroundPauseMs,
     log: app.log,
   })

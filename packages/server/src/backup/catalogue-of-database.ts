@@ -63,6 +63,16 @@ export const isHeapOfDatabase = (databaseId: Sql): Sql =>
 const isOfHeaps = (databaseId: Sql): Sql =>
   sql`heap_id in (select id from offshoot.heaps where ${isHeapOfDatabase(databaseId)})`
 
+/** The branch of a sweep or a fold. For a fold, the table follows. */
+const workBranch = (subject: Sql): Sql => sql`split_part(${subject}, ' ', 1)`
+/** A restored database is compacted anyway. */
+const isWorkOfDatabase = (databaseId: Sql): Sql =>
+  sql`${isOfDatabase(databaseId)} and kind <> 'compact'
+      and (kind = 'migrations' or ${isOfBranches(workBranch(sql`subject`))(databaseId)})`
+const workSubject: Rule = (column, { replaced }) => sql`
+      case s.kind when 'migrations' then ${column} else
+        ${replaced('branches', workBranch(column))} || substr(${column}, length(${workBranch(column)}) + 1) end`
+
 /** In the order in which rows refer to each other. */
 export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
   {
@@ -182,39 +192,20 @@ export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
     columns: { heap_id: ofHeap, column_id: copied, stamp: renewed, failure: copied },
   },
   {
-    name: 'fold_work',
-    where: isOfBranches(sql`branch_id`),
-    columns: { id: renewed, branch_id: ofBranch, table_id: copied, attempts: renewed },
-    order: sql`id`,
-  },
-  {
-    name: 'unused_migrations',
-    where: isOfDatabase,
+    name: 'work',
+    where: isWorkOfDatabase,
+    // It starts over, and a sweep looks at all versions: the heaps that it is done with have other ids.
     columns: {
       id: renewed,
+      kind: copied,
       database_id: ofDatabase,
-      migration_id: copied,
-      due_at: renewed,
-      failures: renewed,
-      error: renewed,
-    },
-    order: sql`id`,
-  },
-  {
-    name: 'sweeps',
-    where: isOfBranches(sql`branch_id`),
-    // A sweep starts over, and looks at all versions: the heaps that it is done with have other ids.
-    columns: {
-      id: renewed,
-      branch_id: ofBranch,
-      fork_epoch: renewed,
+      subject: workSubject,
+      details: () => sql`'[null]'::jsonb`,
+      position: renewed,
       created_at: renewed,
       due_at: renewed,
       failures: renewed,
       error: renewed,
-      heap_id: renewed,
-      has_failed: renewed,
-      fork_epochs: renewed,
     },
     order: sql`id`,
   },
@@ -235,7 +226,6 @@ export const NOT_OF_DATABASE: readonly string[] = [
   'blob_checks',
   'blobs',
   'catalogue_migrations',
-  'compactions',
   'invites',
   'link_keys',
   'members',

@@ -6,7 +6,7 @@ import { createCatalogue, MigrateError, migrate } from './migrate.js'
 import { moveToSchemas } from './migrations/019-schemas.js'
 import { moveDeletedRecords } from './migrations/021-deleted-records.js'
 import { dropDeletedRecords } from './migrations/023-first-versions.js'
-import { moveAnswers } from './migrations/031-kept-answers.js'
+import { moveAnswers } from './migrations/027-kept-answers.js'
 import { runTransaction } from './run-transaction.js'
 import { sql } from './sql.js'
 
@@ -279,6 +279,47 @@ describe('the migration of first versions', () => {
     expect(isRenewed).toEqual([false, true, true])
     await fresh.close()
   })
+
+  it('keeps the background work that waits in the tables of earlier versions', async () => {
+    const fresh = await createTestDatabase()
+    const database = connect(fresh.url)
+    const current = connect(own.url)
+    await migrate(current)
+    await createCatalogue(
+      database,
+      (await applied(current)).filter(({ number }) => number < 28),
+    )
+    await fresh.pool.query(`
+      drop table offshoot.unfinished_restore;
+      insert into offshoot.workspaces (id, name, slug) values ('w', 'w', 'w');
+      insert into offshoot.databases (workspace_id, name, region) values ('w', 'd', 'local');
+      insert into offshoot.schemas (database_id, document) select id, '{}' from offshoot.databases;
+      insert into offshoot.branches (id, database_id, name, schema_id, last_migration_id)
+      select 'b', d.id, 'b', s.id, 'm' from offshoot.databases d, offshoot.schemas s;
+      insert into offshoot.sweeps (branch_id, fork_epoch, fork_epochs, heap_id) values
+        ('b', null, null, null), ('b', 3, null, null), ('b', null, '{4,5}', 7), ('gone', null, null, null);
+      insert into offshoot.compactions (database_id) select id from offshoot.databases, generate_series(1, 2);
+      insert into offshoot.fold_work (branch_id, table_id) values ('b', 9), ('gone', 9);
+      insert into offshoot.unused_migrations (database_id, migration_id) select id, 'm' from offshoot.databases`)
+    await migrate(database)
+    const { rows } = await fresh.pool.query(`
+      select kind, subject, details from offshoot.work w
+      join offshoot.databases d on d.id = w.database_id
+      where due_at <= now() and position is null
+      order by w.id`)
+    expect(rows).toEqual([
+      { kind: 'sweep', subject: 'b', details: [null] },
+      { kind: 'sweep', subject: 'b', details: [3] },
+      { kind: 'sweep', subject: 'b', details: [4, 5] },
+      { kind: 'compact', subject: '', details: [] },
+      { kind: 'fold', subject: 'b 9', details: [] },
+      { kind: 'migrations', subject: 'm', details: [] },
+    ])
+    const { rows: tables } = await fresh.pool.query(`
+      select from pg_tables where tablename in ('sweeps', 'compactions', 'fold_work', 'unused_migrations')`)
+    expect(tables).toEqual([])
+    await fresh.close()
+  })
 })
 
 describe('prepareFirstStart', () => {
@@ -336,7 +377,7 @@ describe('the migration of kept answers', () => {
     const database = connect(fresh.url)
     const current = connect(own.url)
     await migrate(current)
-    const earlier = (await applied(current)).filter(({ number }) => number < 31)
+    const earlier = (await applied(current)).filter(({ number }) => number < 27)
     await createCatalogue(database, earlier)
     const count = 60
     await fresh.pool.query(`

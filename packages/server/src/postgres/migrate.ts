@@ -27,7 +27,8 @@ import { dropDeletedRecords, firstVersions } from './migrations/023-first-versio
 import { sessions } from './migrations/024-sessions.js'
 import { guard } from './migrations/025-guard.js'
 import { parents } from './migrations/026-parents.js'
-import { keptAnswers, moveAnswers } from './migrations/031-kept-answers.js'
+import { keptAnswers, moveAnswers } from './migrations/027-kept-answers.js'
+import { work } from './migrations/028-work.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -79,7 +80,8 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 24, name: 'sessions', statements: sessions },
   { number: 25, name: 'guard', statements: guard },
   { number: 26, name: 'parents', statements: parents },
-  { number: 31, name: 'kept answers', statements: keptAnswers, prepare: moveAnswers },
+  { number: 27, name: 'kept answers', statements: keptAnswers, prepare: moveAnswers },
+  { number: 28, name: 'work', statements: work },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

@@ -23,11 +23,11 @@ import { selectVisible } from './reading/arms.js'
 export { foldTable } from './layout/build-fold.js'
 export {
   collectHeap,
+  deleteSweepsSql,
   deleteUnseenVersions,
   dropUnusedHeap,
   insertSweep,
   listHeapsAfter,
-  measureSweeps,
 } from './layout/collect.js'
 export { dropSkipped } from './layout/collect-folds.js'
 export {
@@ -40,7 +40,7 @@ export {
   schemaName as databaseSchema,
 } from './layout/database-schema.js'
 export type { FoldPolicy } from './layout/fold-policy.js'
-export { countFoldWork, foldNext } from './layout/folds.js'
+export { foldNext } from './layout/folds.js'
 export {
   closeEpoch,
   closeEpochSql,

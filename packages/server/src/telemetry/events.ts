@@ -20,29 +20,20 @@ export const collected = new KindCounter(
   ['heap', 'branch', 'version', 'blob', 'answer', 'migration'],
 )
 
-export const sweepsPending = new Level(
-  'offshoot_sweeps_pending',
-  'Branches that the collector has not processed yet, as of its last round.',
+export const workPending = new Levels(
+  'offshoot_work_pending',
+  'Background work that is not done yet, as of the last round, by kind.',
 )
 
-export const sweepAge = new Level(
-  'offshoot_sweeps_oldest_seconds',
-  'Age of the oldest request to the collector that is not done yet, as of its last round.',
+export const workAge = new Levels(
+  'offshoot_work_oldest_seconds',
+  'Age of the oldest background work that is not done yet, as of the last round, by kind.',
 )
 
-export const foldsPending = new Level(
-  'offshoot_folds_pending',
-  'Tables of branches in long chains that are not folded yet, as of the last round.',
-)
-
-export const sweepFailures = new Counter(
-  'offshoot_sweep_failures_total',
-  'Sweeps of branches that failed. They are repeated later.',
-)
-
-export const compactionFailures = new Counter(
-  'offshoot_compaction_failures_total',
-  'Compactions of the history of databases that failed. They are repeated later.',
+export const workFailures = new KindCounter<string>(
+  'offshoot_work_failures_total',
+  'Background work that failed, by kind. It is repeated later.',
+  [],
 )
 
 export const quotaRefusals = new Counter(
@@ -77,11 +68,9 @@ export const EVENTS = [
   forks,
   merges,
   collected,
-  sweepsPending,
-  sweepAge,
-  foldsPending,
-  sweepFailures,
-  compactionFailures,
+  workPending,
+  workAge,
+  workFailures,
   quotaRefusals,
   storedRowBytes,
   storedFileBytes,

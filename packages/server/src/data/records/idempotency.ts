@@ -8,6 +8,7 @@ import { isNodeUnreachable, isUndefinedTable } from '../../postgres/failures.js'
 import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
+import type { Work } from '../../postgres/work.js'
 import { arrayLiteral } from '../../rows/columns.js'
 import { confirmed, type OpenTransaction, runReads, StaleError } from '../../rows/read.js'
 import type { BranchTable } from '../../rows/tables.js'
@@ -291,27 +292,27 @@ export async function keepAnswer(
 /** Maximum number of responses deleted by one step. */
 const STEP_ANSWERS = 1000
 
-/** The database whose responses were looked at last, by process. */
-const lastCollected = new WeakMap<Database, string>()
+/** Bounds the responses of the databases that this process has added some to. Returns whether there may be more to do. */
+export function shrinkAnswers(database: Database): Promise<boolean> {
+  return keptAnswersOf(database).shrink()
+}
 
-/**
- * Deletes some expired responses of one database, after the database of the last step, and bounds the others. Returns
- * whether there may be more.
- */
-export async function collectAnswers(database: Database): Promise<boolean> {
-  const isShrinking = await keptAnswersOf(database).shrink()
-  const afterId = lastCollected.get(database) ?? '0'
-  const databaseId = await findAnswering(database, afterId)
+/** Deletes some expired responses of the next database that has responses. Returns whether there may be more. */
+export async function collectAnswers(
+  database: Database,
+  after: Pick<Work, 'position'>,
+): Promise<boolean> {
+  const databaseId = await findAnswering(database, after.position ?? '0')
   if (databaseId === undefined) {
-    lastCollected.delete(database)
-    return isShrinking
+    after.position = null
+    return false
   }
   const count = await deleteExpired(database, answersName(databaseId)).catch((error: unknown) => {
     // The database was deleted, or the next round tries it again. Those on other nodes must not wait for it.
     if (isUndefinedTable(error) || isNodeUnreachable(error)) return 0
     throw error
   })
-  if (count < STEP_ANSWERS) lastCollected.set(database, databaseId)
+  if (count < STEP_ANSWERS) after.position = databaseId
   return true
 }
 

@@ -19,8 +19,12 @@ const hideSql = (branchId: string, conditions: Sql): Sql => sql`
       returning id, database_id
     ),
     unmapped as (delete from offshoot.git_branches where branch_id in (select id from hidden)),
-    swept as (insert into offshoot.sweeps (branch_id) select id from hidden),
-    compacted as (insert into offshoot.compactions (database_id) select database_id from hidden)
+    requested as (
+      insert into offshoot.work (kind, database_id, subject, details)
+      select 'sweep', database_id, id, '[null]'::jsonb from hidden
+      union all
+      select 'compact', database_id, '', '[]' from hidden
+    )
     select exists (select from hidden) as "isDeleted"`
 
 /** Deletes a branch in a transaction, without checking permissions or protection. */

@@ -397,7 +397,9 @@ function mergeSql({ into, leftOut }: Pick<Sides, 'into'> & { leftOut: readonly n
       where b.id = ${into.branchId}
       returning into_branch_id
     ),
-    requested as (insert into offshoot.compactions (database_id) select database_id from pin)`
+    requested as (
+      insert into offshoot.work (kind, database_id) select 'compact', database_id from pin
+    )`
 }
 
 /** Replaces a branch by another one in all recorded merges, as the source and as the target. */

@@ -2,6 +2,7 @@ import { eachApart } from '../../common/each-apart.js'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
+import type { Work } from '../../postgres/work.js'
 import { dropLostStages, dropStagedOverlays, findStartRows } from '../../rows/merge.js'
 import type { BranchRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -74,25 +75,19 @@ export async function deleteLostPins(database: Database, databaseId: string): Pr
 /** Databases that one step looks at. */
 const STEP_DATABASES = 10
 
-/** The database that was looked at last, by process. */
-const lastCollected = new WeakMap<Database, string>()
-
-/**
- * Deletes the pins and staged rows that crashed processes have left in some databases, after those of the last step.
- * Always returns false: few processes crash, so a round of background work has a single step.
- */
-export async function collectPins(database: Database): Promise<boolean> {
+/** Deletes the pins and staged rows that crashed processes have left in the next databases. */
+export async function collectPins(
+  database: Database,
+  after: Pick<Work, 'position'>,
+): Promise<void> {
   const databases = await database.query<{ id: string }>(sql`
     select id::text as id
     from offshoot.databases
-    where id > ${lastCollected.get(database) ?? '0'}::bigint
+    where id > ${after.position ?? '0'}::bigint
     order by id
     limit ${STEP_DATABASES}`)
-  const last = databases.length < STEP_DATABASES ? undefined : databases.at(-1)
-  if (last === undefined) lastCollected.delete(database)
-  else lastCollected.set(database, last.id)
+  after.position = databases.length < STEP_DATABASES ? null : (databases.at(-1)?.id ?? null)
   await eachApart(databases, ({ id }) => deleteLostPins(database, id))
-  return false
 }
 
 function deleteBranches(database: Database, ids: readonly string[]): Promise<void> {

@@ -1,7 +1,7 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { insertSweep } from '../../rows/branches.js'
+import { deleteSweepsSql, insertSweep } from '../../rows/branches.js'
 import { deleteUnusedSchema } from '../schemas/queries.js'
 import { insertUnusedMigration } from '../schemas/unused-migrations.js'
 import { insertCompaction } from './history/queries.js'
@@ -21,7 +21,7 @@ export async function deleteHiddenBranch(
   { branchId, databaseId }: { branchId: string; databaseId: string },
 ): Promise<void> {
   await deleteUnusedBranches(transaction, [branchId])
-  await insertSweep(transaction, branchId)
+  await insertSweep(transaction, { databaseId, branchId, forkEpoch: null })
   await insertCompaction(transaction, databaseId)
 }
 
@@ -65,15 +65,17 @@ async function deleteUnusedBranch(transaction: Queryable, branchId: string): Pro
     delete from offshoot.merges
     where into_branch_id = ${branchId}
     returning base_branch_id as "baseId"`)
-  await transaction.query(sql`delete from offshoot.branches where id = ${branchId}`)
-  const { parentId, schemaId, forkSchemaId } = branch
-  await insertUnusedMigration(transaction, branch)
+  const { databaseId, parentId, forkEpoch, schemaId, forkSchemaId } = branch
+  await transaction.query(sql`
+    with swept as (${deleteSweepsSql({ databaseId, branchId })})
+    delete from offshoot.branches where id = ${branchId}`)
+  await insertUnusedMigration(transaction, { databaseId, migrationId: branch.lastMigrationId })
   for (const id of new Set([schemaId, forkSchemaId])) {
     if (id !== null) await deleteUnusedSchema(transaction, id)
   }
   const bases = merged.map(({ baseId }) => baseId)
   if (parentId === null) return bases
-  await insertSweep(transaction, parentId, branch.forkEpoch)
+  await insertSweep(transaction, { databaseId, branchId: parentId, forkEpoch })
   return [parentId, ...bases]
 }
 

@@ -1,7 +1,7 @@
 import type { Database, Queryable } from '../../postgres/database.js'
 import { REPEATABLE_WORK, runTransaction } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import { errorText, postponement } from '../../postgres/work-queue.js'
+import type { Work } from '../../postgres/work.js'
 import { collected } from '../../telemetry/events.js'
 
 /*
@@ -15,60 +15,36 @@ const STEP_MIGRATIONS = 1000
 /** Queues a migration that may have lost its last branch. */
 export async function insertUnusedMigration(
   transaction: Queryable,
-  { databaseId, lastMigrationId }: { databaseId: string; lastMigrationId: string },
+  { databaseId, migrationId }: MigrationId,
 ): Promise<void> {
   await transaction.query(sql`
-    insert into offshoot.unused_migrations (database_id, migration_id)
-    select ${databaseId}::bigint, ${lastMigrationId}::text
-    where not ${isHead({ databaseId, id: sql`${lastMigrationId}` })}`)
+    insert into offshoot.work (kind, database_id, subject)
+    select 'migrations', ${databaseId}::bigint, ${migrationId}::text
+    where not ${isHead({ databaseId, id: sql`${migrationId}` })}`)
 }
 
-interface Request {
-  readonly id: string
+interface MigrationId {
   readonly databaseId: string
   readonly migrationId: string
 }
 
-/**
- * Removes some migrations that no branch refers to. Returns whether there may be more. Processes can run it
- * concurrently.
- */
-export async function collectMigrations(database: Database): Promise<boolean> {
-  let request: Request | undefined
-  try {
-    const count = await runTransaction(
-      database,
-      async (transaction) => {
-        request = await findDue(transaction)
-        return request && removeSome(transaction, request)
-      },
-      // After waiting for a lock, each statement must see what was committed meanwhile.
-      REPEATABLE_WORK,
-    )
-    collected.add('migration', count ?? 0)
-    return count !== undefined
-  } catch (error) {
-    if (request === undefined) throw error
-    await database.query(sql`
-      update offshoot.unused_migrations set ${postponement(errorText(error))} where id = ${request.id}`)
-    return true
-  }
-}
-
-async function findDue(transaction: Queryable): Promise<Request | undefined> {
-  const [request] = await transaction.query<Request>(sql`
-    select id, database_id as "databaseId", migration_id as "migrationId"
-    from offshoot.unused_migrations
-    where due_at <= now()
-    order by due_at, id
-    limit 1
-    for update skip locked`)
-  return request
+/** Removes a migration that no branch refers to, and some of its ancestors. Queues the rest of them. */
+export async function collectMigrations(
+  database: Database,
+  { databaseId, subject: migrationId }: Pick<Work, 'databaseId' | 'subject'>,
+): Promise<void> {
+  const count = await runTransaction(
+    database,
+    (transaction) => removeSome(transaction, { databaseId, migrationId }),
+    // After waiting for a lock, each statement must see what was committed meanwhile.
+    REPEATABLE_WORK,
+  )
+  collected.add('migration', count)
 }
 
 /** Returns the number of migrations that it has removed. */
-async function removeSome(transaction: Queryable, request: Request): Promise<number> {
-  const { id, databaseId } = request
+async function removeSome(transaction: Queryable, request: MigrationId): Promise<number> {
+  const { databaseId } = request
   // A branch that is pushed the same migration locks it before it refers to it. The second statement sees
   // what was committed before the locks were granted.
   const locked = await transaction.query<{ id: string }>(sql`
@@ -86,14 +62,9 @@ async function removeSome(transaction: Queryable, request: Request): Promise<num
     returning id, parent_id as "parentId"`)
   const ids = new Set(removed.map((migration) => migration.id))
   const last = removed.find(({ parentId }) => parentId === null || !ids.has(parentId))
-  await transaction.query(
-    removed.length < STEP_MIGRATIONS || !last?.parentId
-      ? sql`delete from offshoot.unused_migrations where id = ${id}`
-      : sql`
-          update offshoot.unused_migrations
-          set migration_id = ${last.parentId}, due_at = clock_timestamp()
-          where id = ${id}`,
-  )
+  if (removed.length === STEP_MIGRATIONS && last?.parentId) {
+    await insertUnusedMigration(transaction, { databaseId, migrationId: last.parentId })
+  }
   return removed.length
 }
 
@@ -101,7 +72,7 @@ async function removeSome(transaction: Queryable, request: Request): Promise<num
  * Returns a clause for a migration and its ancestors, up to the first one that is in use. Subqueries with a limit
  * are probes of an index; PostgreSQL would join the whole tables for each of the ancestors.
  */
-function unusedMigrations({ databaseId, migrationId }: Request): Sql {
+function unusedMigrations({ databaseId, migrationId }: MigrationId): Sql {
   return sql`
     with recursive unused as (
       select m.id, m.parent_id, 1 as position

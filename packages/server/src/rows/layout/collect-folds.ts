@@ -70,7 +70,9 @@ async function dropSkippedHeap(
   await transaction.query(sql`
     insert into offshoot.heaps (database_id, branch_id, table_id, column_ids, epoch, kind)
     values (${databaseId}, ${branchId}, ${tableId}, '{}', ${epoch}, 'gone')`)
-  if (parentId !== null) await insertSweep(transaction, parentId)
+  if (parentId !== null) {
+    await insertSweep(transaction, { databaseId, branchId: parentId, forkEpoch: null })
+  }
   return true
 }
 

@@ -1,12 +1,10 @@
-import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { collected } from '../../telemetry/events.js'
 import { dropHeap } from './heap-ddl.js'
 import { type HeapAddress, pastName } from './layout.js'
-import { mayRemoveStorage } from './storage-hold.js'
+import { removeEach } from './storage-hold.js'
 
 /*
  * Unused storage is deleted in the background, in small steps with a transaction each. Several processes may
@@ -18,8 +16,6 @@ const STEP_ROWS = 1000
 
 /** Heaps that one step drops. */
 const STEP_HEAPS = 50
-/** A step waits for this long for others that use a heap. */
-const DROP_WAIT_MS = 2000
 
 /** Drops heaps whose branch no longer exists. Returns whether there may be more. */
 export async function collectHeap(database: Database): Promise<boolean> {
@@ -30,32 +26,21 @@ export async function collectHeap(database: Database): Promise<boolean> {
     -- Heaps that cannot be dropped must not always be the first ones.
     order by random()
     limit ${STEP_HEAPS}`)
-  let dropped = 0
-  await eachApart(heaps, async ({ id }) => {
-    if (await dropOrphan(database, id)) dropped++
-  })
+  const dropped = await removeEach(database, heaps, dropOrphan)
   collected.add('heap', dropped)
   return dropped > 0
 }
 
-/** Returns whether it dropped the heap: others may have done so, or a backup holds the storage. */
-async function dropOrphan(database: Database, heapId: string): Promise<boolean> {
-  return runTransaction(
-    database,
-    async (transaction) => {
-      if (!(await mayRemoveStorage(transaction))) return false
-      await setLockWait(transaction, DROP_WAIT_MS)
-      const [heap] = await transaction.query<HeapAddress>(sql`
-        select database_id as "databaseId", id as "heapId"
-        from offshoot.heaps
-        where id = ${heapId}
-        for update skip locked`)
-      if (heap === undefined) return false
-      await dropHeap(transaction, heap)
-      return true
-    },
-    { isolation: 'read committed' },
-  )
+/** Returns whether it dropped the heap: another process may have done so. */
+async function dropOrphan(transaction: Queryable, { id }: { id: string }): Promise<boolean> {
+  const [heap] = await transaction.query<HeapAddress>(sql`
+    select database_id as "databaseId", id as "heapId"
+    from offshoot.heaps
+    where id = ${id}
+    for update skip locked`)
+  if (heap === undefined) return false
+  await dropHeap(transaction, heap)
+  return true
 }
 
 /** Lists some heaps and folds of a branch, in the order of their ids. */
@@ -187,28 +172,26 @@ const EPOCH_MAX = 2 ** 31 - 1
  */
 export async function insertSweep(
   transaction: Queryable,
-  branchId: string,
-  forkEpoch: number | null = null,
+  { databaseId, branchId, forkEpoch }: BranchOfDatabase & { forkEpoch: number | null },
 ): Promise<void> {
   await transaction.query(
     prepared(sql`
-    insert into offshoot.sweeps (branch_id, fork_epoch) values (${branchId}, ${forkEpoch}::integer)`),
+    insert into offshoot.work (kind, database_id, subject, details)
+    values ('sweep', ${databaseId}, ${branchId}, jsonb_build_array(${forkEpoch}::integer))`),
   )
 }
 
-/** Counting stops here; larger numbers are not told apart. */
-const PENDING_MAX = 100_000
-
-/** The branches queued for the collector: their number, and the age of the oldest request. */
-interface SweepBacklog {
-  readonly count: number
-  readonly ageSeconds: number
+interface BranchOfDatabase {
+  readonly databaseId: string
+  readonly branchId: string
 }
 
-export async function measureSweeps(database: Queryable): Promise<SweepBacklog> {
-  const [row] = await database.query<SweepBacklog>(sql`
-    select count(*)::integer as count,
-      coalesce(extract(epoch from now() - min(created_at)), 0)::double precision as "ageSeconds"
-    from (select created_at from offshoot.sweeps order by id limit ${PENDING_MAX}) sweeps`)
-  return row ?? { count: 0, ageSeconds: 0 }
-}
+/** Deletes the requests to sweep a branch that is deleted. One that a worker has taken ends by itself. */
+export const deleteSweepsSql = ({ databaseId, branchId }: BranchOfDatabase): Sql => sql`
+    delete from offshoot.work
+    where id = any(array(
+      select id
+      from offshoot.work
+      where database_id = ${databaseId} and kind = 'sweep' and subject = ${branchId}
+      for update skip locked
+    ))`

@@ -1,10 +1,9 @@
-import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { SCHEMA_PREFIX, schemaIn, tableIn } from '../../postgres/place.js'
 import { dropReader } from '../../postgres/reader-role.js'
-import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
+import type { Transaction } from '../../postgres/run-transaction.js'
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
-import { mayRemoveStorage } from './storage-hold.js'
+import { removeEach, removeStorage } from './storage-hold.js'
 
 /*
  * The rows of a database are in a PostgreSQL schema of its own: heaps, pasts, folds, overlays, and tables that hold
@@ -89,8 +88,6 @@ export async function findAnswering(
 const STEP_SCHEMAS = 20
 /** Tables that one transaction drops, because it locks each of them. */
 const STEP_TABLES = 50
-/** A step waits for this long for others that use a table. */
-const DROP_WAIT_MS = 2000
 
 /** Matches schemas of databases that are not in the catalogue. */
 const isAbandoned = (name: Sql): Sql => sql`
@@ -108,7 +105,9 @@ export async function dropAbandonedSchema(database: Database, databaseId: string
   for (let isDropping = true; isDropping; ) {
     const [schema] = await database.query(sql`
       select from pg_namespace n where n.nspname = ${name} and ${isAbandoned(sql`n.nspname`)}`)
-    isDropping = schema !== undefined && (await dropSchemaStep(database, name))
+    isDropping =
+      schema !== undefined &&
+      (await removeStorage(database, (transaction) => dropSchemaStep(transaction, { name })))
   }
 }
 
@@ -123,41 +122,29 @@ export async function collectSchema(database: Database): Promise<boolean> {
     -- Schemas that cannot be dropped must not always be the first ones.
     order by random()
     limit ${STEP_SCHEMAS}`)
-  let dropped = 0
-  await eachApart(schemas, async ({ name }) => {
-    if (await dropSchemaStep(database, name)) dropped++
-  })
-  return dropped > 0
+  return (await removeEach(database, schemas, dropSchemaStep)) > 0
 }
 
-/**
- * Drops a schema, or some of its tables if it has many: those of a restore that was interrupted. Returns false while
- * a backup or a restore holds the storage.
- */
-async function dropSchemaStep(database: Database, schema: string): Promise<boolean> {
-  return runTransaction(
-    database,
-    async (transaction) => {
-      if (!(await mayRemoveStorage(transaction))) return false
-      await setLockWait(transaction, DROP_WAIT_MS)
-      const tables = await transaction.query<{ name: string }>(sql`
-        select tablename as name
-        from pg_tables
-        where schemaname = ${schema}
-        order by tablename = ${ANSWERS} desc
-        limit ${STEP_TABLES}`)
-      if (tables.length === STEP_TABLES) {
-        const names = tables.map(({ name }) => tableIn(schema, name))
-        await transaction.query(sql`drop table if exists ${join(names, ', ')}`)
-        return true
-      }
-      await transaction.query(sql`drop schema if exists ${schemaIn(schema)} cascade`)
-      await dropStages(transaction, schema)
-      await dropReader(transaction, schema)
-      return true
-    },
-    { isolation: 'read committed' },
-  )
+/** Drops a schema, or some of its tables if it has many: those of a restore that was interrupted. */
+async function dropSchemaStep(
+  transaction: Transaction,
+  { name: schema }: { name: string },
+): Promise<true> {
+  const tables = await transaction.query<{ name: string }>(sql`
+    select tablename as name
+    from pg_tables
+    where schemaname = ${schema}
+    order by tablename = ${ANSWERS} desc
+    limit ${STEP_TABLES}`)
+  if (tables.length === STEP_TABLES) {
+    const names = tables.map(({ name }) => tableIn(schema, name))
+    await transaction.query(sql`drop table if exists ${join(names, ', ')}`)
+    return true
+  }
+  await transaction.query(sql`drop schema if exists ${schemaIn(schema)} cascade`)
+  await dropStages(transaction, schema)
+  await dropReader(transaction, schema)
+  return true
 }
 
 /** Drops what an interrupted restore has left of the catalogue of a database. */

@@ -1,6 +1,7 @@
 import type { Database, Queryable } from '../../postgres/database.js'
 import { codeOf, isUndefinedTable, QUERY_CANCELED } from '../../postgres/failures.js'
 import { sql } from '../../postgres/sql.js'
+import type { Work } from '../../postgres/work.js'
 import { foldTable, OverlaidError } from './build-fold.js'
 import { BACKGROUND, needsFold, SOURCES_MAX } from './fold-policy.js'
 import type { Layout } from './layout.js'
@@ -25,8 +26,8 @@ export async function requestFolds(
   const deep = tables.filter(({ id }) => needsFold(layout, id, BACKGROUND))
   if (deep.length === 0) return
   await transaction.query(sql`
-    insert into offshoot.fold_work (branch_id, table_id)
-    select ${layout.branchId}, unnest(${deep.map(({ id }) => id)}::bigint[])`)
+    insert into offshoot.work (kind, database_id, subject)
+    select 'fold', ${layout.databaseId}::bigint, unnest(${deep.map(({ id }) => foldOf(layout, id))}::text[])`)
 }
 
 /** Requests fold one at a time, because each fold needs a connection of its own. */
@@ -50,26 +51,18 @@ export async function foldTooDeep(
   }
 }
 
-/** Folds the first table in the queue. Returns whether there was one. */
-export async function foldNext(database: Database): Promise<boolean> {
-  const [work] = await database.query<{ id: string; branchId: string; tableId: string }>(sql`
-    select id, branch_id as "branchId", table_id as "tableId"
-    from offshoot.fold_work
-    order by id
-    limit 1`)
-  if (work === undefined) return false
+/** Names a table of a branch. */
+const foldOf = ({ branchId }: Pick<Layout, 'branchId'>, tableId: number): string =>
+  `${branchId} ${tableId}`
+
+/** Folds a table of the queue. */
+export async function foldNext(database: Database, { subject, failures }: Work): Promise<void> {
+  const [branchId = '', tableId] = subject.split(' ')
   try {
-    await foldTable(database, { branchId: work.branchId, tableId: Number(work.tableId) })
-    await database.query(sql`delete from offshoot.fold_work where id = ${work.id}`)
+    await foldTable(database, { branchId, tableId: Number(tableId) })
   } catch (error) {
-    // To the end of the queue, so that it does not keep others waiting.
-    await database.query(sql`
-      with failed as (delete from offshoot.fold_work where id = ${work.id} returning *)
-      insert into offshoot.fold_work (branch_id, table_id, attempts)
-      select branch_id, table_id, attempts + 1 from failed where attempts < ${ATTEMPTS_MAX}`)
-    if (!isPassing(error)) throw error
+    if (!isPassing(error) || failures < ATTEMPTS_MAX) throw error
   }
-  return true
 }
 
 /**
@@ -80,11 +73,4 @@ function isPassing(error: unknown): boolean {
   if (error instanceof OverlaidError) return true
   const passing = [QUERY_CANCELED, '55P03', '23505', '40P01']
   return isUndefinedTable(error) || passing.includes(codeOf(error) ?? '')
-}
-
-/** Returns the number of tables in the queue. */
-export async function countFoldWork(database: Queryable): Promise<number> {
-  const [row] = await database.query<{ count: number }>(sql`
-    select count(*)::integer as count from offshoot.fold_work`)
-  return row?.count ?? 0
 }

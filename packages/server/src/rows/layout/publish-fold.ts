@@ -52,8 +52,8 @@ export async function publishFold(
   // Deleted branches of the chain may have lost their last reader.
   const levels = layout?.levels.slice(1, next?.level) ?? []
   await connection.query(sql`
-    insert into offshoot.sweeps (branch_id)
-    select id
+    insert into offshoot.work (kind, database_id, subject, details)
+    select 'sweep', database_id, id, '[null]'
     from offshoot.branches
     where id = any(${levels.map((level) => level.branchId)}::text[]) and deleted_at is not null`)
   return true

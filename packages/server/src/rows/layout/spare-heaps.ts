@@ -1,12 +1,8 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { LRUCache } from 'lru-cache'
 import { allDone } from '../../common/all-done.js'
-import { BRANCH_CACHE } from '../../common/branch-cache.js'
-import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { SCHEMA_PREFIX } from '../../postgres/place.js'
-import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { runAlone, runStatementsAlone } from '../running/alone.js'
@@ -14,7 +10,7 @@ import { createGate, createGateSql } from '../running/gate.js'
 import { BACKGROUND, needsFold } from './fold-policy.js'
 import { createTables, describeHeap, HEAP_COLUMNS, HEAP_VALUES } from './heap-ddl.js'
 import { type HeapAddress, heapName, type Layout, layoutSql, pastName, toLayout } from './layout.js'
-import { mayRemoveStorage } from './storage-hold.js'
+import { removeEach } from './storage-hold.js'
 import { listAllColumns, type StoredTable } from './stored-schema.js'
 
 /*
@@ -23,10 +19,8 @@ import { listAllColumns, type StoredTable } from './stored-schema.js'
  * one is created after the request.
  */
 
-/** Spare heaps for each definition of a table, at first. */
-const SPARES_OF_TABLE = 2
-/** Spare heaps for each definition of a table of which requests have kept taking all. */
-export const SPARES_OF_TABLE_MAX = 16
+/** Spare heaps for each definition of a table. */
+export const SPARES_OF_TABLE = 4
 /** Spare heaps of one database. */
 export const SPARES_MAX = 32
 /** Tables that wait for spare heaps, of all databases. Further ones get some after their next first write. */
@@ -37,8 +31,6 @@ const REFILL_AFTER_MS = 250
 const AGE_MAX_S = 600
 /** Spare heaps that one step drops. */
 const STEP_SPARES = 20
-/** A step waits for this long for others that use a table. */
-const DROP_WAIT_MS = 2000
 
 interface SpareTables {
   readonly databaseId: string
@@ -157,8 +149,8 @@ function assignSql(layout: Layout, tables: readonly StoredTable[]): Sql {
       returning id
     ),
     folding as (
-      insert into offshoot.fold_work (branch_id, table_id)
-      select branch.id, (t ->> 'tableId')::bigint
+      insert into offshoot.work (kind, database_id, subject)
+      select 'fold', ${databaseId}::bigint, branch.id || ' ' || (t ->> 'tableId')
       from branch, taken
       join wanted on wanted.definition = taken.definition
       where (t -> 'isDeep')::boolean
@@ -196,8 +188,6 @@ interface Refilling {
   queue: Queue | undefined
   /** Resolves when the queue is empty. */
   work: Promise<void>
-  /** How many spare heaps of a definition there should be, by database and definition. */
-  readonly wanted: LRUCache<string, number>
 }
 
 const refilling = new WeakMap<Database, Refilling>()
@@ -205,11 +195,7 @@ const refilling = new WeakMap<Database, Refilling>()
 function refillingOf(database: Database): Refilling {
   let known = refilling.get(database)
   if (known === undefined) {
-    known = {
-      queue: undefined,
-      work: Promise.resolve(),
-      wanted: new LRUCache({ max: QUEUE_MAX, ...BRANCH_CACHE }),
-    }
+    known = { queue: undefined, work: Promise.resolve() }
     refilling.set(database, known)
   }
   return known
@@ -244,57 +230,41 @@ async function createWaiting(database: Database, queue: Queue): Promise<void> {
   for (const [key, wanting] of queue) {
     queue.delete(key)
     try {
-      await createSpares(database, key, wanting)
+      await createSpares(database, wanting)
     } catch {
       // The database may be gone, or PostgreSQL is stopping. Requests create what they need.
     }
   }
 }
 
-/** Creates the wanted number of spare heaps. If requests have taken all since the last time, more are wanted. */
-async function createSpares(database: Database, key: string, wanting: Wanting): Promise<void> {
-  const { wanted } = refillingOf(database)
-  const before = wanted.get(key)
-  let max = before ?? SPARES_OF_TABLE
-  // Requests may take them as fast as they are created. Other tables get their turn, too.
-  for (let count = 0; count < SPARES_OF_TABLE_MAX; count++) {
-    const left = await createSpare(database, wanting, max)
-    if (left === undefined) return
-    if (count === 0 && left === 0 && before !== undefined) {
-      max = Math.min(2 * max, SPARES_OF_TABLE_MAX)
-    }
-    wanted.set(key, max)
+/** Creates spare heaps of a table. Requests may take them as fast as they are created; other tables get their turn, too. */
+async function createSpares(database: Database, wanting: Wanting): Promise<void> {
+  for (let count = 0; count < SPARES_OF_TABLE; count++) {
+    if (!(await createSpare(database, wanting))) return
   }
 }
 
-/**
- * Creates a spare heap, unless there are enough. Returns how many there were before. A table has more than the usual number
- * only while the database has less than half of its own, so that other tables find room.
- */
+/** Creates a spare heap, unless there are enough. Returns whether it did. */
 function createSpare(
   database: Database,
   { databaseId, table, definition }: Wanting,
-  max: number,
-): Promise<number | undefined> {
-  const limit = limitOf(database)
-  const create = async (transaction: Queryable): Promise<number | undefined> => {
-    const [next] = await transaction.query<{ heapId: string; left: number }>(sql`
-      select nextval(pg_get_serial_sequence('offshoot.heaps', 'id')) as "heapId",
-        s.own::integer as left
+): Promise<boolean> {
+  const create = async (transaction: Queryable): Promise<boolean> => {
+    const [next] = await transaction.query<{ heapId: string }>(sql`
+      select nextval(pg_get_serial_sequence('offshoot.heaps', 'id')) as "heapId"
       from offshoot.databases d
       cross join lateral (
         select count(*) as all, count(*) filter (where definition = ${definition}) as own
         from offshoot_work.spares
         where database_id = d.id
       ) s
-      where d.id = ${databaseId} and s.own < ${max}
-        and s.all < case when s.own < ${SPARES_OF_TABLE} then ${limit} else ${limit} / 2 end`)
-    if (next === undefined) return undefined
+      where d.id = ${databaseId} and s.own < ${SPARES_OF_TABLE} and s.all < ${limitOf(database)}`)
+    if (next === undefined) return false
     await createTables(transaction, [{ databaseId, heapId: next.heapId, table }])
     await transaction.query(sql`
       insert into offshoot_work.spares (heap_id, database_id, definition)
       values (${next.heapId}, ${databaseId}, ${definition})`)
-    return next.left
+    return true
   }
   // A crash loses both the tables and their entry.
   return runAlone(database, [], create, { isRepeatable: true })
@@ -309,33 +279,22 @@ export async function collectSpares(database: Database): Promise<boolean> {
       or not exists (select from offshoot.databases d where d.id = s.database_id)
     order by random()
     limit ${STEP_SPARES}`)
-  let dropped = 0
-  await eachApart(old, async (heap) => {
-    if (await dropSpare(database, heap)) dropped++
-  })
+  const dropped = await removeEach(database, old, dropSpare)
   return dropped > 0 && old.length === STEP_SPARES
 }
 
 /** Returns whether it has dropped the spare heap: another process may have done so, or a branch has taken it. */
-export function dropSpare(database: Database, heap: HeapAddress): Promise<boolean> {
-  return runTransaction(
-    database,
-    async (transaction) => {
-      if (!(await mayRemoveStorage(transaction))) return false
-      await setLockWait(transaction, DROP_WAIT_MS)
-      const [spare] = await transaction.query(sql`
-        delete from offshoot_work.spares
-        where heap_id in (
-          select heap_id from offshoot_work.spares where heap_id = ${heap.heapId}
-          for update skip locked
-        )
-        returning heap_id`)
-      if (spare === undefined) return false
-      await transaction.query(sql`drop table if exists ${heapName(heap)}, ${pastName(heap)}`)
-      return true
-    },
-    { isolation: 'read committed' },
-  )
+export async function dropSpare(transaction: Queryable, heap: HeapAddress): Promise<boolean> {
+  const [spare] = await transaction.query(sql`
+    delete from offshoot_work.spares
+    where heap_id in (
+      select heap_id from offshoot_work.spares where heap_id = ${heap.heapId}
+      for update skip locked
+    )
+    returning heap_id`)
+  if (spare === undefined) return false
+  await transaction.query(sql`drop table if exists ${heapName(heap)}, ${pastName(heap)}`)
+  return true
 }
 
 /** Lists the tables of spare heaps, which a backup leaves out. The catalogue may be of a version without them. */

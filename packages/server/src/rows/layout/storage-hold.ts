@@ -1,5 +1,7 @@
+import { eachApart } from '../../common/each-apart.js'
 import { STORAGE_KEY } from '../../postgres/advisory-keys.js'
-import type { Queryable } from '../../postgres/database.js'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { runTransaction, setLockWait, type Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 
 /*
@@ -15,6 +17,38 @@ export async function mayRemoveStorage(transaction: Queryable): Promise<boolean>
   const [row] = await transaction.query<{ isFree: boolean }>(sql`
     select pg_try_advisory_xact_lock_shared(${STORAGE_KEY}) as "isFree"`)
   return row?.isFree === true
+}
+
+/** A transaction that removes storage waits for this long for others that use it. */
+const REMOVE_WAIT_MS = 2000
+
+/** Removes storage in a transaction. Returns whether it did: it does nothing while a backup holds the storage. */
+export function removeStorage(
+  database: Database,
+  remove: (transaction: Transaction) => Promise<boolean>,
+): Promise<boolean> {
+  return runTransaction(
+    database,
+    async (transaction) => {
+      if (!(await mayRemoveStorage(transaction))) return false
+      await setLockWait(transaction, REMOVE_WAIT_MS)
+      return remove(transaction)
+    },
+    { isolation: 'read committed' },
+  )
+}
+
+/** Removes the storage of each item, in a transaction of its own. Returns how many it has removed. */
+export async function removeEach<Item>(
+  database: Database,
+  items: readonly Item[],
+  remove: (transaction: Transaction, item: Item) => Promise<boolean>,
+): Promise<number> {
+  let removed = 0
+  await eachApart(items, async (item) => {
+    if (await removeStorage(database, (transaction) => remove(transaction, item))) removed++
+  })
+  return removed
 }
 
 /** Holds the storage for the lifetime of the connection. Waits for transactions that remove storage. */

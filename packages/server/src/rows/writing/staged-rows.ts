@@ -11,6 +11,7 @@ import type { TableCodec } from '../columns/table-codec.js'
 import { createFilledHeap, type FilledHeap, keepFilledHeap } from '../layout/filled-heaps.js'
 import { heapName, layoutOf, qualified } from '../layout/layout.js'
 import { dropSpare } from '../layout/spare-heaps.js'
+import { removeStorage } from '../layout/storage-hold.js'
 import { brokenConnection } from '../running/connection.js'
 import { type Guard, ownerOf } from '../running/guard.js'
 import { runReads } from '../running/reads.js'
@@ -316,8 +317,10 @@ export class StagedRows {
   async drop(): Promise<void> {
     clearInterval(this.#life)
     await this.#copying.catch(() => undefined)
-    if ('heapId' in this.#stage) await dropSpare(this.#database, this.#stage)
-    else await dropStage(this.#database, this.#stage)
+    const stage = this.#stage
+    if ('heapId' in stage) {
+      await removeStorage(this.#database, (transaction) => dropSpare(transaction, stage))
+    } else await dropStage(this.#database, stage)
   }
 
   /** Copies what was added, while the next rows are read. Throws the failure of the part before. */

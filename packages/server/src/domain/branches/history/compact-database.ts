@@ -3,8 +3,6 @@ import { HISTORY_KEY } from '../../../postgres/advisory-keys.js'
 import type { Database, Queryable } from '../../../postgres/database.js'
 import { REPEATABLE_WORK, runTransaction } from '../../../postgres/run-transaction.js'
 import { sql } from '../../../postgres/sql.js'
-import { errorText, postponement } from '../../../postgres/work-queue.js'
-import { compactionFailures } from '../../../telemetry/events.js'
 import { deleteUnusedBranches } from '../unused-branches.js'
 import { compactHistory } from './compact-history.js'
 import type { Merge } from './history.js'
@@ -20,67 +18,19 @@ export async function lockHistory(transaction: Queryable, databaseId: string): P
 }
 
 /**
- * Compacts the history of one database that has changed and is not in `done`, and adds it. Returns whether there was one.
- * Forks, merges and deletions may run concurrently: a state that no pair of branches needs now is not needed by any pair
- * after them either. A database whose compaction fails is postponed.
+ * Compacts the history of a database. Forks, merges and deletions may run concurrently: a state that no pair of branches
+ * needs now is not needed by any pair after them either.
  */
-export async function compactDatabase(
-  database: Database,
-  done: Set<string> = new Set(),
-): Promise<boolean> {
-  let current: string | undefined
-  try {
-    await runTransaction(
-      database,
-      async (transaction) => {
-        current = await findDue(transaction, done)
-        if (current !== undefined) await compactNext(transaction, current)
-      },
-      // After waiting for a lock, each statement must see what was committed meanwhile.
-      REPEATABLE_WORK,
-    )
-    if (current === undefined) return false
-    done.add(current)
-    return true
-  } catch (error) {
-    // The rollback keeps the request, and the next compaction reads the history again.
-    if (error instanceof HistoryChangedError) return true
-    if (current === undefined) throw error
-    await database.query(sql`
-      update offshoot.compactions
-      set ${postponement(errorText(error))}
-      where database_id = ${current}`)
-    compactionFailures.add()
-    return true
-  }
-}
-
-/** Thrown when a fork was deleted while the history was compacted. */
-class HistoryChangedError extends Error {}
-
-async function findDue(
-  transaction: Queryable,
-  done: ReadonlySet<string>,
-): Promise<string | undefined> {
-  const [request] = await transaction.query<{ databaseId: string }>(sql`
-    select database_id as "databaseId"
-    from offshoot.compactions
-    where due_at <= now() and database_id <> all(${[...done]}::bigint[])
-    order by due_at, id
-    limit 1
-    for update skip locked`)
-  return request?.databaseId
-}
-
-async function compactNext(transaction: Queryable, databaseId: string): Promise<void> {
-  await lockHistory(transaction, databaseId)
-  // Requests that arrive after this statement are kept for another compaction.
-  await transaction.query(sql`
-    delete from offshoot.compactions
-    where id = any(array(
-      select id from offshoot.compactions where database_id = ${databaseId} for update skip locked
-    ))`)
-  await compact(transaction, databaseId)
+export async function compactDatabase(database: Database, databaseId: string): Promise<void> {
+  await runTransaction(
+    database,
+    async (transaction) => {
+      await lockHistory(transaction, databaseId)
+      await compact(transaction, databaseId)
+    },
+    // After waiting for a lock, each statement must see what was committed meanwhile.
+    REPEATABLE_WORK,
+  )
 }
 
 async function compact(transaction: Queryable, databaseId: string): Promise<void> {
@@ -116,7 +66,7 @@ async function insertReplacement(transaction: Queryable, merge: Merge): Promise<
     limit 1
     for key share
     returning id`)
-  if (inserted.length === 0) throw new HistoryChangedError('a fork was deleted')
+  if (inserted.length === 0) throw new Error('a fork was deleted during the compaction')
   await transaction.query(sql`
     insert into offshoot.merges
       (into_branch_id, into_epoch, from_branch_id, from_epoch, base_branch_id, left_out)

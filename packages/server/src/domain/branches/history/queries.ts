@@ -131,6 +131,6 @@ async function readHistory(transaction: Queryable, statement: Sql): Promise<Stor
 export async function insertCompaction(transaction: Queryable, databaseId: string): Promise<void> {
   await transaction.query(
     prepared(sql`
-    insert into offshoot.compactions (database_id) values (${databaseId})`),
+    insert into offshoot.work (kind, database_id) values ('compact', ${databaseId})`),
   )
 }
