@@ -25,7 +25,7 @@ const timeouts = { testTimeout: HANGING_MS, hookTimeout: HANGING_MS, teardownTim
 const shared = { isolate: false }
 
 /** With a given seed, or as a long run, random tests explore instead of repeating what is known to pass. */
-const EXPLORING = ['SEED', 'STEPS', 'ROUNDS', 'REQUESTS', 'COST_REQUESTS']
+const EXPLORING = ['SEED', 'LONG', 'STEPS', 'ROUNDS', 'REQUESTS', 'COST_REQUESTS']
 process.env.OFFSHOOT_TEST_EXPLORES ??= String(
   EXPLORING.some((name) => process.env[`OFFSHOOT_TEST_${name}`] !== undefined),
 )
@@ -39,8 +39,8 @@ process.env.OFFSHOOT_TEST_SEED ??=
 
 export default defineConfig({
   test: {
-    // The default leaves one of two cores idle.
-    maxWorkers: 2,
+    // Tests wait for processes and time limits during a third of their time, so two cores serve three.
+    maxWorkers: 3,
     // Tests are not slow by the clock: the machine decides. The summary names the slowest files.
     slowTestThreshold: HANGING_MS,
     sequence: { sequencer: ProjectSequencer },
@@ -58,7 +58,7 @@ export default defineConfig({
             'test/support/**/*.test.ts',
           ],
           exclude: ['**/*.pg.test.ts'],
-          setupFiles: ['test/support/property-seed.ts'],
+          setupFiles: ['test/support/cpu-meter.ts', 'test/support/property-seed.ts'],
           ...shared,
           ...timeouts,
         },
@@ -70,7 +70,7 @@ export default defineConfig({
           name: 'postgres',
           include: ['packages/*/src/**/*.pg.test.ts', 'test/api/**/*.test.ts'],
           globalSetup: ['test/support/global-setup.ts'],
-          setupFiles: ['test/support/property-seed.ts'],
+          setupFiles: ['test/support/cpu-meter.ts', 'test/support/property-seed.ts'],
           ...shared,
           ...timeouts,
         },
@@ -81,6 +81,7 @@ export default defineConfig({
         test: {
           name: 'console',
           include: ['test/console/**/*.test.ts'],
+          setupFiles: ['test/support/cpu-meter.ts'],
           globalSetup: ['test/support/global-setup.ts'],
           ...shared,
           ...timeouts,
@@ -92,6 +93,7 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
+          setupFiles: ['test/support/cpu-meter.ts'],
           exclude: ALONE,
           ...timeouts,
         },
@@ -102,6 +104,7 @@ export default defineConfig({
         test: {
           name: 'proof',
           include: ['test/proof/**/*.test.ts'],
+          setupFiles: ['test/support/cpu-meter.ts'],
           exclude: ALONE,
           ...timeouts,
         },
@@ -112,6 +115,7 @@ export default defineConfig({
         test: {
           name: 'alone',
           include: ALONE,
+          setupFiles: ['test/support/cpu-meter.ts'],
           ...timeouts,
           // After all others, one file at a time.
           sequence: { groupOrder: 1 },

@@ -11,6 +11,7 @@ import { TestBranches } from '../support/branches.js'
 import { createTestDatabase } from '../support/database.js'
 import { openLocalStore } from '../support/file-store.js'
 import { until } from '../support/process.js'
+import { amount } from '../support/random.js'
 import { createTestService, REGIONS, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 
@@ -20,7 +21,7 @@ import { expectOk } from '../support/tables.js'
  */
 
 /** Backups in a normal run. On a cluster, a few hundred are a good proof of a change. */
-const BACKUPS = Number(process.env.OFFSHOOT_TEST_BACKUPS ?? 3)
+const BACKUPS = amount('BACKUPS', { short: 2, long: 20 })
 const ACCOUNTS = ['a', 'b', 'c']
 const SUM = 1000
 /** Forks that exist at the same time. */

@@ -8,18 +8,17 @@ import { findRows } from '../../packages/server/src/rows/tables.js'
 import { TestBranches } from '../support/branches.js'
 import { foldBranches } from '../support/folding.js'
 import { until } from '../support/process.js'
-import { SEED } from '../support/random.js'
+import { amount, SEED } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 import { countWork } from '../support/work.js'
 
 /*
- * Chains of forks, in which every branch was forked from the one before. OFFSHOOT_TEST_DEPTH sets the length of
- * the longest one.
+ * Chains of forks, in which every branch was forked from the one before.
  */
 
-const DEPTH = Number(process.env.OFFSHOOT_TEST_DEPTH ?? 24)
+const DEPTH = amount('DEPTH', { short: 24, long: 60 })
 /** A table that is read from four sources: its own heap, and three heaps with their pasts. */
 const FOLDED_ARMS_MAX = 7
 

@@ -7,14 +7,14 @@ import { ANSWER_MS_MAX, type FuzzAnswer, faultsOf } from '../support/fuzz/judge.
 import { Lane } from '../support/fuzz/lane.js'
 import { exchange, malformedRequest } from '../support/fuzz/malformed-http.js'
 import { type FuzzRequest, toCurl } from '../support/fuzz/requests.js'
-import { SEED } from '../support/random.js'
+import { amount, SEED } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { everythingStored } from '../support/stored.js'
 import { createTenant, type Tenant } from '../support/tenants.js'
 
-/** Number of requests, set by `OFFSHOOT_TEST_REQUESTS`. */
-const REQUESTS = Number(process.env.OFFSHOOT_TEST_REQUESTS ?? 6000)
+/** Number of requests. */
+const REQUESTS = amount('REQUESTS', { short: 6000, long: 20_000 })
 const LANES = 4
 /** Number of requests that are not valid HTTP. */
 const MALFORMED = REQUESTS / 20

@@ -3,17 +3,17 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
-import { SEED } from '../support/random.js'
+import { amount, SEED } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { countWork } from '../support/work.js'
 
 /*
  * Branches that merge and pull for years must not need more catalogue rows or disk than after a month.
- * OFFSHOOT_TEST_MERGES sets the number of rounds, and OFFSHOOT_TEST_CURVE a file for all measurements.
+ * OFFSHOOT_TEST_CURVE sets a file for all measurements.
  */
 
-const ROUNDS = Number(process.env.OFFSHOOT_TEST_MERGES ?? 60)
+const ROUNDS = amount('MERGES', { short: 60, long: 1000 })
 const CURVE = process.env.OFFSHOOT_TEST_CURVE
 /** The long form has as many branches as a team. */
 const BRANCHES = ROUNDS >= 1000 ? 20 : 5

@@ -11,7 +11,7 @@ import { expectOk } from '../support/tables.js'
 /*
  * Three branches write at the same time, through two processes, and are merged in all directions meanwhile. Each has a
  * column and records of its own, so there is nothing that could conflict: at the end of a round, after merges in all
- * directions, every branch must have all that was acknowledged. OFFSHOOT_TEST_ROUNDS sets the number of rounds.
+ * directions, every branch must have all that was acknowledged.
  */
 
 const WRITERS = ['main', 'left', 'right'] as const

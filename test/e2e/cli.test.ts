@@ -5,7 +5,7 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createAccount, createClient } from '../../packages/client/src/index.js'
-import { type Banner, endAll, PROGRAM, startOffshoot } from '../support/process.js'
+import { type Banner, endAll, PROGRAM, request, startOffshoot } from '../support/process.js'
 
 /* The command `offshoot` as people and scripts use it: without a terminal, against a real server. */
 
@@ -127,40 +127,60 @@ describe('the command line', () => {
       expect(outcome.stderr === '' || outcome.code === 0, outcome.stderr).toBe(true)
       return JSON.parse(outcome.stdout)
     }
-    expect(await run(['db', 'create', name])).toMatchObject({ code: 0, stdout: '' })
-    return { cwd, env, name, run, json }
+    /** Requests prepare tests and check results, because starting a command takes much longer. */
+    const call = async (method: string, url: string, body?: unknown) => {
+      const answer = await request(banner.address, method, url, { key: env.OFFSHOOT_API_KEY, body })
+      expect(answer.status, JSON.stringify(answer.body)).toBeLessThan(300)
+      return answer.body
+    }
+    const at = (branch: string) => `/${banner.workspaceId}.local/db/${name}:${branch}`
+    const sql = async (statement: string, branch = 'main') =>
+      (await call('POST', `${at(branch)}/sql`, { statement })).records
+    await call('PUT', `/workspaces/${banner.workspaceId}/dbs/${name}`, { region: 'local' })
+    return { cwd, env, name, run, json, call, at, sql }
   }
+
+  const AGES = Array.from({ length: 30 }, (_, n) => n)
 
   async function createPeople() {
     const project = await createProject()
-    const lines = [
-      'id,name,age,tags',
-      ...Array.from({ length: 30 }, (_, n) => `p${n},"Name, ${n}",${n},"[""a""]"`),
+    const { call, at } = project
+    const columns = [
+      { name: 'name', type: 'string' },
+      { name: 'age', type: 'int' },
+      { name: 'tags', type: 'multiple' },
     ]
-    await writeFile(path.join(project.cwd, 'people.csv'), `${lines.join('\n')}\n`)
-    const imported = await project.run([
-      ...['import', 'people.csv', '--table', 'people', '--create', '--yes'],
-    ])
-    expect(imported).toMatchObject({ code: 0, stdout: '' })
-    return { ...project, imported }
+    await call('PUT', `${at('main')}/tables/people`)
+    await call('PUT', `${at('main')}/tables/people/schema`, { columns })
+    const records = AGES.map((n) => ({ id: `p${n}`, name: `Name, ${n}`, age: n, tags: ['a'] }))
+    await call('POST', `${at('main')}/tables/people/bulk`, { records })
+    return project
   }
 
   it('imports a CSV file into a new table, with the types that it shows', async () => {
-    const { imported, json } = await createPeople()
+    const project = await createProject()
+    const database = `${project.name}-imported`
+    expect(await project.run(['db', 'create', database])).toMatchObject({ code: 0, stdout: '' })
+    const run = (args: readonly string[]) =>
+      project.run(args, { env: { OFFSHOOT_DATABASE: database } })
+    const lines = ['id,name,age,tags', ...AGES.map((n) => `p${n},"Name, ${n}",${n},"[""a""]"`)]
+    await writeFile(path.join(project.cwd, 'people.csv'), `${lines.join('\n')}\n`)
+    const imported = await run(['import', 'people.csv', '--table', 'people', '--create', '--yes'])
+    expect(imported).toMatchObject({ code: 0, stdout: '' })
     expect(imported.stderr).toContain('+ column people.age (int)')
     expect(imported.stderr).toContain('+ column people.tags (multiple)')
     expect(imported.stderr).toContain('Imported 30 rows')
-    expect(await json('sql', '-c', 'select count(*) as n, max(age) as oldest from people')).toEqual(
-      [{ n: 30, oldest: 29 }],
-    )
+    const statement = 'select count(*) as n, max(age) as oldest from people'
+    const { stdout } = await run(['sql', '-c', statement, '--json'])
+    expect(JSON.parse(stdout)).toEqual([{ n: 30, oldest: 29 }])
   })
 
   it.each(['csv', 'ndjson', 'json'])('exports %s that can be imported again', async (format) => {
-    const { cwd, run, json } = await createPeople()
+    const { cwd, run, json, call, at, sql } = await createPeople()
     const exported = await run(['export', '--table', 'people', '--format', format])
     expect(exported.code).toBe(0)
-    expect((await json('branch', 'create', 'copy', '--from', 'main')).branch).toBe('copy')
-    await run(['sql', '--branch', 'copy', '-c', 'delete from people'])
+    await call('PUT', at('copy'), { from: 'main' })
+    await sql('delete from people', 'copy')
     await writeFile(path.join(cwd, `again.${format}`), exported.stdout)
     const again = ['import', `again.${format}`, '--table', 'people', '--branch', 'copy']
     expect(await run(again)).toMatchObject({ code: 0 })
@@ -169,7 +189,7 @@ describe('the command line', () => {
   })
 
   it.each(['csv', 'ndjson'])('keeps JSON, links and objects in %s as they are', async (format) => {
-    const { cwd, run, json } = await createProject()
+    const { cwd, run, json, call, at, sql } = await createProject()
     const columns = [
       { name: 'doc', type: 'json' },
       { name: 'peer', type: 'link', link: { table: 'items' } },
@@ -188,8 +208,8 @@ describe('the command line', () => {
     const exported = await run(['export', '--table', 'items', '--format', format])
     expect(exported.stderr).toContain('Left out: photo')
     await writeFile(path.join(cwd, `again.${format}`), exported.stdout)
-    await json('branch', 'create', 'copy', '--from', 'main')
-    await run(['sql', '--branch', 'copy', '-c', 'delete from items'])
+    await call('PUT', at('copy'), { from: 'main' })
+    await sql('delete from items', 'copy')
     const again = ['import', `again.${format}`, '--table', 'items', '--branch', 'copy']
     expect(await run(again)).toMatchObject({ code: 0 })
     expect((await json('diff', 'copy')).changes).toEqual([])
@@ -204,7 +224,7 @@ describe('the command line', () => {
   })
 
   it('refuses invalid records, names them, and inserts the others only with --partial', async () => {
-    const { cwd, run, json } = await createPeople()
+    const { cwd, run, sql } = await createPeople()
     await writeFile(path.join(cwd, 'more.csv'), 'id,age\nx1,1\nx2,old\n')
     const refused = await run(['import', 'more.csv', '--table', 'people'])
     expect(refused.code).toBe(1)
@@ -214,20 +234,18 @@ describe('the command line', () => {
     expect(partial.code).toBe(1)
     expect(partial.stderr).toContain('line 3')
     expect(partial.stderr).toContain('1 records were refused.')
-    expect(await json('sql', '-c', "select id from people where id like 'x%'")).toEqual([
-      { id: 'x1' },
-    ])
+    expect(await sql("select id from people where id like 'x%'")).toEqual([{ id: 'x1' }])
   })
 
   it('imports a file as a whole or not at all, however many records it has', async () => {
-    const { cwd, run, json } = await createPeople()
+    const { cwd, run, sql } = await createPeople()
     const lines = Array.from({ length: 25_000 }, (_, n) => `m${n},${n === 15_000 ? 'old' : n}`)
     await writeFile(path.join(cwd, 'many.csv'), `id,age\n${lines.join('\n')}\n`)
     const refused = await run(['import', 'many.csv', '--table', 'people'])
     expect(refused).toMatchObject({ code: 1, stdout: '' })
     expect(refused.stderr).toContain('nothing was inserted')
     expect(refused.stderr).toContain('line 15002: invalid record: column [age]')
-    expect(await json('sql', '-c', 'select count(*) as n from people')).toEqual([{ n: 30 }])
+    expect(await sql('select count(*) as n from people')).toEqual([{ n: 30 }])
     // Progress is for terminals only.
     expect(refused.stderr).not.toContain('Sent')
   })
@@ -258,27 +276,27 @@ describe('the command line', () => {
   })
 
   it('replaces or skips records that exist, if asked to', async () => {
-    const { cwd, run, json } = await createPeople()
+    const { cwd, run, json, sql } = await createPeople()
     await writeFile(path.join(cwd, 'more.csv'), 'id,name\np1,new\nq1,new\n')
     const skipped = await run(['import', 'more.csv', '--table', 'people', '--skip-existing'])
     expect(skipped).toMatchObject({ code: 0 })
     expect(skipped.stderr).toContain('Imported 1 row,')
     expect(skipped.stderr).toContain('1 were skipped')
     const select = "select id, name, age from people where id in ('p1', 'q1') order by id"
-    expect(await json('sql', '-c', select)).toEqual([
+    expect(await sql(select)).toEqual([
       { id: 'p1', name: 'Name, 1', age: 1 },
       { id: 'q1', name: 'new', age: null },
     ])
     const replaced = await json('import', 'more.csv', '--table', 'people', '--upsert')
     expect(replaced).toEqual({ inserted: 0, updated: 2, skipped: 0, failed: 0, errors: [] })
-    expect(await json('sql', '-c', select)).toMatchObject([{ name: 'new', age: null }, {}])
+    expect(await sql(select)).toMatchObject([{ name: 'new', age: null }, {}])
     const both = await run(['import', 'more.csv', '--table', 'people', '--upsert', '--partial'])
     expect(both).toMatchObject({ code: 2 })
     expect(both.stderr).toContain('--upsert and --partial exclude each other')
   })
 
   it.runIf(process.platform !== 'win32')('says after Ctrl-C what is stored', async () => {
-    const { cwd, env, json } = await createPeople()
+    const { cwd, env, sql } = await createPeople()
     /** Imports from a pipe that has more to give, and presses Ctrl-C when some of it was read. */
     const interrupt = async (name: string, more: readonly string[]) => {
       await git('mkfifo', [path.join(cwd, name)])
@@ -305,11 +323,7 @@ describe('the command line', () => {
     await atomic.pipe.close()
     expect(await atomic.ended).toBe(130)
     const stored = async (name: string) => {
-      const [row] = await json(
-        'sql',
-        '-c',
-        `select count(*) as n from people where id like '${name}%'`,
-      )
+      const [row] = await sql(`select count(*) as n from people where id like '${name}%'`)
       return row.n
     }
     expect(await stored('pipe1')).toBe(0)
@@ -346,13 +360,13 @@ describe('the command line', () => {
   })
 
   it('forks, shows the difference, and merges', async () => {
-    const { name, run, json } = await createPeople()
+    const { name, run, json, sql } = await createPeople()
     expect(await json('branch', 'create', 'dev', '--from', 'main')).toEqual({
       branch: 'dev',
       from: 'main',
     })
     await run(['sql', '--branch', 'dev', '-c', "update people set name = 'Zed' where id = 'p1'"])
-    await run(['sql', '--branch', 'dev', '-c', "delete from people where id = 'p2'"])
+    await sql("delete from people where id = 'p2'", 'dev')
     const difference = await json('diff', 'dev')
     expect(difference.tables).toEqual([{ name: 'people', inserted: 0, updated: 1, deleted: 1 }])
     expect(difference.changes).toHaveLength(2)
@@ -379,19 +393,17 @@ describe('the command line', () => {
   })
 
   it('ends with 3 if a merge has conflicts, and lists them', async () => {
-    const { run, json } = await createPeople()
-    await json('branch', 'create', 'dev', '--from', 'main')
-    await run(['sql', '--branch', 'dev', '-c', "update people set name = 'A' where id = 'p1'"])
-    await run(['sql', '-c', "update people set name = 'B' where id = 'p1'"])
+    const { run, call, at, sql } = await createPeople()
+    await call('PUT', at('dev'), { from: 'main' })
+    await sql("update people set name = 'A' where id = 'p1'", 'dev')
+    await sql("update people set name = 'B' where id = 'p1'")
     const outcome = await run(['merge', 'dev', '--json'])
     expect(outcome.code).toBe(3)
     expect(JSON.parse(outcome.stdout)).toMatchObject({ merged: false, conflictCount: 1 })
     expect(outcome.stderr).toContain('name: ours B, theirs A')
     expect((await run(['merge', 'dev', '--dry-run'])).code).toBe(3)
     expect((await run(['merge', 'dev', '--theirs'])).code).toBe(0)
-    expect(await json('sql', '-c', "select name from people where id = 'p1'")).toEqual([
-      { name: 'A' },
-    ])
+    expect(await sql("select name from people where id = 'p1'")).toEqual([{ name: 'A' }])
   })
 
   it('writes types that are checked for drift', async () => {
@@ -417,8 +429,8 @@ describe('the command line', () => {
   /** Creates conflicts of `dev` and `main`: of two columns, of a deletion and of an insert. */
   async function createConflicts() {
     const project = await createPeople()
-    const { run, json } = project
-    await json('branch', 'create', 'dev', '--from', 'main')
+    const { run, call, at, sql } = project
+    await call('PUT', at('dev'), { from: 'main' })
     const dev =
       "update people set name = 'D', age = 100 where id = 'p1'; delete from people where id = 'p2'"
     const main =
@@ -427,12 +439,9 @@ describe('the command line', () => {
       ['dev', dev],
       ['main', main],
     ] as const) {
-      for (const statement of statements.split('; ')) {
-        expect(await run(['sql', '--branch', branch, '-c', statement])).toMatchObject({ code: 0 })
-      }
+      for (const statement of statements.split('; ')) await sql(statement, branch)
     }
-    const people = () =>
-      json('sql', '-c', "select id, name, age from people where id in ('p1', 'p2')")
+    const people = () => sql("select id, name, age from people where id in ('p1', 'p2')")
     /** Reads the tokens of the conflicts. */
     const review = async () => {
       const { stdout } = await run(['merge', 'dev', '--dry-run', '--json'])
@@ -476,10 +485,9 @@ describe('the command line', () => {
   })
 
   it('says which conflicts are open again if the decisions of a file are outdated', async () => {
-    const { run, people, review } = await createConflicts()
+    const { run, sql, people, review } = await createConflicts()
     const { table, tokenOf } = await review()
-    const later = "update people set age = 201 where id = 'p1'"
-    expect(await run(['sql', '--branch', 'main', '-c', later])).toMatchObject({ code: 0 })
+    await sql("update people set age = 201 where id = 'p1'")
     const before = await people()
     const decided = [
       [{ table: 'people', take: 'theirs', token: table }],
@@ -553,7 +561,7 @@ describe('the command line', () => {
     })
 
     it('asks again about a conflict that has changed since it was decided', async () => {
-      const { cwd, env, run, people } = await createConflicts()
+      const { cwd, env, sql, people } = await createConflicts()
       const shown = await inTerminal(
         cwd,
         env,
@@ -563,8 +571,7 @@ describe('the command line', () => {
           [
             'Conflict 2 of 2',
             async () => {
-              const later = "update people set age = 201 where id = 'p1'"
-              await run(['sql', '--branch', 'main', '-c', later])
+              await sql("update people set age = 201 where id = 'p1'")
               return ENTER
             },
           ],
@@ -577,7 +584,7 @@ describe('the command line', () => {
     })
 
     it('pulls with one decision for all that is left, and aborts with Ctrl-C', async () => {
-      const { cwd, env, run, json } = await createConflicts()
+      const { cwd, env, run, sql } = await createConflicts()
       const aborted = await inTerminal(
         cwd,
         env,
@@ -594,20 +601,14 @@ describe('the command line', () => {
         [['Conflict 1 of 2', DOWN.repeat(4) + ENTER]],
       )
       expect(pulled.code, pulled.text).toBe(0)
-      const rows = await json(
-        'sql',
-        '--branch',
-        'dev',
-        '-c',
-        "select age from people where id in ('p1', 'p2') order by age",
-      )
+      const rows = await sql("select age from people where id in ('p1', 'p2') order by age", 'dev')
       expect(rows).toEqual([{ age: 200 }, { age: 2000 }])
     })
   })
 
   it('asks before it deletes, and needs --yes without a terminal', async () => {
-    const { run, json } = await createPeople()
-    await json('branch', 'create', 'dev', '--from', 'main')
+    const { run, json, call, at } = await createPeople()
+    await call('PUT', at('dev'), { from: 'main' })
     const refused = await run(['branch', 'rm', 'dev'])
     expect(refused.code).toBe(2)
     expect(refused.stderr).toContain('--yes')

@@ -8,7 +8,7 @@ import { Document } from '../support/fuzz/document.js'
 import { Lane } from '../support/fuzz/lane.js'
 import { type FuzzRequest, toCurl } from '../support/fuzz/requests.js'
 import { createKey } from '../support/people.js'
-import { SEED } from '../support/random.js'
+import { amount, SEED } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
 import type { CallableService } from '../support/service.js'
 import { createTenant, type Tenant } from '../support/tenants.js'
@@ -19,10 +19,10 @@ import { createTenant, type Tenant } from '../support/tenants.js'
  * busy machine changes them little.
  */
 
-/** Number of requests. `OFFSHOOT_TEST_COST_REQUESTS=20000` runs the long form. */
-const REQUESTS = Number(process.env.OFFSHOOT_TEST_COST_REQUESTS ?? 300)
+/** Number of requests. */
+const REQUESTS = amount('COST_REQUESTS', { short: 150, long: 2000 })
 /** Largest number of parts of a request. The long form sends bodies up to the size limit. */
-const SIZE_MAX = REQUESTS >= 10_000 ? 2_000_000 : 200_000
+const SIZE_MAX = REQUESTS >= 2000 ? 2_000_000 : 200_000
 const TIMEOUT_MS = 600_000 + REQUESTS * 1000
 
 /** CPU time by which one turn of the event loop may exceed the turns of trivial requests. */

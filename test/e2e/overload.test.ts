@@ -13,9 +13,10 @@ import {
   startOffshoot,
   until,
 } from '../support/process.js'
+import { amount } from '../support/random.js'
 
-/** Duration of the overload, set by `OFFSHOOT_TEST_OVERLOAD_SECONDS`. */
-const SECONDS = Number(process.env.OFFSHOOT_TEST_OVERLOAD_SECONDS ?? 4)
+/** Duration of the overload. */
+const SECONDS = amount('OVERLOAD_SECONDS', { short: 4, long: 60 })
 const TIMES = 10
 const AT_ONCE = 4
 const WAITING = 12

@@ -47,12 +47,9 @@ describe('the packages, installed from their archives into an empty folder', () 
     dataDir = path.join(app, '.offshoot')
     await mkdir(app)
     const env = { ...process.env, npm_config_update_notifier: 'false' }
-    for (const name of PACKAGES) {
-      await execute('npm', ['pack', '--silent', '--pack-destination', folder], {
-        cwd: path.join(ROOT, 'packages', name),
-        env,
-      })
-    }
+    const workspaces = PACKAGES.map((name) => `--workspace=packages/${name}`)
+    const pack = ['pack', '--silent', '--pack-destination', folder, ...workspaces]
+    await execute('npm', pack, { cwd: ROOT, env })
     const archives = (await readdir(folder)).filter((name) => name.endsWith('.tgz'))
     await writeFile(path.join(app, 'package.json'), '{"type": "module", "private": true}')
     await execute(

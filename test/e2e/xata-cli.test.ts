@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { makeDataFolder } from '../support/data-folder.js'
 import { endAll, type OffshootProcess, request, startOffshoot } from '../support/process.js'
 import { installPrograms } from '../support/programs.js'
+import { LONG } from '../support/random.js'
 
 /*
  * Runs the published command line of Xata Lite, unchanged, against the service as its users run it.
@@ -125,6 +126,12 @@ async function createDatabase(name: string): Promise<void> {
   await call('PUT', `/workspaces/${workspace}/dbs/${name}`, { region: 'local' })
 }
 
+/**
+ * A command takes a second of CPU time to start. The short form logs in, uploads a schema, uses a generated client and
+ * imports a file.
+ */
+const inLongForm = it.runIf(LONG)
+
 describe('the published command line', () => {
   it('logs in with a key of the service, and with no other', async () => {
     const login = (apiKey: string, home: string) => {
@@ -135,7 +142,7 @@ describe('the published command line', () => {
     expect(await login('wrong', 'b')).toContain('Invalid API key')
   })
 
-  it('creates, lists and deletes workspaces', async () => {
+  inLongForm('creates, lists and deletes workspaces', async () => {
     expect(await xata('workspace', 'create', 'Second place')).toContain('successfully created')
     const list = JSON.parse(await xata('workspace', 'list', '--json'))
     expect(list).toMatchObject([
@@ -147,7 +154,7 @@ describe('the published command line', () => {
     expect((await call('GET', '/workspaces')).workspaces).toHaveLength(1)
   })
 
-  it('creates, renames, lists and deletes databases', async () => {
+  inLongForm('creates, renames, lists and deletes databases', async () => {
     const inWorkspace = ['--workspace', workspace]
     const created = await xata('dbs', 'create', 'first', ...inWorkspace, '--region', 'local')
     expect(created).toContain('Database first successfully created')
@@ -176,7 +183,7 @@ describe('the published command line', () => {
     expect((await api('GET', '/db/shop:main')).schema).toMatchObject(SCHEMA)
   })
 
-  it('dumps a schema without its indexes, and uploads it without losing them', async () => {
+  inLongForm('dumps a schema without its indexes, and uploads it without losing them', async () => {
     const asked = await api('PUT', '/db/shop:main/tables/people/columns/age/index')
     expect(asked).toMatchObject({ column: 'age' })
     await xata('schema', 'dump', ...on('shop', 'main'), '-f', 'dumped.json')
@@ -197,7 +204,7 @@ describe('the published command line', () => {
     ])
   })
 
-  it('creates, lists and deletes branches', async () => {
+  inLongForm('creates, lists and deletes branches', async () => {
     const shop = on('shop')
     expect(await xata('branch', 'create', 'dev', ...shop)).toContain('dev successfully created')
     await xata('branch', 'create', 'later', '--from', 'dev', ...shop)
@@ -235,7 +242,7 @@ describe('the published command line', () => {
     ])
   })
 
-  it('imports CSV with types that it guesses, in several transactions', async () => {
+  inLongForm('imports CSV with types that it guesses, in several transactions', async () => {
     const rows = Array.from({ length: 2500 }, (_, index) => `${index},city ${index},${index / 2}`)
     await writeFile(path.join(app, 'cities.csv'), ['rank,name,size', ...rows].join('\n'))
     const options = ['--table', 'cities', '--create', ...on('imports', 'main')]
@@ -247,14 +254,14 @@ describe('the published command line', () => {
     expect(aggs).toEqual({ ranks: (2499 * 2500) / 2, sizes: 1249.5 })
   })
 
-  it('fills tables with random data of every type', async () => {
+  inLongForm('fills tables with random data of every type', async () => {
     const printed = await xata('random-data', ...on('shop', 'dev'), '--records', '20')
     expect(printed).toContain('Inserted 40 random records across 2 tables')
     const { aggs } = await api('POST', '/db/shop:dev/tables/people/aggregate', {})
     expect(aggs).toEqual({ count: 20 })
   })
 
-  it('pulls migrations from one branch and pushes them to another', async () => {
+  inLongForm('pulls migrations from one branch and pushes them to another', async () => {
     const shop = on('shop')
     const addColumn = { table: 'teams', column: { name: 'motto', type: 'text' } }
     await api('POST', '/db/shop:dev/schema/update', { operations: [{ addColumn }] })
@@ -265,7 +272,7 @@ describe('the published command line', () => {
     expect(schema.tables[0].columns.at(-1)).toEqual(addColumn.column)
   })
 
-  it('sets up a project for a database, and dumps its schema', async () => {
+  inLongForm('sets up a project for a database, and dumps its schema', async () => {
     await createDatabase('fresh')
     // Without a package.json, the command does not install the client.
     const project = path.join(folder, 'project')

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { inject } from 'vitest'
+import type { PostgresServer } from './global-setup.js'
 
 export interface TestDatabase {
   readonly pool: pg.Pool
@@ -8,13 +9,25 @@ export interface TestDatabase {
   close(): Promise<void>
 }
 
+/** Returns the server that the files of this process use; none in a project without one. */
+export function serverOfWorker(): PostgresServer | undefined {
+  const servers = inject('postgresServers') ?? []
+  return servers[(Number(process.env.VITEST_POOL_ID) - 1) % servers.length]
+}
+
+function serverUrl(): string {
+  const server = serverOfWorker()
+  if (server === undefined) throw new Error('tests of this project have no PostgreSQL')
+  return server.url
+}
+
 /** A fresh, empty PostgreSQL database of the caller's own. On a cluster, it is one on each node. */
 export async function createTestDatabase(): Promise<TestDatabase> {
   const name = `test_${randomBytes(8).toString('hex')}`
   const workers = await listWorkers()
-  const servers = [inject('postgresUrl'), ...workers.map(urlOf)]
+  const servers = [serverUrl(), ...workers.map(urlOf)]
   await Promise.all(servers.map((server) => query(server, `create database ${name}`)))
-  const url = databaseUrl(inject('postgresUrl'), name)
+  const url = databaseUrl(serverUrl(), name)
   if (workers.length > 0) {
     await Promise.all(
       servers.map((server) => query(databaseUrl(server, name), 'create extension citus')),
@@ -62,7 +75,7 @@ interface Worker {
 
 /** Lists the workers, if the server that the tests run on is the coordinator of a Citus cluster. */
 export async function listWorkers(): Promise<Worker[]> {
-  const url = inject('postgresUrl')
+  const url = serverUrl()
   const [found] = await query(url, `select to_regclass('pg_dist_node') is not null as "isCluster"`)
   if (found?.isCluster !== true) return []
   const rows = await query(
@@ -74,7 +87,7 @@ export async function listWorkers(): Promise<Worker[]> {
 
 /** Workers have the user and the password of the coordinator. */
 function urlOf({ host, port }: Worker): string {
-  const url = new URL(inject('postgresUrl'))
+  const url = new URL(serverUrl())
   url.host = `${host}:${port}`
   return url.href
 }

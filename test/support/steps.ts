@@ -1,6 +1,6 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Database } from '../../packages/server/src/postgres/database.js'
-import { until } from './process.js'
 
 /**
  * Runs the transactions of a service one by one. It holds all connections of the service, and lends it one for each
@@ -33,7 +33,7 @@ export class Steps {
       hasEnded = true
     }
     work.then(end, end)
-    await until(async () => hasEnded || this.#database.isCrowded)
+    while (!hasEnded && !this.#database.isCrowded) await delay(1)
     if (hasEnded) return false
     // The service waits already, so this one comes after it.
     const next = this.#database.acquire()

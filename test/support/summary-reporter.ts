@@ -9,6 +9,7 @@ interface Counts {
   skipped: number
   files: number
   ms: number
+  cpuMs: number
 }
 
 interface Failure {
@@ -42,13 +43,14 @@ export class SummaryReporter implements Reporter {
       })),
     ]
     const seconds = formatSeconds(performance.now() - this.#startedAt)
+    const cpu = formatSeconds(modules.reduce((sum, module) => sum + cpuOf(module), 0))
     const lines = [
       '',
       'Summary',
       ...countLines(modules),
-      `  finished after ${seconds}`,
+      `  finished after ${seconds}, with ${cpu} of CPU`,
       '',
-      `Slowest files`,
+      'Files that took the most CPU time',
       ...slowestLines(modules),
       '',
       `Seed of the random tests: ${this.#seed} (OFFSHOOT_TEST_SEED=${this.#seed} repeats them)`,
@@ -63,27 +65,45 @@ function countLines(modules: readonly TestModule[]): string[] {
   const projects = new Map<string, Counts>()
   for (const module of modules) {
     const name = module.project.name
-    const counts = projects.get(name) ?? { passed: 0, failed: 0, skipped: 0, files: 0, ms: 0 }
+    const counts = projects.get(name) ?? {
+      passed: 0,
+      failed: 0,
+      skipped: 0,
+      files: 0,
+      ms: 0,
+      cpuMs: 0,
+    }
     projects.set(name, counts)
     counts.files++
     counts.ms += timeOf(module)
+    counts.cpuMs += cpuOf(module)
     for (const test of module.children.allTests()) {
       const { state } = test.result()
       if (state === 'pending') counts.skipped++
       else counts[state]++
     }
   }
-  return [...projects].map(([name, { passed, failed, skipped, files, ms }]) => {
+  return [...projects].map(([name, { passed, failed, skipped, files, ms, cpuMs }]) => {
     const count = `${passed} passed, ${failed} failed, ${skipped} skipped`
-    return `  ${name.padEnd(10)} ${count} in ${files} files, which took ${formatSeconds(ms)}`
+    const time = `${formatSeconds(cpuMs)} of CPU in ${formatSeconds(ms)}`
+    return `  ${name.padEnd(10)} ${count} in ${files} files, which took ${time}`
   })
 }
 
 function slowestLines(modules: readonly TestModule[]): string[] {
   return [...modules]
-    .sort((left, right) => timeOf(right) - timeOf(left))
+    .sort((left, right) => cpuOf(right) - cpuOf(left))
     .slice(0, SLOWEST_FILES)
-    .map((module) => `  ${formatSeconds(timeOf(module)).padStart(10)}  ${fileOf(module)}`)
+    .map((module) => {
+      const [cpu, time] = [cpuOf(module), timeOf(module)].map((ms) =>
+        formatSeconds(ms).padStart(12),
+      )
+      return `  ${cpu} of CPU in ${time}  ${fileOf(module)}`
+    })
+}
+
+function cpuOf(module: TestModule): number {
+  return module.meta().cpuMs ?? 0
 }
 
 function failureLines(failures: readonly Failure[]): string[] {

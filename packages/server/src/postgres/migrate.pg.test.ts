@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../../../../test/support/database.js'
+import { amount } from '../../../../test/support/random.js'
 import { prepareFirstStart } from '../domain/first-start.js'
 import { Database } from './database.js'
 import { createCatalogue, MigrateError, migrate } from './migrate.js'
@@ -109,8 +110,8 @@ describe('migrate', () => {
 })
 
 describe('the migration to a schema for each database', () => {
-  /** Each has a heap and a past. `OFFSHOOT_TEST_TABLES=5000` is the long form. */
-  const TABLES = Number(process.env.OFFSHOOT_TEST_TABLES ?? 500)
+  /** Each has a heap and a past. */
+  const TABLES = amount('TABLES', { short: 500, long: 5000 })
 
   it('moves thousands of tables in steps, and continues after an interruption', async () => {
     const fresh = await createTestDatabase()
@@ -219,8 +220,8 @@ describe('the migration of deleted records', () => {
 })
 
 describe('the migration of first versions', () => {
-  /** Databases with versions of deleted records. `OFFSHOOT_TEST_TABLES=5000` is the long form. */
-  const count = Number(process.env.OFFSHOOT_TEST_TABLES ?? 120)
+  /** Databases with versions of deleted records. */
+  const count = amount('TABLES', { short: 120, long: 5000 })
 
   it('forgets the versions of deleted records in steps, and only counts resets', async () => {
     const fresh = await createTestDatabase()
