@@ -283,7 +283,7 @@ describe('a request whose session names a table of PostgreSQL that is gone', () 
 })
 
 describe('a fork', () => {
-  it('takes a round trip for the fork, and one to open it with its first request', async () => {
+  it('has a session before its first request, also if its source is a fork that nobody has used', async () => {
     const { branches } = await open()
     for (const [name, source] of [
       ['one', 'main'],
@@ -297,18 +297,47 @@ describe('a fork', () => {
     }
     const before = sent.length
     expect(await branches.record('three', 't', 'a')).toMatchObject({ n: 1 })
-    expect(sent.length - before).toBe(2)
+    expect(sent.length - before).toBe(1)
     await branches.put('three', 't', 'a', { n: 3 })
     expect(await branches.record('two', 't', 'a')).toMatchObject({ n: 1 })
     expect(await branches.record('three', 't', 'a')).toMatchObject({ n: 3 })
   })
 
-  it('that expires has its expiry postponed by its first use', async () => {
+  it('without rows has one, too', async () => {
+    const { branches } = await open()
+    await branches.fork('empty', 'dev', { data: false })
+    const before = sent.length
+    expect(await branches.record('empty', 't', 'a')).toBeUndefined()
+    expect(sent.length - before).toBe(1)
+    await branches.put('empty', 't', 'b', { n: 1 })
+    expect(await branches.record('empty', 't', 'b')).toMatchObject({ n: 1 })
+  })
+
+  it('that expires has none, because its first use postpones the expiry', async () => {
     const { branches } = await open()
     await branches.fork('brief', 'main', { ttl: 3600 })
     const before = sent.length
     await branches.record('brief', 't', 'a')
     const renewals = sent.slice(before).filter((text) => text.includes('set expires_at'))
     expect(renewals).toHaveLength(1)
+  })
+
+  it('of a branch that inherits from many others has none, so that it takes no longer', async () => {
+    const { branches } = await open()
+    let source = 'main'
+    const costs: number[] = []
+    // The branch has as many levels as its depth, and its own. Up to 16 are found with its creation.
+    for (let depth = 1; depth <= 20; depth++) {
+      await branches.fork(`deep${depth}`, source)
+      source = `deep${depth}`
+      const before = sent.length
+      await branches.record(source, 't', 'a')
+      costs.push(sent.length - before)
+    }
+    expect(costs).toEqual([...Array(15).fill(1), ...Array(5).fill(2)])
+    await branches.fork('deeper', source)
+    const before = sent.length
+    expect(await branches.record('deeper', 't', 'a')).toMatchObject({ n: 1 })
+    expect(sent.length - before).toBe(2)
   })
 })

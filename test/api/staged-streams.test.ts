@@ -3,12 +3,12 @@ import { isDeepStrictEqual } from 'node:util'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { INSERTED_ROWS_MAX } from '../../packages/server/src/data/records/stream-overlay.js'
-import { insertPin } from '../../packages/server/src/domain/branches/merge-base.js'
-import { PIN_MINUTES_MAX } from '../../packages/server/src/domain/branches/pins.js'
+import { insertPin } from '../../packages/server/src/domain/merges/merge-base.js'
+import { PIN_MINUTES_MAX } from '../../packages/server/src/domain/merges/pins.js'
 import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { absorbNext, collectHeap, collectSpares } from '../../packages/server/src/rows/branches.js'
-import { createStage, sharedStage } from '../../packages/server/src/rows/merge.js'
+import { Stage } from '../../packages/server/src/rows/merging/stage.js'
 import { collectStage } from '../../packages/server/src/rows/write.js'
 import { TestBranches } from '../support/branches.js'
 import { until } from '../support/process.js'
@@ -761,7 +761,7 @@ async function pinMain(databaseName: string): Promise<string> {
     database,
     async (transaction) => {
       const branchId = await insertPin(transaction, { ...main, branchName: 'main' })
-      await createStage(transaction, sharedStage({ databaseId, branchId }))
+      await new Stage(transaction, { databaseId, pinId: branchId }).open(transaction)
       return branchId
     },
     { isolation: 'read committed' },

@@ -28,6 +28,7 @@ const LEVELS: readonly (readonly string[])[] = [
   ['domain/quotas'],
   ['domain/schemas'],
   ['domain/branches'],
+  ['domain/merges'],
   ['domain/databases'],
   ['domain/first-start.ts'],
   ['data/session'],

@@ -13,7 +13,9 @@ import {
   layoutOf,
   layoutSql,
   ownHeap,
+  shallowLayoutSql,
   toLayout,
+  toShallowLayout,
 } from './layout/layout.js'
 import {
   countTexts,
@@ -34,12 +36,20 @@ import { TableWriter } from './writing/table-writer.js'
  * has a parent.
  */
 
-export type { BranchRows } from './layout/layout.js'
+export type { BranchRows, ReadIds, StoredAs } from './layout/layout.js'
 export {
   applySchemaChanges,
   type SchemaChange,
   UnfillableColumnError,
 } from './layout/schema-changes.js'
+export {
+  areRelated,
+  findStartRows,
+  readByIds,
+  type StartPoint,
+  startPoint,
+  startRows,
+} from './layout/states.js'
 
 const READS_MAX = 20_000
 /** A level takes about as much memory as this number of columns. */
@@ -62,6 +72,13 @@ export const rowsSql: (branchId: Sql, options?: { hidden?: boolean }) => Sql = l
 
 export function toRows(found: unknown): BranchRows | undefined {
   return toLayout((found ?? []) as readonly LevelRow[])
+}
+
+/** Like `rowsSql`, for `toShallowRows`: finds the rows of a branch only if it inherits from few others. */
+export const shallowRowsSql: (branchId: Sql) => Sql = shallowLayoutSql
+
+export function toShallowRows(found: unknown): BranchRows | undefined {
+  return toShallowLayout((found ?? []) as readonly LevelRow[])
 }
 
 /** Returns whether the branch was ever forked, so that its writers keep old versions. */

@@ -1,5 +1,5 @@
 import { withBranches } from '../../domain/branches/lock-branches.js'
-import { withPin } from '../../domain/branches/pins.js'
+import { withPin } from '../../domain/merges/pins.js'
 import { isUndefinedTable } from '../../postgres/failures.js'
 import { runTransaction, WRITABLE_SNAPSHOT } from '../../postgres/run-transaction.js'
 import { absorbOverlays } from '../../rows/branches.js'

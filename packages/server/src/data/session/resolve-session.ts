@@ -12,6 +12,7 @@ import {
   resolveBranch,
   type WorkspaceAddress,
 } from '../../domain/access/resolve.js'
+import type { OpenedBranch } from '../../domain/branches/create-branch.js'
 import type { Quotas } from '../../domain/quotas/quotas.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
@@ -102,6 +103,19 @@ async function resolveStepwise(reads: Queryable, parts: SessionParts): Promise<R
     throw new AppError('branch_not_found', `branch [${branch.branchName}] not found`)
   }
   return resolved
+}
+
+/** Opens the session of a branch whose rows are known. Returns undefined if its schema is gone. */
+export async function openSession(
+  sources: SessionSources,
+  address: SessionAddress,
+  { branch, rows }: OpenedBranch,
+): Promise<ResolvedSession | undefined> {
+  const { database, links, cursorSecret } = sources
+  await links.load(database)
+  const { found: _looked, ...principal } = branch.principal
+  const parts = { sources, address, cursorSecret: await cursorSecret.load(database) }
+  return createResolved(database, { ...parts, principal, branch, rows })
 }
 
 /** Returns undefined if there are no rows, or no schema. */

@@ -5,6 +5,7 @@ import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import type { Principal } from '../../domain/access/principal.js'
 import type { BranchExpiry } from '../../domain/access/resolve.js'
 import { type Need, reachesWholeWorkspace, requireAccess } from '../../domain/access/scope.js'
+import type { OpenedBranch } from '../../domain/branches/create-branch.js'
 import { updateBranchExpiries } from '../../domain/branches/queries.js'
 import { renewExpiry } from '../../domain/branches/renew-expiry.js'
 import { BranchUses } from '../../domain/branches/uses.js'
@@ -22,6 +23,7 @@ import {
 import { SchemaCache } from './compiled-schema.js'
 import { CursorSecret } from './cursor-secret.js'
 import {
+  openSession,
   type ResolvedBranch,
   resolveLinkedBranch,
   resolveSession,
@@ -56,6 +58,9 @@ const SESSION_CACHE = {
   ...BRANCH_CACHE,
 }
 
+/** A new branch is opened at once if its database has up to this number of columns: more make the fork slower. */
+const OPENED_COLUMNS_MAX = 500
+
 const ATTEMPTS_MAX = 20
 /** The time for which links to a branch work without checking its expiry again. */
 const LINKED_BRANCH_MS = 5_000
@@ -82,6 +87,8 @@ export class Sessions {
   readonly #sources: SessionSources & { readonly links: SessionLinks }
   readonly #branches = new LRUCache<string, ResolvedBranch & { untilMs: number }>(SESSION_CACHE)
   readonly #entries = new LRUCache<string, Entry>(SESSION_CACHE)
+  /** The number of columns in the storage of a branch of a database, by the last session that was opened. */
+  readonly #columnCounts = new LRUCache<string, number>({ max: SESSIONS_MAX })
   readonly #uses = new BranchUses()
 
   constructor(
@@ -199,6 +206,17 @@ export class Sessions {
     return this.#open(key, request).then(({ session }) => session.principal)
   }
 
+  /** Caches the session of a branch that was just created and does not expire, for its first request. */
+  async adopt(request: SessionAddress, { branch, rows }: OpenedBranch): Promise<void> {
+    const resolved = await openSession(this.#sources, request, { branch, rows })
+    if (resolved !== undefined) this.#cache(keyOf(request), resolved.session, undefined)
+  }
+
+  /** Returns whether a new branch of a database should be opened with its creation. */
+  opensNew(databaseId: string): boolean {
+    return (this.#columnCounts.get(databaseId) ?? Number.POSITIVE_INFINITY) <= OPENED_COLUMNS_MAX
+  }
+
   /** Checks in PostgreSQL that an earlier admission is still valid. */
   async confirm(request: SessionRequest): Promise<void> {
     const key = keyOf(request)
@@ -228,7 +246,10 @@ export class Sessions {
 
   async #open(key: string, request: SessionRequest): Promise<Entry> {
     const { session, branch } = await resolveSession(this.#sources, request)
-    const expiry = await renewExpiry(this.#sources.database, branch)
+    return this.#cache(key, session, await renewExpiry(this.#sources.database, branch))
+  }
+
+  #cache(key: string, session: Session, expiry: BranchExpiry | undefined): Entry {
     const keyExpiresAtMs = session.principal.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY
     const fresh = {
       session,
@@ -236,6 +257,7 @@ export class Sessions {
       isSliding: expiry?.ttlMs !== undefined,
     }
     this.#entries.set(key, fresh)
+    this.#columnCounts.set(session.access.databaseId, session.columnCount)
     return fresh
   }
 

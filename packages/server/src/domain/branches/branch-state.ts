@@ -4,8 +4,15 @@ import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import type { StoredSchema } from '../../rows/columns.js'
-import { readByIds, type StartPoint, startPoint, startRows } from '../../rows/merge.js'
-import { type BranchRows, rowsSql, toRows } from '../../rows/tables.js'
+import {
+  type BranchRows,
+  readByIds,
+  rowsSql,
+  type StartPoint,
+  startPoint,
+  startRows,
+  toRows,
+} from '../../rows/tables.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'

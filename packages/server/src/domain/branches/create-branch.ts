@@ -2,6 +2,7 @@ import type { BranchMetadata, BranchRule, CreateBranch } from '@offshoot/contrac
 import { AppError } from '@offshoot/contract/errors'
 import { newBranchId, newMigrationId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
 import {
   createGate,
   type ForkOutcome,
@@ -10,9 +11,10 @@ import {
   toForkOutcome,
 } from '../../rows/branches.js'
 import { EMPTY_SCHEMA } from '../../rows/columns.js'
+import { type BranchRows, shallowRowsSql, toShallowRows } from '../../rows/tables.js'
 import { forks } from '../../telemetry/events.js'
 import { findLiveBranch, type LiveBranch } from '../access/find-live-branch.js'
-import type { DatabaseAccess } from '../access/resolve.js'
+import type { DatabaseAccess, FoundBranch } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { checksumOf } from '../schemas/checksum.js'
 import { insertMigration, insertSchema } from '../schemas/queries.js'
@@ -35,11 +37,20 @@ interface NewBranch {
   readonly dataDefault: boolean
 }
 
-/** The answer to a request for a branch. */
+/** A branch that was just created and does not expire, and where its rows are. */
+export interface OpenedBranch {
+  readonly branch: FoundBranch
+  readonly rows: BranchRows
+}
+
+/** The answer to a request for a branch, and the branch, if it was opened. */
 interface CreatedBranch {
-  readonly databaseName: string
-  readonly branchName: string
-  readonly status: 'completed'
+  readonly answer: {
+    readonly databaseName: string
+    readonly branchName: string
+    readonly status: 'completed'
+  }
+  readonly opened: OpenedBranch | undefined
 }
 
 /** Inserts the first branch of a database, with an empty schema and an empty first migration. */
@@ -68,15 +79,19 @@ export async function insertFirstBranch(
   await createGate(transaction, branchId)
 }
 
-/** Forks a branch. The fork gets the current schema and rows of its source, or the schema alone. */
+/**
+ * Forks a branch. The fork gets the current schema and rows of its source, or the schema alone. With `opens`, the fork is
+ * opened, unless it expires or inherits from many branches.
+ */
 export async function createBranch(
   database: Database,
   access: DatabaseAccess,
-  options: NewBranch,
+  { opens, ...options }: NewBranch & { opens: boolean },
 ): Promise<CreatedBranch> {
   const { name } = options
   const fork = await planFork(database, access, options)
-  if (!(await forkAtOnce(database, fork))) {
+  const made = await forkAtOnce(database, fork, { opens })
+  if (made === undefined) {
     await runAlone(database, [fork.source.id], async (transaction) => {
       const branchId = await forkBranch(transaction, fork)
       if (branchId === undefined) {
@@ -85,7 +100,14 @@ export async function createBranch(
     })
   }
   forks.add()
-  return { databaseName: access.databaseName, branchName: name, status: 'completed' }
+  const { databaseName } = access
+  return {
+    answer: { databaseName, branchName: name, status: 'completed' },
+    opened: made?.rows && {
+      branch: { ...access, branchId: made.branchId, branchName: name, expiry: undefined },
+      rows: made.rows,
+    },
+  }
 }
 
 /** A fork that is planned completely, but not executed. Nothing is locked yet. */
@@ -141,15 +163,29 @@ function withRule(wishes: CreateBranch, rule: BranchRule | undefined): CreateBra
   }
 }
 
-/** Executes a planned fork in a single round trip. Returns false if it takes more than one statement, or fails. */
+/**
+ * Executes a planned fork in a single round trip. Returns undefined if it takes more than one statement, or fails. Returns
+ * the rows of the fork if it is to be opened.
+ */
 async function forkAtOnce(
   database: Database,
   { source, ...branch }: PlannedFork,
-): Promise<boolean> {
-  if (source.isSliding) return false
-  const insert = insertForkSql(source.id, { ...branch, id: newBranchId() })
-  const [forked = []] = await runStatementsAlone(database, [source.id], [insert])
-  return toForkOutcome(forked) === 'forked'
+  options: { opens: boolean },
+): Promise<{ branchId: string; rows: BranchRows | undefined } | undefined> {
+  if (source.isSliding) return undefined
+  const branchId = newBranchId()
+  const { ttlSeconds, expiresAt } = branch.life
+  const opens = options.opens && ttlSeconds === null && expiresAt === null
+  const [forked = [], [found] = []] = await runStatementsAlone(
+    database,
+    [source.id],
+    [
+      insertForkSql(source.id, { ...branch, id: branchId }),
+      ...(opens ? [sql`select (${shallowRowsSql(sql`${branchId}`)})::text`] : []),
+    ],
+  )
+  if (toForkOutcome(forked) !== 'forked') return undefined
+  return { branchId, rows: toShallowRows(JSON.parse(found?.[0] ?? '[]')) }
 }
 
 /** Executes a planned fork. Requires the exclusive gate of the source. Returns the id of the new branch, or undefined if its name is in use. */

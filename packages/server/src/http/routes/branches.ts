@@ -38,6 +38,7 @@ import {
 } from '../../domain/branches/operations.js'
 import { readSettings, updateSettings } from '../../domain/databases/operations.js'
 import { addressed, splitDatabaseBranch } from '../addressed.js'
+import { sessionRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'
 import { sendLarge } from '../send-json.js'
 import type { Services } from '../services.js'
@@ -51,7 +52,7 @@ import type { Services } from '../services.js'
  * GET    /dbs/:databaseName/gitBranches       POST, DELETE
  * GET    /dbs/:databaseName/resolveBranch
  */
-export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox {
+export function branchRoutes({ database, sessions }: Services): FastifyPluginAsyncTypebox {
   const { branchOf, databaseOf } = addressed(database)
 
   return async (app) => {
@@ -92,11 +93,15 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
         const { databaseName, branchName } = splitDatabaseBranch(request.params.databaseBranch)
         const { from } = request.query
         const access = await databaseOf(request, databaseName, 'write')
-        const answer = await createBranch(database, access, {
+        const address = sessionRequest(request, 'read')
+        const { answer, opened } = await createBranch(database, access, {
           name: branchName,
           wishes: from === undefined ? { ...request.body } : { ...request.body, from },
           dataDefault: inheritsRows(request),
+          opens: sessions.opensNew(access.databaseId),
         })
+        // The branch exists, whatever becomes of its session.
+        if (opened !== undefined) await sessions.adopt(address, opened).catch(() => undefined)
         return reply.code(201).header('location', `/db/${databaseName}:${branchName}`).send(answer)
       },
     )

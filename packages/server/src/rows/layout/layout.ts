@@ -139,7 +139,7 @@ const LEVEL_COLUMNS = sql`b.id, b.database_id, b.parent_id, b.fork_epoch, b.stam
  * parent is looked up by a subquery with `offset`: PostgreSQL expects many rows of a recursive query, and would join
  * them with all branches of all databases.
  */
-function levelsSql(branchId: Sql, isHidden: Sql): Sql {
+function levelsSql(branchId: Sql, isHidden: Sql, isFollowed = sql`true`): Sql {
   return sql`
     with recursive chain as (
       select 0 as depth, null::integer as as_of, ${LEVEL_COLUMNS}
@@ -151,6 +151,7 @@ function levelsSql(branchId: Sql, isHidden: Sql): Sql {
       cross join lateral (
         select ${LEVEL_COLUMNS} from offshoot.branches b where b.id = c.parent_id offset 0
       ) parent
+      where ${isFollowed}
     )
     select c.depth, c.id as "branchId", c.database_id::text as "databaseId",
       c.stamp::text as stamp, c.schema_id::text as "schemaId",
@@ -182,10 +183,30 @@ export async function findLayout(
   return toLayout(await database.query<LevelRow>(prepared(levelsSql(sql`${branchId}`, isHidden))))
 }
 
-/** A subquery for the layout of a branch, as JSON for `toLayout`. With `hidden`, the branch may be hidden. */
-export function layoutSql(branchId: Sql, { hidden = false }: { hidden?: boolean } = {}): Sql {
+/**
+ * A subquery for the layout of a branch, as JSON for `toLayout`. With `hidden`, the branch may be hidden. With
+ * `levelsMax`, at most one level more than that is read.
+ */
+export function layoutSql(
+  branchId: Sql,
+  { hidden = false, levelsMax }: { hidden?: boolean; levelsMax?: number } = {},
+): Sql {
   const isHidden = hidden ? sql`true` : sql`false`
-  return sql`select json_agg(l) from (${levelsSql(branchId, isHidden)}) l`
+  const isFollowed = levelsMax === undefined ? undefined : sql`c.depth < ${levelsMax}::integer`
+  return sql`select json_agg(l) from (${levelsSql(branchId, isHidden, isFollowed)}) l`
+}
+
+/** Levels of a branch, with its own, that are found in a fraction of a millisecond. */
+const SHALLOW_LEVELS_MAX = 16
+
+/** Like `layoutSql`, for `toShallowLayout`: it takes no longer for a branch that inherits from many others. */
+export function shallowLayoutSql(branchId: Sql): Sql {
+  return layoutSql(branchId, { levelsMax: SHALLOW_LEVELS_MAX })
+}
+
+/** Returns undefined if the branch inherits from many others. */
+export function toShallowLayout(rows: readonly LevelRow[]): Layout | undefined {
+  return rows.length > SHALLOW_LEVELS_MAX ? undefined : toLayout(rows)
 }
 
 /** Returns undefined if there are no levels, because the branch does not exist. */

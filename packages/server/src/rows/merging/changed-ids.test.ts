@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { toQuery } from '../../postgres/statement.js'
 import { type Layout, type Level, withColumns, withoutRows } from '../layout/layout.js'
-import { addsOwnHeap, areRelated, changedIds, mayDiffer } from './changed-ids.js'
+import { areRelated } from '../layout/states.js'
+import { addsOwnHeap, changedIds, mayDiffer } from './changed-ids.js'
 
 /** A branch as of an epoch, or now, with the heaps of its tables. */
 const level = (

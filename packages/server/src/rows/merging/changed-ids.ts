@@ -116,9 +116,3 @@ function isSame(left: Source | undefined, right: Source | undefined): boolean {
     left.asOf === right.asOf
   )
 }
-
-/** Returns whether two states have a branch in common. */
-export function areRelated(left: BranchRows, right: BranchRows): boolean {
-  const branches = new Set(layoutOf(left).levels.map((level) => level.branchId))
-  return layoutOf(right).levels.some((level) => branches.has(level.branchId))
-}

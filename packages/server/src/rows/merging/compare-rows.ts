@@ -136,8 +136,3 @@ function stateTexts(codec: TableCodec, alias: Sql, form: TextForm): Sql {
   })
   return sql`array[${alias}.id${join([empty, ...texts], '')}]`
 }
-
-/** Returns the indexes of the physical columns whose texts differ. */
-export function changedColumns(before: TextRow, after: TextRow): number[] {
-  return before.flatMap((text, index) => (text === after[index] ? [] : [index]))
-}

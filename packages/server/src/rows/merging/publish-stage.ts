@@ -20,18 +20,15 @@ import { WRITES } from './stage-sql.js'
 /** The number of rows written by one statement. Bounds the ids that it returns. */
 const CHUNK_ROWS = 10_000
 
-/** Writes the staged rows of several tables to the branch `into`, whose gate must be locked. */
+/** Writes the staged rows of several tables to a branch, whose gate must be locked. */
 export async function publishRows(
   transaction: Transaction,
   tables: readonly { readonly staged: StagedRows; readonly tally: MergeTally }[],
-  into: string,
+  target: Layout,
 ): Promise<void> {
-  const written = tables.filter(
-    ({ tally: { inserted, updated, deleted } }) => inserted + updated + deleted > 0,
-  )
-  const codecs = written.map(({ staged }) => staged.codec)
-  const layout = await openTarget(transaction, codecs, await getTarget(transaction, into))
-  for (const { staged, tally } of written) {
+  const codecs = tables.map(({ staged }) => staged.codec)
+  const layout = await openTarget(transaction, codecs, target)
+  for (const { staged, tally } of tables) {
     const heap = ownHeap(layout, staged.codec.table.id)
     if (heap === undefined) throw new Error('the target must have a heap')
     await publishTable(transaction, { staged, tally, target: { layout, heap } })
@@ -50,28 +47,28 @@ async function publishTable(
     sql`n between ${raw(String(first))} and ${raw(String(last))}`
   for (const chunk of tally.deleted > 0 ? chunks : []) {
     const gone = sql`
-      select id from ${staged.name} where ${inChunk(chunk)} and decision = 'delete'`
+      select s.id from ${staged.name} s where ${inChunk(chunk)} and decision = 'delete'`
     await run(deleteStatement(partsOf(empty), sql`array(${gone})`))
   }
   if (tally.inserted + tally.updated === 0) return
   if (tally.updated > 0) {
-    const rows = sql`select * from ${staged.name} where decision in ${WRITES}`
+    const rows = sql`select * from ${staged.name} s where decision in ${WRITES}`
     await clearMoved(transaction, target, { codec: staged.codec, rows })
   }
   for (const chunk of chunks) {
-    const rows = sql`select * from ${staged.name} where ${inChunk(chunk)} and decision in ${WRITES}`
+    const rows = sql`select * from ${staged.name} s where ${inChunk(chunk)} and decision in ${WRITES}`
     await run(replaceAnyStatement(partsOf(rows), 'id'))
   }
 }
 
 /** Runs a statement that names tables of one merge. It is not kept prepared. */
-export async function runOnce(transaction: Transaction, statement: Statement): Promise<TextRows> {
+async function runOnce(transaction: Transaction, statement: Statement): Promise<TextRows> {
   const [rows] = await runPipeline(transaction.client, [{ statement, values: [], isUnnamed: true }])
   return rows ?? []
 }
 
 /** A merge may move a unique value from one row to another. Removes the old value, before `rows` are written. */
-export async function clearMoved(
+async function clearMoved(
   transaction: Transaction,
   { layout, heap }: MergeTarget,
   { codec, rows }: { codec: TableCodec; rows: Sql },

@@ -2,11 +2,11 @@ import { createHash } from 'node:crypto'
 import type { Queryable } from '../../postgres/database.js'
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { compileTable, type TableCodecOptions } from '../columns/table-codec.js'
-import { type BranchRows, layoutOf } from '../layout/layout.js'
-import type { StoredTable } from '../layout/stored-schema.js'
+import { layoutOf } from '../layout/layout.js'
 import { joinVisible } from '../reading/arms.js'
 import type { StagedRows } from './stage.js'
 import { CONFLICTS } from './stage-sql.js'
+import { rowsOfTable, type TableState } from './table-states.js'
 
 /*
  * Whoever resolves a conflict repeats a token of what they have reviewed: a digest of the values. The version of a
@@ -14,17 +14,11 @@ import { CONFLICTS } from './stage-sql.js'
  * token depends on both branches alone, not on the other decisions of a request.
  */
 
-/** A table on one side of a merge, with the schema of that side. */
-interface ReviewedSide {
-  readonly table: StoredTable
-  readonly rows: BranchRows
-  readonly options: TableCodecOptions
-}
-
-/** A table on both sides of a merge. undefined: the side does not have the table. */
+/** A table on both sides of a merge, with the schema of each side. */
 export interface ReviewedSides {
-  readonly ours: ReviewedSide | undefined
-  readonly theirs: ReviewedSide | undefined
+  readonly ours: TableState
+  readonly theirs: TableState
+  readonly form: TableCodecOptions
 }
 
 /** The token of a record, and whether one of the sides has the record. */
@@ -76,14 +70,15 @@ export async function readConflictsToken(
 function joinReviewed({
   ours,
   theirs,
+  form,
 }: ReviewedSides): Record<'joins' | 'digest' | 'isFound', Sql> {
   const sides = [
     { side: ours, alias: sql`o` },
     { side: theirs, alias: sql`t` },
   ].flatMap(({ side, alias }) =>
-    side === undefined
+    side.table === undefined
       ? []
-      : { codec: compileTable(side.table, side.options), rows: side.rows, alias },
+      : { codec: compileTable(side.table, form), rows: rowsOfTable(side), alias },
   )
   // Resolutions name columns, so a column that has another name by now counts as changed.
   const columns = sides.map(({ codec }) => codec.physical.map(({ id, path }) => [id, path]))

@@ -6,8 +6,9 @@ import type { TableCodec } from '../columns/table-codec.js'
 import { schemaName } from '../layout/database-schema.js'
 import { type BranchRows, layoutOf, qualified } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
-import { changedIds, mayDiffer } from './changed-ids.js'
-import { listCompared, type RowTexts } from './compare-rows.js'
+import { changedIds, mayDiffer, repeatedIds } from './changed-ids.js'
+import { listCompared } from './compare-rows.js'
+import { joinChanges } from './difference.js'
 import { type RowStrategy, type SettledRows, settleRest } from './settle.js'
 import {
   CONFLICT_KINDS,
@@ -21,12 +22,13 @@ import {
   selectDecisions,
   valueNames,
 } from './stage-sql.js'
+import { type RowBase, singleState } from './table-states.js'
 
 /*
  * A merge first compares all rows, and stages its decisions in tables: one for the ids that may have changed,
  * and one for the rows of each table. Then the outcome is checked as a whole, and written in a few statements.
  * Memory does not depend on the number of rows. The tables are temporary, or unlogged if the rows are written by
- * a later transaction.
+ * a later transaction. Rows that the target has not changed since the base need no table: their stage is a query.
  */
 
 /** The effect of a merge on one table. */
@@ -37,12 +39,6 @@ export interface MergeTally {
   readonly updated: number
   readonly deleted: number
   readonly conflictCount: number
-}
-
-/** The base of a merge: the rows of one state, or the result of merging the rows of several states. */
-export interface RowBase {
-  readonly states: readonly BranchRows[]
-  rowOf(rows: readonly RowTexts[]): RowTexts
 }
 
 /** A row that both sides changed in conflicting ways. */
@@ -63,52 +59,50 @@ export interface RowMerge {
   readonly strategy: RowStrategy
 }
 
-/** Where the staged rows of a merge are. */
-export interface Stage {
-  readonly kind: 'temporary' | 'unlogged'
+/** The tables with the staged rows of one merge. */
+export class Stage {
+  readonly isShared: boolean
   readonly ids: Sql
-  rowsOf(tableId: number): Sql
-}
+  readonly rowsOf: (tableId: number) => Sql
+  #created: Sql[] = []
 
-/** A stage that exists until the transaction ends. */
-export function temporaryStage(transaction: Transaction, databaseId: string): Stage {
-  const prefix = transaction.server.temporaryNames(schemaName(databaseId))
-  return {
-    kind: 'temporary',
-    ids: prefix('merge_ids'),
-    rowsOf: (tableId) => prefix(`merge_rows_${tableId}`),
+  /** The stage exists until the transaction ends, or belongs to a hidden branch and exists until it is dropped. */
+  constructor(transaction: Transaction, owner: { databaseId: string; pinId?: string | undefined }) {
+    const { databaseId, pinId } = owner
+    this.isShared = pinId !== undefined
+    const nameOf =
+      pinId === undefined
+        ? transaction.server.temporaryNames(schemaName(databaseId))
+        : (name: string) => qualified(databaseId, `${SHARED_PREFIX}${pinId}_${name}`)
+    this.ids = nameOf('merge_ids')
+    this.rowsOf = (tableId) => nameOf(`merge_rows_${tableId}`)
   }
-}
 
-/** Creates a table of a stage. */
-async function createStaged(
-  transaction: Transaction,
-  { kind }: Stage,
-  table: { name: Sql; columns: Sql },
-): Promise<void> {
-  if (kind === 'temporary') await transaction.server.createTemporary(transaction, table)
-  else await transaction.query(sql`create unlogged table ${table.name} (${table.columns})`)
+  /** Creates the table of ids, with which a stage begins. */
+  async open(transaction: Transaction): Promise<void> {
+    if (this.#created.length > 0) return
+    await this.create(
+      transaction,
+      this.ids,
+      sql`n bigint primary key, id text collate "C" not null`,
+    )
+  }
+
+  async create(transaction: Transaction, name: Sql, columns: Sql): Promise<void> {
+    this.#created.push(name)
+    if (this.isShared) await transaction.query(sql`create unlogged table ${name} (${columns})`)
+    else await transaction.server.createTemporary(transaction, { name, columns })
+  }
+
+  /** Drops the tables of a shared stage. */
+  async drop(database: Queryable): Promise<void> {
+    if (this.#created.length === 0) return
+    await database.query(sql`drop table if exists ${join(this.#created, ', ')}`)
+  }
 }
 
 /** The beginning of the names of tables that other transactions can read. */
 const SHARED_PREFIX = 'merge_'
-
-/** A stage that another transaction can read, until it is dropped. It belongs to a hidden branch. */
-export function sharedStage(owner: { databaseId: string; branchId: string }): Stage {
-  const tableOf = (suffix: string) =>
-    qualified(owner.databaseId, `${SHARED_PREFIX}${owner.branchId}_${suffix}`)
-  return { kind: 'unlogged', ids: tableOf('ids'), rowsOf: (tableId) => tableOf(String(tableId)) }
-}
-
-/** Drops the tables of a stage. */
-export async function dropStage(
-  database: Queryable,
-  stage: Stage,
-  tables: readonly StagedRows[],
-): Promise<void> {
-  const names = [stage.ids, ...tables.map(({ name }) => name)]
-  await database.query(sql`drop table if exists ${join(names, ', ')}`)
-}
 
 /** Drops the tables of stages in a database whose branch no longer exists, because their process has crashed. */
 export async function dropLostStages(database: Queryable, databaseId: string): Promise<void> {
@@ -131,7 +125,10 @@ export async function dropLostStages(database: Queryable, databaseId: string): P
 /** The staged decisions about the rows of one table. */
 export interface StagedRows {
   readonly codec: TableCodec
+  /** A table, or a query in parentheses. */
   readonly name: Sql
+  /** Whether nothing is in conflict and every row comes from theirs, so that nothing is left to be decided or checked. */
+  readonly isQuery: boolean
   /** The staged rows have numbers from `first` to `last`, with gaps. */
   readonly first: number
   readonly last: number
@@ -144,10 +141,49 @@ const ANALYZED_ROWS_MIN = 1000
 /** The number of candidates compared at a time in this process, if the base is virtual. */
 const PAGE_ROWS = 1000
 
-/** Creates the table of ids, with which a stage begins. */
-export async function createStage(transaction: Transaction, stage: Stage): Promise<void> {
-  const columns = sql`n bigint primary key, id text collate "C" not null`
-  await createStaged(transaction, stage, { name: stage.ids, columns })
+/**
+ * Stages the changes of a table by a query, if the target has changed none of the rows since the base. All sides must
+ * have the same columns. Returns undefined if the target may have changed such a row, or may have taken a unique value
+ * of one.
+ */
+export async function stageUncontested(
+  transaction: Transaction,
+  { codec, theirs, ours }: RowMerge,
+  base: BranchRows,
+): Promise<{ staged: StagedRows; tally: MergeTally } | undefined> {
+  const changed = { codec, columns: new Set(codec.physical.keys()), before: base, after: theirs }
+  // The base has the rows of the target that theirs has changed. Unlike those, its rows stay while the target is written.
+  const { joins, isInserted, isUpdated, isDeleted } = joinChanges(changed)
+  const columns = valueNames(codec).map((name) => sql`, a.${name}`)
+  const name = sql`(
+    select 0 as n, k.id${join([empty, ...columns], '')},
+      case when b.id is null then 'insert' when a.id is null then 'delete' else 'update' end as decision
+    ${joins}
+    where ${isInserted} or ${isUpdated} or ${isDeleted}
+  )`
+  // The changes are only counted if they are not contested.
+  const [found] = await transaction.query<MergeTally & { isContested: boolean }>(sql`
+    select t.*, c."isContested"
+    from (select ${isContested({ codec, theirs, ours }, base)} as "isContested" offset 0) c
+    cross join lateral (${selectTally(sql`${name} s`)} where not c."isContested") t`)
+  if (found === undefined || found.isContested) return undefined
+  const { isContested: _, ...tally } = found
+  return { staged: { codec, name, isQuery: true, first: 0, last: 0 }, tally }
+}
+
+/** The condition that the target may have changed a row that theirs has changed, or may have taken a unique value. */
+function isContested(
+  { codec, theirs, ours }: Pick<RowMerge, 'codec' | 'theirs' | 'ours'>,
+  base: BranchRows,
+): Sql {
+  const { id } = codec.table
+  if (!mayDiffer(base, ours, id)) return sql`false`
+  const changed = repeatedIds(base, ours, id)
+  if (codec.uniqueColumns.length > 0) return sql`exists (${changed})`
+  return sql`exists (
+    select from (${changedIds(base, theirs, id)}) k
+    where exists (select from (${changed}) o where o.id = k.id)
+  )`
 }
 
 /** Compares the rows of a table, and stages the decisions. Also returns their effect. */
@@ -157,6 +193,7 @@ export async function stageRows(
   merge: RowMerge,
 ): Promise<{ staged: StagedRows; tally: MergeTally }> {
   const { codec, base, theirs } = merge
+  await stage.open(transaction)
   const changed = base.states.map((rows) => changedIds(rows, theirs, codec.table.id))
   const candidates = [...changed, ...restoredIds(merge)]
   const [range] = await transaction.query<{ first: string | null; last: string | null }>(sql`
@@ -170,7 +207,7 @@ export async function stageRows(
     )
     select min(n) as first, max(n) as last from added`)
   const [first, last] = [Number(range?.first ?? 1), Number(range?.last ?? 0)]
-  const staged = { codec, name: stage.rowsOf(codec.table.id), first, last }
+  const staged = { codec, name: stage.rowsOf(codec.table.id), isQuery: false, first, last }
   if (last - first >= ANALYZED_ROWS_MIN) await transaction.query(sql`analyze ${stage.ids}`)
   await createRows(transaction, stage, staged)
   const only = singleState(base)
@@ -179,7 +216,7 @@ export async function stageRows(
       ? await stageOverVirtual(transaction, { stage, staged, merge })
       : await stageAll(transaction, { stage, staged, merge, base: only })
   // Rows that the target writes later are looked up by their ids.
-  if (stage.kind === 'unlogged') {
+  if (stage.isShared) {
     await transaction.query(sql`create index on ${staged.name} (id)`)
   }
   if (last - first >= ANALYZED_ROWS_MIN) await transaction.query(sql`analyze ${staged.name}`)
@@ -205,21 +242,17 @@ async function createRows(
     ({ physicalName, sqlType }) => sql`, ${ident(physicalName)} ${raw(sqlType)}`,
   )
   // Rows that are written by one statement need no index.
-  const key = stage.kind === 'temporary' && last - first < CHUNK_ROWS ? empty : sql` primary key`
-  await createStaged(transaction, stage, {
+  const key = !stage.isShared && last - first < CHUNK_ROWS ? empty : sql` primary key`
+  await stage.create(
+    transaction,
     name,
-    columns: sql`
+    sql`
       n bigint${key},
       id text collate "C" not null,
       decision text not null,
       taken boolean[],
       clashing boolean[]${join([empty, ...columns], '')}`,
-  })
-}
-
-/** Returns the state of a base that is not virtual. */
-function singleState({ states }: RowBase): BranchRows | undefined {
-  return states.length === 1 ? states[0] : undefined
+  )
 }
 
 async function stageAll(
@@ -268,7 +301,7 @@ async function insertStaged(
 }
 
 /** The staged rows that were decided again, and their effect before and after. */
-interface Restaged {
+export interface Restaged {
   /** A table with the numbers and ids of the rows, until the transaction ends. undefined: there are none. */
   readonly since: Sql | undefined
   readonly before: MergeTally
@@ -387,18 +420,11 @@ export async function stageNothing(
   stage: Stage,
   codec: TableCodec,
 ): Promise<StagedRows> {
-  const staged = { codec, name: stage.rowsOf(codec.table.id), first: 1, last: 0 }
+  await stage.open(transaction)
+  const name = stage.rowsOf(codec.table.id)
+  const staged = { codec, name, isQuery: false, first: 1, last: 0 }
   await createRows(transaction, stage, staged)
   return staged
-}
-
-/** Returns whether staged rows are gone: PostgreSQL empties unlogged tables after a crash, and the merge goes on. */
-export async function areRowsLost(
-  transaction: Queryable,
-  { staged, tally }: { staged: StagedRows; tally: MergeTally },
-): Promise<boolean> {
-  if (tally.changed === 0) return false
-  return (await transaction.query(sql`select from ${staged.name} limit 1`)).length === 0
 }
 
 /** Divides the numbers of staged rows into ranges. */

@@ -11,6 +11,7 @@ import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import { boundOwnRows } from '../../rows/merge.js'
 import type { BranchAccess } from '../access/resolve.js'
+import { type BranchState, getStartOf, getState, readState } from '../branches/branch-state.js'
 import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
 import {
@@ -21,7 +22,6 @@ import {
   type Take,
 } from '../schemas/merge-schemas.js'
 import { SameIds } from '../schemas/same-ids.js'
-import { type BranchState, getStartOf, getState, readState } from './branch-state.js'
 import type { ConflictPage } from './conflict-list.js'
 import { type Contested, countContested } from './contested-removals.js'
 import {

@@ -1,7 +1,8 @@
 import { newMigrationId } from '../../common/ids.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
-import { publishRows } from '../../rows/merge.js'
-import { applySchemaChanges } from '../../rows/tables.js'
+import type { Comparison, Outcome } from '../../rows/merge.js'
+import { applySchemaChanges, findRows } from '../../rows/tables.js'
+import type { BranchState } from '../branches/branch-state.js'
 import { checksumOf } from '../schemas/checksum.js'
 import { storageChanges } from '../schemas/compare-schemas-by-id.js'
 import {
@@ -11,28 +12,35 @@ import {
   insertSchema,
   updateHead,
 } from '../schemas/queries.js'
-import type { MergeComparison } from './merge-compare.js'
+import { stateOf } from './merge-base.js'
 import type { MergePlan } from './merge-plan.js'
 
-/** Applies a merge without conflicts: first the schema of the target, then its rows. */
+/**
+ * Applies a merge without conflicts to the target, which is locked: first its schema, then its rows. `ours` is the state
+ * of the target now. Throws an `OutdatedError` if it does not fit the comparison any more.
+ */
 export async function applyMerge(
   transaction: Transaction,
   plan: MergePlan,
-  { tables }: MergeComparison,
-): Promise<void> {
-  await applySchema(transaction, plan)
-  await publishRows(transaction, tables, plan.into.branchId)
+  { comparison, ours }: { comparison: Comparison; ours: BranchState },
+): Promise<Outcome> {
+  const outcome = await comparison.renew(transaction, (table) => stateOf(ours, table))
+  const isChanged = await applySchema(transaction, { ...plan, ours })
+  const target = isChanged ? await findRows(transaction, plan.into.branchId) : ours.rows
+  if (target === undefined) throw new Error('a locked branch must exist')
+  await outcome.publish(transaction, target)
+  return outcome
 }
 
 /**
  * Updates the schema of the target and adds a migration to its history. New tables and columns keep
- * the ids that they have on the merged branch.
+ * the ids that they have on the merged branch. Returns whether there was something to update.
  */
-async function applySchema(transaction: Transaction, plan: MergePlan): Promise<void> {
+async function applySchema(transaction: Transaction, plan: MergePlan): Promise<boolean> {
   const { into, ours, limits, schema, operations } = plan
   const { databaseId, branchId } = into
   const changes = storageChanges(ours.schema, schema)
-  if (operations.length === 0 && changes.length === 0 && !plan.ids.isNew) return
+  if (operations.length === 0 && changes.length === 0 && !plan.ids.isNew) return false
   const head = await findHead(transaction, branchId)
   if (head === undefined) throw new Error('a locked branch must have a head')
   const before = new Map(ours.schema.tables.map((table) => [table.id, table]))
@@ -59,4 +67,5 @@ async function applySchema(transaction: Transaction, plan: MergePlan): Promise<v
   const migrations = isMigration ? 1 : 0
   await updateHead(transaction, { branchId, schemaId, migrationId, migrations })
   await deleteUnusedSchema(transaction, head.schemaId)
+  return true
 }

@@ -16,10 +16,10 @@ import {
 import { forks } from '../../telemetry/events.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
+import { confirmWithBranches } from '../branches/lock-branches.js'
 import { findHead } from '../schemas/queries.js'
 import { readDifference } from './diff-branch.js'
 import { lockHistory } from './history/compact-database.js'
-import { confirmWithBranches } from './lock-branches.js'
 import { updateMergesOf } from './merge-base.js'
 import { deleteHiddenBranch } from './unused-branches.js'
 

@@ -6,11 +6,17 @@ import type { Queryable } from '../../postgres/database.js'
 import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { closeEpochSql, FORK_COLUMNS } from '../../rows/branches.js'
-import { compileTable, type StoredSchema, type StoredTable } from '../../rows/columns.js'
-import { isWrittenSince, type TableBase } from '../../rows/merge.js'
+import type { StoredSchema, StoredTable } from '../../rows/columns.js'
+import { Difference, type TableBase, type TableState } from '../../rows/merge.js'
 import type { BranchAccess } from '../access/resolve.js'
+import {
+  type BranchState,
+  findStateAt,
+  forkAtSql,
+  readState,
+  startOf,
+} from '../branches/branch-state.js'
 import type { SameIds } from '../schemas/same-ids.js'
-import { type BranchState, findStateAt, forkAtSql, readState, startOf } from './branch-state.js'
 import {
   findMergeBase,
   HistoryGraph,
@@ -80,6 +86,11 @@ export function tableOf({ schema }: BranchState, { id }: StoredTable): StoredTab
   return schema.tables.find((table) => table.id === id)
 }
 
+/** Returns a table in a state of a branch. */
+export function stateOf(state: BranchState, table: StoredTable): TableState {
+  return { rows: state.rows, table: tableOf(state, table) }
+}
+
 /** Returns the base of one table. */
 export function tableBase(
   { states, rowOf }: Pick<Base, 'states' | 'rowOf'>,
@@ -87,8 +98,7 @@ export function tableBase(
 ): TableBase {
   return {
     states: states.map((state) => ({
-      rows: state.rows,
-      table: tableOf(state, table),
+      ...stateOf(state, table),
       removedIds: state.schema.removedIds,
     })),
     rowOf,
@@ -246,12 +256,14 @@ async function toBase(
       const compared = { ...table, columns: columns ?? table.columns }
       const rowsIn = (part: MergeBase) =>
         tableBase({ states: statesOf(part).map(stateOf), rowOf: rowsOf(part) }, table)
-      return isWrittenSince(transaction, {
-        codec: compileTable(compared, { limits: LIMITS, jsonAsText: false }),
+      const difference = new Difference({
+        table: compared,
+        form: { limits: LIMITS, jsonAsText: false },
         base: rowsIn(origin),
-        later: rowsIn(kept),
-        counts: columns === undefined ? 'records' : 'values',
+        after: rowsIn(kept),
+        inserted: columns === undefined ? 'all' : 'withValues',
       })
+      return difference.isAny(transaction, 'written')
     },
   })
   return {

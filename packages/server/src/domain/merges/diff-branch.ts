@@ -8,7 +8,6 @@ import type { Database } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-transaction.js'
 import type { TextRow } from '../../postgres/statement.js'
 import {
-  compileTable,
   EMPTY_SCHEMA,
   enclosingObjects,
   type StoredSchema,
@@ -16,24 +15,16 @@ import {
   type TableCodec,
 } from '../../rows/columns.js'
 import {
-  areRelated,
-  type ChangeCounts,
-  changedColumns,
-  countChanges,
-  listCompared,
-  mayDiffer,
-  noRows,
-  type RowBase,
+  Difference,
   type RowTexts,
+  type TableBase,
+  type TableState,
   UNDECIDED,
 } from '../../rows/merge.js'
 import { confirmKey, keyGuardCall } from '../../rows/read.js'
-import type { BranchRows } from '../../rows/tables.js'
+import { areRelated } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
-import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
-import { tableNotFound } from '../schemas/operations.js'
-import { SameIds } from '../schemas/same-ids.js'
 import {
   type BranchState,
   findSource,
@@ -41,9 +32,19 @@ import {
   getSource,
   getState,
   readState,
-} from './branch-state.js'
+} from '../branches/branch-state.js'
+import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
+import { tableNotFound } from '../schemas/operations.js'
+import { SameIds } from '../schemas/same-ids.js'
 import { findHistoryWithSource, type StoredHistory } from './history/queries.js'
-import { baseSchema, tryFindBases, unrelated } from './merge-base.js'
+import {
+  baseOfTable,
+  baseSchema,
+  stateOf,
+  tableBase,
+  tryFindBases,
+  unrelated,
+} from './merge-base.js'
 
 /** The state that a branch is compared with. */
 type Against = 'base' | 'fork' | 'source' | BranchAccess
@@ -87,12 +88,17 @@ export async function readDifference(
       const turn = new Turn()
       for (const table of tablesToShow(after, options.tableName)) {
         if (turn.isOver) await turn.end()
-        const base = before.rowsOf(table.id)
-        const canDiffer = base.states.some((rows) => mayDiffer(rows, after.rows, table.id))
-        if (options.tableName === undefined && !canDiffer) continue
-        const codec = compileTable(table, { limits: options.limits, jsonAsText: false })
-        const compared = { base, after: after.rows, columns: comparedColumns(codec, before.schema) }
-        tables.push(await describeTable(transaction, { codec, compared, room, ...options }))
+        const difference = new Difference({
+          table,
+          form: { limits: options.limits, jsonAsText: false },
+          // The rows of the other side may still store values of columns that it has removed.
+          leftOut: before.schema.removedIds,
+          base: before.baseOf(table),
+          after: { rows: after.rows, table },
+          isRestricted: false,
+        })
+        if (options.tableName === undefined && !difference.canDiffer) continue
+        tables.push(await describeTable(transaction, { difference, room, ...options }))
       }
       return writeDifference({ access, before, operations, tables })
     },
@@ -121,7 +127,7 @@ interface Before {
   readonly name: string | undefined
   readonly at: 'base' | 'fork' | 'now'
   readonly schema: StoredSchema
-  rowsOf(tableId: number): RowBase
+  baseOf(table: StoredTable): TableBase | TableState
 }
 
 async function resolveAgainst(
@@ -148,26 +154,8 @@ async function resolveAgainst(
   return { name: other.branchName, at: 'now', ...inState(readState(state, ids)) }
 }
 
-function inState(state: BranchState): Pick<Before, 'schema' | 'rowsOf'> {
-  return {
-    schema: state.schema,
-    rowsOf: rowsIn([state], ([row]) => row),
-  }
-}
-
-/** Returns a function for the rows of a table. A state that does not have the table has no rows of it. */
-function rowsIn(
-  states: readonly BranchState[],
-  rowOf: RowBase['rowOf'],
-): (tableId: number) => RowBase {
-  const known = states.map(({ rows, schema }) => ({
-    rows,
-    tables: new Set(schema.tables.map(({ id }) => id)),
-  }))
-  return (tableId) => ({
-    states: known.map(({ rows, tables }) => (tables.has(tableId) ? rows : noRows(rows))),
-    rowOf,
-  })
+function inState(state: BranchState): Pick<Before, 'schema' | 'baseOf'> {
+  return { schema: state.schema, baseOf: (table) => stateOf(state, table) }
 }
 
 /** The source of a branch, and the history of both. */
@@ -205,15 +193,11 @@ async function findBase(
   const bases = await tryFindBases(transaction, { from, into: access }, options)
   if (bases === undefined) return undefined
   const isShown = scopeReachesBranch(access.principal.scope, from.branchName)
-  const general = rowsIn(bases.general.states, bases.general.rowOf)
   return {
     name: isShown ? from.branchName : undefined,
     at: bases.isForkOfTarget ? 'fork' : 'base',
     schema: withNames(baseSchema(bases), after.schema),
-    rowsOf(tableId) {
-      const own = bases.ofTables.get(tableId)
-      return own === undefined ? general(tableId) : rowsIn(own.states, own.rowOf)(tableId)
-    },
+    baseOf: (table) => tableBase(baseOfTable(bases, table.id), table),
   }
 }
 
@@ -244,34 +228,16 @@ function tablesToShow(
   return [table]
 }
 
-/**
- * Returns the indexes of the columns to compare. Columns that the other side has removed are left out,
- * because its rows may still store values of them.
- */
-function comparedColumns(codec: TableCodec, before: StoredSchema): ReadonlySet<number> {
-  const removed = new Set(before.removedIds)
-  return new Set(codec.physical.flatMap(({ id }, index) => (removed.has(id) ? [] : [index])))
-}
-
-interface Compared {
-  readonly base: RowBase
-  readonly after: BranchRows
-  /** Indexes of the columns to compare. */
-  readonly columns: ReadonlySet<number>
-}
-
 async function describeTable(
   transaction: Transaction,
   options: {
-    codec: TableCodec
-    compared: Compared
+    difference: Difference
     size: number
     after?: string | undefined
     room: AnswerRoom
   },
 ): Promise<string> {
-  const { codec, compared, size, room } = options
-  const { base, columns } = compared
+  const { difference, size, room } = options
   const changes: string[] = []
   const counted = { inserted: 0, updated: 0, deleted: 0 }
   // Changes before a cursor are not read, so they cannot be counted here.
@@ -281,29 +247,25 @@ async function describeTable(
   let more = false
   const turn = new Turn()
   while (size > 0) {
-    const { rows, next } = await listCompared(transaction, {
-      codec,
-      before: base.states,
-      after: compared.after,
+    const { rows, next } = await difference.list(transaction, {
       form: 'json',
       afterId: cursor,
       limit: CANDIDATES_PER_READ,
     })
     for (const row of rows) {
       if (turn.isOver) await turn.end()
-      const sides = { before: base.rowOf(row.before), after: row.after }
+      const kind = difference.kindOf(row)
+      if (kind === undefined) continue
       if (changes.length === size) {
         // A change beyond the page size means that there are more. The others of this read are only counted.
-        if (!differs(columns, sides)) continue
         more = true
         if (!counts) break
-        counted[kindOf(sides)]++
+        counted[kind]++
         continue
       }
-      const change = describeChange(codec, columns, { id: row.id, ...sides })
-      if (change === undefined) continue
+      const change = describeChange(difference, row)
+      counted[kind]++
       changes.push(change)
-      counted[kindOf(sides)]++
       room.take(change)
       cursor = row.id
     }
@@ -311,46 +273,27 @@ async function describeTable(
     if (more || next === undefined) break
     cursor = next
   }
-  const { inserted, updated, deleted } = isWhole
-    ? counted
-    : await countChanges(transaction, { codec, ...compared })
-  const name = JSON.stringify(codec.table.name)
+  const { inserted, updated, deleted } = isWhole ? counted : await difference.count(transaction)
+  const name = JSON.stringify(difference.codec.table.name)
   const end = changes.length === 0 ? '' : `"cursor":${JSON.stringify(cursor)},`
   return `{"name":${name},"inserted":${inserted},"updated":${updated},"deleted":${deleted},"changes":[${changes.join(',')}],${end}"more":${more}}`
 }
 
-/** Returns how a row that differs has changed. */
-function kindOf({ before, after }: { before: RowTexts; after: RowTexts }): keyof ChangeCounts {
-  if (before === undefined) return 'inserted'
-  return after === undefined ? 'deleted' : 'updated'
-}
-
-/** Returns whether a row differs in one of the compared columns. */
-function differs(
-  compared: ReadonlySet<number>,
-  { before, after }: { before: RowTexts; after: RowTexts },
-): boolean {
-  if (before === undefined || after === undefined) return before !== after
-  return changedColumns(before, after).some((index) => compared.has(index))
-}
-
+/** Describes a row that differs. */
 function describeChange(
-  codec: TableCodec,
-  compared: ReadonlySet<number>,
+  difference: Difference,
   { id, before, after }: { id: string; before: RowTexts; after: RowTexts },
-): string | undefined {
+): string {
+  const { codec, columns: compared } = difference
   const record = (texts: TextRow) => `"record":{${codec.decodeRow(texts)}}`
-  if (before === undefined) {
-    return after === undefined ? undefined : `{"change":"inserted","id":"${id}",${record(after)}}`
-  }
+  if (before === undefined) return `{"change":"inserted","id":"${id}",${record(after ?? [])}}`
   if (after === undefined) {
     const known = before.map((text, index) =>
       compared.has(index) && text !== UNDECIDED ? text : null,
     )
     return `{"change":"deleted","id":"${id}",${record(known)}}`
   }
-  const columns = changedColumns(before, after).filter((index) => compared.has(index))
-  if (columns.length === 0) return undefined
+  const columns = difference.changedColumns(before, after)
   const changed = new Set(columns)
   const described = columns.flatMap((index) => {
     const objects = enclosingObjects(codec, index)

@@ -7,26 +7,18 @@ import {
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
 import { absorbOverlays } from '../../rows/branches.js'
-import { refillTarget } from '../../rows/merge.js'
+import type { Outcome } from '../../rows/merge.js'
 import { confirmKey, keyGuardCall } from '../../rows/read.js'
 import { merges } from '../../telemetry/events.js'
 import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
+import { confirmWithBranches } from '../branches/lock-branches.js'
 import type { Quotas } from '../quotas/quotas.js'
 import { dataLossError } from '../schemas/data-loss.js'
-import type { BranchState } from './branch-state.js'
-import { confirmWithBranches } from './lock-branches.js'
 import { applyMerge } from './merge-apply.js'
 import { insertMergeSql, StateGoneError } from './merge-base.js'
-import { compareMerge, type MergeEffect } from './merge-compare.js'
-import { forwardMerge } from './merge-forward.js'
+import { compareMerge } from './merge-compare.js'
 import { isLarge, isNewForSure, mergePinned } from './merge-pinned.js'
-import {
-  findSides,
-  type MergeOptions,
-  type MergePlan,
-  type MergeSides,
-  planMerge,
-} from './merge-plan.js'
+import { findSides, type MergeOptions, type MergeSides, planMerge } from './merge-plan.js'
 import { hasNothingNew, requireNoConflicts, toResult } from './merge-result.js'
 import { Resolutions } from './resolutions.js'
 
@@ -89,10 +81,10 @@ function compareInSnapshot(
       async (transaction) => {
         const sides = await findSides(transaction, options, { locks: false })
         const plan = await planMerge(transaction, options, sides)
-        const comparison = await compareMerge(transaction, plan)
+        const compared = await compareMerge(transaction, plan)
         return {
-          result: toResult(plan, comparison, { isMerged: false }),
-          isNothingNew: comparison.conflicts.count === 0 && hasNothingNew(plan, comparison),
+          result: toResult(plan, compared, { isMerged: false }),
+          isNothingNew: compared.conflicts.count === 0 && hasNothingNew(plan, compared),
         }
       },
       { ...WRITABLE_SNAPSHOT, opening: [keyGuardCall(options.into.principal)] },
@@ -100,19 +92,11 @@ function compareInSnapshot(
   )
 }
 
-/** Rolls back a merge that turned out to bring nothing new. */
-class NothingNewError extends Error {
-  constructor(readonly result: MergeResult) {
-    super('the merge brings nothing new')
-  }
-}
-
 async function mergeChanges(database: Database, options: MergeOptions): Promise<MergeResult> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await mergeInSteps(database, options)
     } catch (error) {
-      if (error instanceof NothingNewError) return error.result
       if (!(error instanceof StateGoneError) || attempt === ATTEMPTS_MAX) throw error
     }
   }
@@ -122,10 +106,10 @@ async function mergeInSteps(database: Database, options: MergeOptions): Promise<
   const small = await runLocked(database, options, async (transaction, sides) =>
     (await isLarge(transaction, options, sides))
       ? undefined
-      : { result: await mergeLocked(transaction, options, sides), ours: sides.ours },
+      : mergeLocked(transaction, options, sides),
   )
   if (small !== undefined) {
-    refillSpares(database, small)
+    small.outcome?.refillSpares(database, options.into.databaseId)
     return small.result
   }
   if (!(await isNewForSure(database, options))) {
@@ -139,22 +123,10 @@ async function mergeInSteps(database: Database, options: MergeOptions): Promise<
     await absorbOverlays(database, options.into.branchId).catch(() => undefined)
     return merged
   }
-  return runLocked(database, options, (transaction, sides) =>
+  const { result } = await runLocked(database, options, (transaction, sides) =>
     mergeLocked(transaction, options, sides),
   )
-}
-
-function refillSpares(
-  database: Database,
-  { result, ours }: { result: MergeResult; ours: BranchState },
-): void {
-  const written = new Set(
-    result.tables.flatMap(({ name, inserted, updated, deleted }) =>
-      inserted + updated + deleted > 0 ? [name] : [],
-    ),
-  )
-  const tables = ours.schema.tables.filter(({ name }) => written.has(name))
-  refillTarget(database, ours.rows, tables)
+  return result
 }
 
 function runLocked<Result>(
@@ -168,36 +140,23 @@ function runLocked<Result>(
   })
 }
 
-/** Merges locked branches: plans the merge, compares and applies, then records it. */
+/** Merges locked branches: plans the merge, compares and applies, then records it, unless it brings nothing new. */
 async function mergeLocked(
   transaction: Transaction,
   options: MergeOptions,
   sides: MergeSides,
-): Promise<MergeResult> {
+): Promise<{ result: MergeResult; outcome?: Outcome }> {
   const plan = await planMerge(transaction, options, sides)
-  const { dataLoss } = plan
+  const { dataLoss, ours } = plan
   if (dataLoss.length > 0 && !plan.allowDataLoss) throw dataLossError(dataLoss)
-  const forwarded = await forwardMerge(transaction, plan)
-  if (forwarded !== undefined) {
-    if (!hasNothingNew(plan, forwarded)) return recordMerge(transaction, plan, forwarded)
-    throw new NothingNewError(toResult(plan, forwarded, { isMerged: false }))
-  }
-  const comparison = await compareMerge(transaction, plan)
-  requireNoConflicts(plan, comparison)
-  return recordMerge(transaction, plan, comparison, () => applyMerge(transaction, plan, comparison))
-}
-
-/** Applies a merge that is not applied yet, and records it, unless it brings nothing new. */
-async function recordMerge(
-  transaction: Transaction,
-  plan: MergePlan,
-  effect: MergeEffect,
-  apply?: () => Promise<void>,
-): Promise<MergeResult> {
-  if (hasNothingNew(plan, effect)) return toResult(plan, effect, { isMerged: false })
-  await apply?.()
+  const compared = await compareMerge(transaction, plan)
+  requireNoConflicts(plan, compared)
+  if (hasNothingNew(plan, compared))
+    return { result: toResult(plan, compared, { isMerged: false }) }
+  const { comparison } = compared
+  const outcome = await applyMerge(transaction, plan, { comparison, ours })
   transaction.lastStatements.push(insertMergeSql(plan))
-  const result = toResult(plan, effect, { isMerged: true })
+  const result = toResult(plan, compared, { isMerged: true })
   await plan.keep?.(transaction, result)
-  return result
+  return { result, outcome }
 }

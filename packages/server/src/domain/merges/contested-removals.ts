@@ -1,11 +1,11 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
-import { compileTable, type StoredSchema } from '../../rows/columns.js'
-import { countWritten } from '../../rows/merge.js'
+import type { StoredSchema } from '../../rows/columns.js'
+import { Difference } from '../../rows/merge.js'
+import type { BranchState } from '../branches/branch-state.js'
 import { listRemovals, type Removal } from '../schemas/data-loss.js'
 import type { TableRule } from '../schemas/merge-schemas.js'
-import type { BranchState } from './branch-state.js'
-import type { Base } from './merge-base.js'
+import { type Base, stateOf } from './merge-base.js'
 
 interface Sides {
   readonly ours: BranchState
@@ -44,28 +44,19 @@ export async function countContested(
       const targets = columns ?? [table]
       for (const [index, { id }] of targets.entries()) {
         const compared = columns === undefined ? table.columns : columns.slice(index, index + 1)
-        const base = options.baseOf(table.id)
-        const stored = (schema: StoredSchema) =>
-          schema.tables.find((known) => known.id === table.id)
-        const {
-          written: records,
-          deleted,
-          digest,
-        } = await countWritten(transaction, {
-          codec: compileTable(
-            { ...table, columns: compared },
-            { limits: options.limits, jsonAsText: false },
-          ),
-          base: {
-            states: base.states.map(({ rows, schema }) => ({ rows, table: stored(schema) })),
-            rowOf: base.rowOf,
-          },
-          state: { rows: state.rows, table },
+        const { states, rowOf } = options.baseOf(table.id)
+        const difference = new Difference({
+          table: { ...table, columns: compared },
+          form: { limits: options.limits, jsonAsText: false },
+          base: { states: states.map((before) => stateOf(before, table)), rowOf },
+          after: { rows: state.rows, table },
           // Inserted records without a value in a removed column lose nothing.
-          counts: columns === undefined ? 'records' : 'values',
+          inserted: columns === undefined ? 'all' : 'withValues',
         })
-        counts.set(id, records)
-        digests.set(id, digest)
+        const { inserted, updated, deleted } = await difference.count(transaction)
+        const written = inserted + updated
+        counts.set(id, written)
+        digests.set(id, written === 0 ? '' : await difference.digestWritten(transaction))
         if (deleted > 0) deletedFrom.add(table.id)
       }
     }

@@ -1,21 +1,6 @@
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { isFaults, type TableCodec } from '../../rows/columns.js'
-import {
-  amendTable,
-  findBreakers,
-  findConflicts,
-  type MergeTally,
-  type ReviewedSides,
-  type RowConflict,
-  type RowDecisions,
-  type RowResolution,
-  readConflictsToken,
-  readTokens,
-  type Stage,
-  type StagedTable,
-  stageUnchanged,
-  type TableState,
-} from '../../rows/merge.js'
+import type { RowConflict, RowResolution, TableComparison } from '../../rows/merge.js'
 import type { MergeStrategy } from '../schemas/merge-schemas.js'
 import { conflictPaths } from './merge-conflicts.js'
 import type { CellDecision, RecordResolution, Resolutions, TableResolution } from './resolutions.js'
@@ -39,37 +24,33 @@ interface GivenCell {
   readonly cells: Cells
 }
 
-/** The rows of a table that were compared, and the rule for conflicts that no resolution decides. */
-interface ComparedRows {
-  readonly staged: StagedTable['staged']
-  readonly tally: MergeTally
-  readonly strategy: MergeStrategy
-}
-
 /** The resolutions for the records of one table. */
 export class TableResolutions {
+  readonly #compared: TableComparison
   readonly #codec: TableCodec
-  readonly #sides: ReviewedSides
   readonly #requests: readonly RecordResolution[]
   /** Decides the conflicts that no other resolution decides. */
   readonly #rest: TableResolution | undefined
+  /** The rule for conflicts that no resolution decides. */
+  readonly #strategy: MergeStrategy
   readonly #resolutions: Resolutions
   #given: GivenCell[] = []
   #token: string | undefined
 
   constructor(
-    codec: TableCodec,
+    compared: TableComparison,
     options: {
-      sides: ReviewedSides
       requests: readonly RecordResolution[]
       rest: TableResolution | undefined
+      strategy: MergeStrategy
       resolutions: Resolutions
     },
   ) {
-    this.#codec = codec
-    this.#sides = options.sides
+    this.#compared = compared
+    this.#codec = compared.codec
     this.#requests = options.requests
     this.#rest = options.rest
+    this.#strategy = options.strategy
     this.#resolutions = options.resolutions
   }
 
@@ -78,24 +59,20 @@ export class TableResolutions {
     return this.#token
   }
 
-  /** Returns the decisions about rows in conflict. `compared` is undefined if theirs has changed no rows. */
-  async resolve(
-    transaction: Transaction,
-    compared: ComparedRows | undefined,
-  ): Promise<RowDecisions> {
-    const rest = await this.#resolveRest(transaction, compared)
-    return { rows: await this.#resolveRows(transaction, compared?.staged), rest }
+  /** Decides the conflicts of the table, and gives values to records that need one. */
+  async carryOut(transaction: Transaction): Promise<void> {
+    const rest = await this.#resolveRest(transaction)
+    const rows = await this.#resolveRows(transaction)
+    const decided = await this.#compared.decide(transaction, { rows, rest })
+    if (this.#rest !== undefined && decided > 0) this.#resolutions.markUsed(this.#rest)
+    await this.#amend(transaction)
   }
 
   /** Returns the decision about the table, or `fail` if its conflicts are not those that were reviewed. */
-  async #resolveRest(
-    transaction: Transaction,
-    compared: ComparedRows | undefined,
-  ): Promise<MergeStrategy | undefined> {
+  async #resolveRest(transaction: Transaction): Promise<MergeStrategy | undefined> {
     const rest = this.#rest
-    const isWanted = rest !== undefined || compared?.strategy === 'fail'
-    if (isWanted && compared !== undefined && compared.tally.conflictCount > 0) {
-      this.#token = await readConflictsToken(transaction, this.#sides, compared.staged)
+    if (rest !== undefined || this.#strategy === 'fail') {
+      this.#token = await this.#compared.conflictsToken(transaction)
     }
     if (rest === undefined || rest.token === this.#token) return rest?.take
     const message = `the conflicts of table [${this.#codec.table.name}] have changed since`
@@ -104,14 +81,11 @@ export class TableResolutions {
   }
 
   /** Decisions about rows without a conflict are kept, because a value may be needed for the rule of its column. */
-  async #resolveRows(
-    transaction: Transaction,
-    staged: StagedTable['staged'] | undefined,
-  ): Promise<RowResolution[]> {
+  async #resolveRows(transaction: Transaction): Promise<RowResolution[]> {
     if (this.#requests.length === 0) return []
     const ids = this.#requests.map(({ id }) => id)
-    const tokens = await readTokens(transaction, this.#sides, ids)
-    const conflicts = staged === undefined ? [] : await findConflicts(transaction, staged, ids)
+    const tokens = await this.#compared.tokens(transaction, ids)
+    const conflicts = await this.#compared.conflictsOf(transaction, ids)
     const byId = new Map(conflicts.map((conflict) => [conflict.id, conflict]))
     return this.#requests.flatMap((request) => {
       const { index, id } = request
@@ -193,35 +167,23 @@ export class TableResolutions {
     if (cells !== undefined) this.#given.push({ index, id, path, column, cells })
   }
 
-  /**
-   * Gives values to records that would break the rule of a unique or not-null column. Returns the table as it
-   * is staged then, or undefined if it is not staged.
-   */
-  async amend(
-    transaction: Transaction,
-    options: { table: StagedTable | undefined; ours: TableState; stage: Stage },
-  ): Promise<StagedTable | undefined> {
-    const { ours, stage } = options
-    const codec = this.#codec
-    let { table } = options
+  /** Gives values to records that would break the rule of a unique or not-null column. */
+  async #amend(transaction: Transaction): Promise<void> {
     for (let round = 0; round < ROUNDS_MAX && this.#given.length > 0; round++) {
-      const outcome = { codec, ours, staged: table?.staged }
       const needed = new Set<GivenCell>()
       for (const column of new Set(this.#given.map((cell) => cell.column))) {
         const cells = this.#given.filter((cell) => cell.column === column)
         const ids = cells.map(({ id }) => id)
-        const found = new Set(await findBreakers(transaction, outcome, { column, ids }))
+        const found = new Set(await this.#compared.breakers(transaction, { column, ids }))
         for (const cell of cells) if (found.has(cell.id)) needed.add(cell)
       }
       if (needed.size === 0) break
-      table ??= await stageUnchanged(transaction, { codec, ours, stage })
-      table = await amendTable(transaction, table, byRecord([...needed]))
+      await this.#compared.amend(transaction, byRecord([...needed]))
       this.#given = this.#given.filter((cell) => !needed.has(cell))
     }
     for (const { index, path, id } of this.#given) {
       this.#refuse({ index }, notInConflict(path, id))
     }
-    return table
   }
 
   #refuse({ index }: Pick<RecordResolution, 'index'>, message: string): void {

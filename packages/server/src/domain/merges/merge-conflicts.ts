@@ -1,0 +1,110 @@
+import type { MergeConflict } from '@offshoot/contract/merge-conflicts'
+import type { TableCodec } from '../../rows/columns.js'
+import { type RowTexts, type TableComparison, UNDECIDED } from '../../rows/merge.js'
+
+type Found<List extends (...parameters: never[]) => unknown> =
+  ReturnType<List> extends AsyncIterable<infer Item> ? Item : Awaited<ReturnType<List>>
+
+/** Describes a value that several rows would have in a unique column. */
+export function describeClash(
+  codec: TableCodec,
+  { column, ids, tokens, text }: Found<TableComparison['clashes']>['listed'][number],
+): MergeConflict {
+  const { path, codec: encoding } = codec.physical[column] ?? unknownColumn()
+  const name = path.join('.')
+  return {
+    table: codec.table.name,
+    column: name,
+    kind: 'notUnique',
+    ids: [...ids],
+    tokens,
+    value: JSON.parse(encoding.decode(text)),
+    message: `column [${name}]: is not unique after the merge`,
+  }
+}
+
+/** Describes rows that would have no value in a not-null column. */
+export function describeMissing(
+  codec: TableCodec,
+  { column, ids, tokens, count }: Found<TableComparison['missing']>[number],
+): MergeConflict {
+  const name = (codec.physical[column] ?? unknownColumn()).path.join('.')
+  const records = count === 1 ? '1 record' : `${count} records`
+  return {
+    table: codec.table.name,
+    column: name,
+    kind: 'notNull',
+    ids: [...ids],
+    tokens,
+    records: count,
+    message: `column [${name}]: is required; ${records} would have no value after the merge`,
+  }
+}
+
+function unknownColumn(): never {
+  throw new Error('a column must belong to the table')
+}
+
+/** Replaces values on which the states of the base disagree by null. */
+function shownBase(row: RowTexts): RowTexts {
+  return row?.map((text) => (text === UNDECIDED ? null : text))
+}
+
+/** Describes a row in conflict with the values of the base and of both sides. */
+export function describeConflict(
+  codec: TableCodec,
+  conflict: Found<TableComparison['conflicts']>,
+): MergeConflict {
+  const { id, kind, columns, token } = conflict
+  const named = { table: codec.table.name, id, kind }
+  const recordOf = (texts: RowTexts): Record<string, unknown> | null =>
+    texts === undefined ? null : JSON.parse(`{${codec.decodeRow(texts)}}`)
+  const records = {
+    base: recordOf(shownBase(conflict.base)),
+    ours: recordOf(conflict.ours),
+    theirs: recordOf(conflict.theirs),
+  }
+  if (columns.length === 0) return { ...named, ...records, token }
+  const paths = [...conflictPaths(codec, columns).keys()].map((path) => path.split('.'))
+  const valuesAt = (path: readonly string[]) => ({
+    base: valueAt(records.base, path),
+    ours: valueAt(records.ours, path),
+    theirs: valueAt(records.theirs, path),
+  })
+  return {
+    ...named,
+    columns: Object.fromEntries(paths.map((path) => [path.join('.'), valuesAt(path)])),
+    token,
+  }
+}
+
+/**
+ * Returns the columns in conflict by their dotted paths, each with its physical columns in conflict. An object
+ * that is in conflict as a whole includes the columns in it.
+ */
+export function conflictPaths(
+  codec: TableCodec,
+  columns: readonly number[],
+): Map<string, readonly number[]> {
+  const pathOf = (column: number) => codec.physical[column]?.path ?? []
+  const paths = outermost(columns.map(pathOf))
+  return new Map(
+    paths.map((path) => [
+      path.join('.'),
+      columns.filter((column) => path.every((name, index) => pathOf(column)[index] === name)),
+    ]),
+  )
+}
+
+/** Removes paths inside objects whose own path is in the list. */
+function outermost(paths: readonly (readonly string[])[]): (readonly string[])[] {
+  const isInside = (path: readonly string[], other: readonly string[]) =>
+    other.length < path.length && other.every((name, index) => path[index] === name)
+  return paths.filter((path) => !paths.some((other) => isInside(path, other)))
+}
+
+function valueAt(record: Record<string, unknown> | null, path: readonly string[]): unknown {
+  let value: unknown = record
+  for (const name of path) value = (value as Record<string, unknown> | null)?.[name] ?? null
+  return value
+}

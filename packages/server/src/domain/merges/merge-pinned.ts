@@ -1,0 +1,244 @@
+import type { MergeResult } from '@offshoot/contract/branch-changes'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Database } from '../../postgres/database.js'
+import { codeOf, isUndefinedTable, UNIQUE_VIOLATION } from '../../postgres/failures.js'
+import {
+  runTransaction,
+  SNAPSHOT,
+  type Transaction,
+  WRITABLE_SNAPSHOT,
+} from '../../postgres/run-transaction.js'
+import { absorbOverlays } from '../../rows/branches.js'
+import type { StoredTable } from '../../rows/columns.js'
+import { analyzeGrownHeaps, Difference, hasManyChanges, OutdatedError } from '../../rows/merge.js'
+import { type BranchState, getState } from '../branches/branch-state.js'
+import { withBranches } from '../branches/lock-branches.js'
+import { dataLossError } from '../schemas/data-loss.js'
+import { applyMerge } from './merge-apply.js'
+import {
+  baseOfTable,
+  findHistoryOf,
+  getPin,
+  insertMergeOfPin,
+  insertPin,
+  NOW,
+  nameBases,
+  StateGoneError,
+  tableBase,
+  tableOf,
+} from './merge-base.js'
+import { type ComparedMerge, compareMerge } from './merge-compare.js'
+import {
+  findSides,
+  type MergeOptions,
+  type MergePlan,
+  type MergeSides,
+  type Pins,
+  planMerge,
+} from './merge-plan.js'
+import { requireNoConflicts, toResult } from './merge-result.js'
+import { deleteLostPins, deletePins } from './pins.js'
+
+/*
+ * A merge of many rows takes seconds, and no writer should wait for that. Closed epochs never change. So the
+ * merge first closes the epochs of both branches and pins these states, compares them and stages the outcome
+ * without any lock. Then it locks the target, decides again about the few rows that were written meanwhile,
+ * and publishes the staged rows. Those of large tables are written to overlays before, so publishing takes no
+ * longer for more rows.
+ */
+
+/**
+ * The share of `mergeLockedRowsMax` that a merge of pinned states may write to the locked target. Further rows are
+ * written before.
+ */
+const WRITTEN_SHARE = 0.5
+
+/** Returns whether more rows have to be compared than a merge may do with locked branches. */
+export function isLarge(
+  transaction: Transaction,
+  { limits }: MergeOptions,
+  sides: MergeSides,
+): Promise<boolean> {
+  const { ownRowsMax } = sides
+  const options = { limit: limits.mergeLockedRowsMax, ownRowsMax }
+  return hasManyChanges(transaction, listMerged(sides, limits), options)
+}
+
+/** Lists the differences of the tables whose rows are merged. */
+function listMerged({ theirs, bases, ruleOf }: MergeSides, limits: Limits): Difference[] {
+  return theirs.schema.tables
+    .filter(({ id }) => ruleOf(id).mode === 'merge')
+    .map((table) => {
+      const base = tableBase(baseOfTable(bases, table.id), table)
+      const form = { limits, jsonAsText: false }
+      return new Difference({ table, form, base, after: { rows: theirs.rows, table } })
+    })
+}
+
+/**
+ * Returns whether a merge has something new for the target for sure. Pinning the states of a merge that brings
+ * nothing would leave a trace in the history.
+ */
+export function isNewForSure(database: Database, options: MergeOptions): Promise<boolean> {
+  return runTransaction(
+    database,
+    async (transaction) => {
+      const sides = await findSides(transaction, options, { locks: false })
+      if (!sides.bases.general.isUpToDate || sides.ids.isNew) return true
+      for (const difference of listMerged(sides, options.limits)) {
+        if (await difference.isAny(transaction)) return true
+      }
+      return false
+    },
+    SNAPSHOT,
+  )
+}
+
+/**
+ * Merges pinned states. Returns undefined, and has no effect, if the target has changed meanwhile in a way
+ * that the staged rows do not allow for.
+ */
+export async function mergePinned(
+  database: Database,
+  options: MergeOptions,
+): Promise<MergeResult | undefined> {
+  const { from, into } = options
+  await deleteLostPins(database, into.databaseId)
+  // An overlay could be dropped between the transactions of the merge.
+  await absorbOverlays(database, into.branchId)
+  await absorbOverlays(database, from.branchId)
+  await analyzeGrownHeaps(database, {
+    databaseId: into.databaseId,
+    branchIds: [from.branchId, into.branchId],
+  })
+  // No merge into either branch is recorded while both are locked, so states and history are of one moment.
+  const pins = await withBranches(database, [from, into], async (transaction): Promise<Pins> => {
+    const history = await findHistoryOf(transaction, { theirs: from, ours: into })
+    return {
+      theirs: await insertPin(transaction, from),
+      ours: await insertPin(transaction, into),
+      bases: nameBases(history, { from, into }),
+    }
+  })
+  let kept: ComparedMerge | undefined
+  try {
+    const { plan, compared } = await comparePins(database, { options, pins })
+    kept = compared
+    requireNoConflicts(plan, compared)
+    const writtenMax = WRITTEN_SHARE * options.limits.mergeLockedRowsMax
+    await compared.comparison.prepare(database, writtenMax)
+    // The merged state is pinned, so its branch can go on.
+    return await withBranches(database, [into], (transaction) =>
+      publish(transaction, { plan, compared, pins }),
+    )
+  } catch (error) {
+    // An overlay of a base may have been dropped.
+    const isStale = [OutdatedError, StateGoneError].some((kind) => error instanceof kind)
+    if (isStale || isUndefinedTable(error)) return undefined
+    throw error
+  } finally {
+    // The merge is decided by now. What could not be deleted is found by the background.
+    await endMerge(database, pins, kept).catch(() => undefined)
+  }
+}
+
+function comparePins(
+  database: Database,
+  { options, pins }: { options: MergeOptions; pins: Pins },
+): Promise<{ plan: MergePlan; compared: ComparedMerge }> {
+  return runTransaction(
+    database,
+    async (transaction) => {
+      const sides = await findSides(transaction, options, { locks: false, pins })
+      const plan = await planMerge(transaction, options, sides)
+      if (plan.dataLoss.length > 0 && !plan.allowDataLoss) throw dataLossError(plan.dataLoss)
+      return { plan, compared: await compareMerge(transaction, plan, { pinId: pins.ours }) }
+    },
+    WRITABLE_SNAPSHOT,
+  )
+}
+
+/** Writes the staged rows to the target, which is locked, and records the merge. */
+async function publish(
+  transaction: Transaction,
+  { plan, compared, pins }: { plan: MergePlan; compared: ComparedMerge; pins: Pins },
+): Promise<MergeResult> {
+  const { into, leftOut } = plan
+  const pinned = await getPin(transaction, pins.ours)
+  if (pinned.branchId !== into.branchId) throw new OutdatedError('the target was reset')
+  const ours = await getState(transaction, into)
+  if (ours.rows.schemaId !== plan.ours.rows.schemaId) throw new OutdatedError('the schema changed')
+  await requireSameBases(transaction, plan, pins)
+  await requireUnwritten(transaction, plan, ours)
+  const { comparison } = compared
+  const { tables } = await applyMerge(transaction, plan, { comparison, ours }).catch(
+    (error: unknown) => {
+      if (codeOf(error) !== UNIQUE_VIOLATION) throw error
+      // A writer took a unique value meanwhile. Comparing again shows which one.
+      throw new OutdatedError('a unique value was taken', { cause: error })
+    },
+  )
+  await insertMergeOfPin(transaction, { pinId: pins.theirs, into, leftOut })
+  const result = toResult(plan, { ...compared, tables }, { isMerged: true })
+  await plan.keep?.(transaction, result)
+  return result
+}
+
+/**
+ * Throws if the pinned state has other bases with the target as it is now than it was compared with: other merges have
+ * brought a part of it to the target.
+ */
+async function requireSameBases(
+  transaction: Transaction,
+  { from, into }: MergePlan,
+  pins: Pins,
+): Promise<void> {
+  const theirs = await getPin(transaction, pins.theirs)
+  const states = { theirs, ours: { branchId: into.branchId, epoch: NOW } }
+  const history = await findHistoryOf(transaction, states)
+  if (nameBases(history, { from, into }, states) !== pins.bases) {
+    throw new OutdatedError('the history changed')
+  }
+}
+
+/**
+ * Throws if the target has written to a table whose rows were counted or checked as a whole: one that is
+ * removed, loses a column, or gets a column that must have a value.
+ */
+async function requireUnwritten(
+  transaction: Transaction,
+  plan: MergePlan,
+  ours: BranchState,
+): Promise<void> {
+  const checked = plan.ours.schema.tables.filter((before) =>
+    isCheckedAsWhole(before, tableOf({ ...plan.ours, schema: plan.schema }, before)),
+  )
+  const form = { limits: plan.limits, jsonAsText: false }
+  const since = checked.map((table) => {
+    const base = { rows: plan.ours.rows, table }
+    return new Difference({ table, form, base, after: { rows: ours.rows, table } })
+  })
+  if (await hasManyChanges(transaction, since, { limit: 0, ownRowsMax: Infinity })) {
+    throw new OutdatedError('a table was written')
+  }
+}
+
+function isCheckedAsWhole(before: StoredTable, after: StoredTable | undefined): boolean {
+  if (after === undefined) return true
+  const kept = new Set(after.columns.map(({ id }) => id))
+  const known = new Set(before.columns.map(({ id }) => id))
+  return (
+    before.columns.some(({ id }) => !kept.has(id)) ||
+    after.columns.some(({ id, notNull, fill }) => !known.has(id) && notNull && fill === undefined)
+  )
+}
+
+/** Deletes the pins, unless the merge was recorded with one, and what the comparison has stored. */
+async function endMerge(
+  database: Database,
+  pins: Pins,
+  compared: ComparedMerge | undefined,
+): Promise<void> {
+  await compared?.comparison.drop(database)
+  await deletePins(database, [pins.ours, pins.theirs])
+}

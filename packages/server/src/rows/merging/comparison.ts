@@ -1,0 +1,478 @@
+import type { Database, Queryable } from '../../postgres/database.js'
+import {
+  runTransaction,
+  type Transaction,
+  WRITABLE_SNAPSHOT,
+} from '../../postgres/run-transaction.js'
+import { sql } from '../../postgres/sql.js'
+import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
+import { type BranchRows, layoutOf, ownHeap, ownOverlay } from '../layout/layout.js'
+import { refillSpares } from '../layout/spare-heaps.js'
+import type { StoredTable } from '../layout/stored-schema.js'
+import { changedIds, mayDiffer } from './changed-ids.js'
+import {
+  findMissingValues,
+  findRuleBreakers,
+  findUniqueClashes,
+  type MissingValues,
+  type UniqueClash,
+} from './check-stage.js'
+import { listCompared, type RowTexts } from './compare-rows.js'
+import {
+  amendOverlay,
+  buildOverlay,
+  publishOverlays,
+  type StagedOverlay,
+} from './publish-overlay.js'
+import { publishRows } from './publish-stage.js'
+import { type RecordToken, readConflictsToken, readTokens } from './review-tokens.js'
+import { type RowResolution, type RowStrategy, settleRest, settleRows } from './settle.js'
+import {
+  addUnchanged,
+  countStaged,
+  findConflicts,
+  listConflicts,
+  type MergeTally,
+  mapTally,
+  NO_EFFECT,
+  type Restaged,
+  type RowConflict,
+  type RowMerge,
+  restageRows,
+  Stage,
+  type StagedRows,
+  settledRows,
+  stageNothing,
+  stageRows,
+  stageUncontested,
+} from './stage.js'
+import {
+  columnIdsOf,
+  mergeColumns,
+  rowsOfBase,
+  rowsOfTable,
+  singleState,
+  type TableSides,
+  type TableState,
+} from './table-states.js'
+
+/** A table of a merge: its states, and the rule for its conflicts. */
+export interface ComparedTable extends TableSides {
+  /** The table as it is after the merge. */
+  readonly table: StoredTable
+  readonly form: TableCodecOptions
+  readonly strategy: RowStrategy
+  /** Whether changes of theirs are merged. Otherwise only the rules of the columns are checked. */
+  readonly mergesRows: boolean
+}
+
+/** Decisions about the rows of a table. */
+export interface RowDecisions {
+  readonly rows: readonly RowResolution[]
+  /** Decides the conflicts that are left, instead of the strategy of the merge. */
+  readonly rest: RowStrategy | undefined
+}
+
+/** A row in conflict in all three states. A value on which the states of a virtual base disagree is `UNDECIDED`. */
+export interface ReviewedConflict
+  extends RowConflict,
+    Record<'base' | 'theirs' | 'ours', RowTexts> {
+  /** Stands for the values of both sides. */
+  readonly token: string
+}
+
+/** The tokens of records by id. */
+type Tokened<Found> = Found & { readonly tokens: Readonly<Record<string, string>> }
+
+/** Thrown if a comparison cannot be published, because the target has changed in a way that it does not allow for. */
+export class OutdatedError extends Error {}
+
+/**
+ * The comparison of a branch with another one that it is merged into: what would change, and what is in conflict. It is
+ * published in the transaction that has compared, or in a later one that may find that the target was written since.
+ */
+export class Comparison {
+  readonly #tables: TableComparison[] = []
+  readonly #overlays = new Map<number, StagedOverlay>()
+  readonly #stage: Stage
+  readonly #owner: { databaseId: string; pinId?: string | undefined }
+
+  /** With `pinId`, the comparison is kept for later transactions, until it is dropped. It belongs to this hidden branch. */
+  constructor(transaction: Transaction, owner: { databaseId: string; pinId?: string | undefined }) {
+    this.#owner = owner
+    this.#stage = new Stage(transaction, owner)
+  }
+
+  /** The tables that may change. */
+  get tables(): readonly TableComparison[] {
+    return this.#tables.filter(({ isStaged }) => isStaged)
+  }
+
+  /** Compares a table in three states. */
+  async compare(transaction: Transaction, table: ComparedTable): Promise<TableComparison> {
+    const compared = new TableComparison(table, this.#stage)
+    await compared.compare(transaction)
+    this.#tables.push(compared)
+    return compared
+  }
+
+  /**
+   * Prepares publishing, so that at most `rowsMax` rows are left to be written while the target is locked: writes the
+   * outcome for the largest tables to overlays.
+   */
+  async prepare(database: Database, rowsMax: number): Promise<void> {
+    let rows = 0
+    const tables = [...this.tables].sort((left, right) => left.effects - right.effects)
+    for (const table of tables) {
+      rows += table.effects
+      if (rows <= rowsMax) continue
+      const overlay = await runTransaction(
+        database,
+        (transaction) => table.buildOverlay(transaction, this.#owner),
+        WRITABLE_SNAPSHOT,
+      )
+      this.#overlays.set(table.codec.table.id, overlay)
+    }
+  }
+
+  /**
+   * Brings the comparison up to date with a target that is locked now, and returns what is to be published. Throws an
+   * `OutdatedError` if everything must be compared again. Has no effect on the comparison itself.
+   */
+  async renew(
+    transaction: Transaction,
+    oursOf: (table: StoredTable) => TableState,
+  ): Promise<Outcome> {
+    const tables: OutcomeTable[] = []
+    for (const compared of this.tables) {
+      const { table } = compared.codec
+      const overlay = this.#overlays.get(table.id)
+      tables.push(await compared.renew(transaction, oursOf(table), overlay))
+    }
+    return new Outcome(tables)
+  }
+
+  /** Drops what a comparison that is kept has stored and not published. */
+  drop(database: Queryable): Promise<void> {
+    return this.#stage.drop(database)
+  }
+}
+
+/** The comparison of one table. */
+export class TableComparison {
+  readonly codec: TableCodec
+  readonly #stage: Stage
+  readonly #compared: ComparedTable
+  /** Takes over the strategy that decides conflicts in the end. */
+  #merge: RowMerge
+  #staged: StagedRows | undefined
+  #tally = NO_EFFECT
+  /** Ids of the rows that were decided one by one. */
+  readonly #resolved: string[] = []
+  /** Whether the strategy is a decision about the conflicts that were there, and not about whatever comes. */
+  #isReviewed = false
+
+  constructor(compared: ComparedTable, stage: Stage) {
+    const { table, form, theirs, ours, strategy } = compared
+    this.codec = compileTable(table, form)
+    this.#compared = compared
+    this.#stage = stage
+    this.#merge = {
+      codec: this.codec,
+      columns: mergeColumns(this.codec, compared),
+      strategy,
+      base: rowsOfBase(compared.base, this.codec),
+      theirs: rowsOfTable(theirs),
+      ours: rowsOfTable(ours),
+    }
+  }
+
+  get name(): string {
+    return this.codec.table.name
+  }
+
+  /** The effect of the merge on the table. */
+  get tally(): MergeTally {
+    return this.#tally
+  }
+
+  /** The number of rows that the merge writes or deletes. */
+  get effects(): number {
+    return effectsOf(this.#tally)
+  }
+
+  /** Whether rows of the table may change. */
+  get isStaged(): boolean {
+    return this.#staged !== undefined
+  }
+
+  /** Stages the changes of theirs since the base, if there can be any. */
+  async compare(transaction: Transaction): Promise<void> {
+    const { mergesRows, theirs } = this.#compared
+    const { base, columns } = this.#merge
+    if (!mergesRows || theirs.table === undefined) return
+    const canDiffer =
+      base.states.some((state) => mayDiffer(state, theirs.rows, this.codec.table.id)) ||
+      columns.some(({ isRestored }) => isRestored)
+    if (!canDiffer) return
+    const { staged, tally } =
+      (await this.#stageUncontested(transaction)) ??
+      (await stageRows(transaction, this.#stage, this.#merge))
+    this.#staged = staged
+    this.#tally = tally
+  }
+
+  /** Stages without a table, if there is nothing to decide and no later transaction needs the stage. */
+  async #stageUncontested(transaction: Transaction) {
+    const { base, theirs, ours, table } = this.#compared
+    const only = singleState(this.#merge.base)
+    if (this.#stage.isShared || only === undefined) return undefined
+    const columns = JSON.stringify(table.columns)
+    const isSame = [...base.states, theirs, ours].every(
+      (state) => state.table !== undefined && JSON.stringify(state.table.columns) === columns,
+    )
+    return isSame ? stageUncontested(transaction, this.#merge, only) : undefined
+  }
+
+  /** Returns the token of all rows in conflict. undefined: there are none. */
+  async conflictsToken(transaction: Queryable): Promise<string | undefined> {
+    if (this.#staged === undefined || this.#tally.conflictCount === 0) return undefined
+    return readConflictsToken(transaction, this.#compared, this.#staged)
+  }
+
+  /** Reads the tokens of records by id. */
+  tokens(transaction: Queryable, ids: readonly string[]): Promise<Map<string, RecordToken>> {
+    return readTokens(transaction, this.#compared, ids)
+  }
+
+  /** Finds those of the given rows that are in conflict. */
+  async conflictsOf(transaction: Transaction, ids: readonly string[]): Promise<RowConflict[]> {
+    if (this.#staged === undefined || this.#tally.conflictCount === 0) return []
+    return findConflicts(transaction, this.#staged, ids)
+  }
+
+  /** Lists rows in conflict in the order of ids, starting after an id. */
+  async *conflicts(
+    transaction: Transaction,
+    page: { after: string | undefined; limit: number },
+  ): AsyncGenerator<ReviewedConflict> {
+    if (this.#staged === undefined || this.#tally.conflictCount === 0) return
+    const { base, theirs, ours } = this.#merge
+    const conflicts = await listConflicts(transaction, this.#staged, page)
+    const byId = new Map(conflicts.map((conflict) => [conflict.id, conflict]))
+    const tokens = await this.tokens(transaction, [...byId.keys()])
+    for (let ids = [...byId.keys()]; ids.length > 0; ) {
+      const { rows } = await listCompared(transaction, {
+        codec: this.codec,
+        before: base.states,
+        after: theirs,
+        beside: [ours],
+        form: 'json',
+        afterId: '',
+        limit: ids.length,
+        ids,
+      })
+      for (const { id, before, after, beside } of rows) {
+        const conflict = byId.get(id)
+        if (conflict === undefined) continue
+        const texts = { base: base.rowOf(before), theirs: after, ours: beside[0] }
+        yield { ...conflict, ...texts, token: tokens.get(id)?.token ?? '' }
+      }
+      ids = ids.slice(rows.length)
+    }
+  }
+
+  /**
+   * Decides conflicts: some one by one, and the others by the strategy. Returns the number of conflicts that the strategy
+   * has decided.
+   */
+  async decide(transaction: Transaction, { rows, rest }: RowDecisions): Promise<number> {
+    const strategy = rest ?? this.#merge.strategy
+    this.#merge = { ...this.#merge, strategy }
+    this.#isReviewed = rest !== undefined
+    const isSettled = rows.length > 0 || (strategy !== 'fail' && this.#tally.conflictCount > 0)
+    if (this.#staged === undefined || !isSettled) return 0
+    const settled = settledRows(this.#staged, this.#merge.ours)
+    await settleRows(transaction, settled, rows)
+    this.#resolved.push(...rows.map(({ id }) => id))
+    const decided = strategy === 'fail' ? 0 : await settleRest(transaction, settled, strategy)
+    this.#tally = await countStaged(transaction, this.#staged)
+    return decided
+  }
+
+  /** Gives rows values in single columns. They may be rows that theirs has not changed. */
+  async amend(transaction: Transaction, resolutions: readonly RowResolution[]): Promise<void> {
+    const ids = resolutions.map(({ id }) => id)
+    const staged = this.#staged ?? (await stageNothing(transaction, this.#stage, this.codec))
+    this.#staged = await addUnchanged(transaction, staged, ids)
+    await settleRows(transaction, settledRows(this.#staged, this.#merge.ours), resolutions)
+    this.#resolved.push(...ids)
+    this.#tally = await countStaged(transaction, this.#staged)
+  }
+
+  /** The outcome that is checked. undefined: all of its rows come from branches with the same rules. */
+  get #checked() {
+    if (this.#staged?.isQuery) return undefined
+    const known = columnIdsOf(this.#compared.ours.table)
+    const added = new Set(this.codec.physical.flatMap(({ id }) => (known.has(id) ? [] : [id])))
+    return { codec: this.codec, staged: this.#staged, ours: this.#merge.ours, added }
+  }
+
+  /**
+   * Finds the values of unique columns that several rows would have. All of them are counted, and `limit` of them are
+   * listed, without the first `offset`.
+   */
+  async clashes(
+    transaction: Transaction,
+    page: { offset: number; limit: number },
+  ): Promise<{ count: number; listed: Tokened<UniqueClash>[] }> {
+    const { inserted, updated } = this.#tally
+    if (this.#checked === undefined || inserted + updated === 0) return { count: 0, listed: [] }
+    const { count, listed } = await findUniqueClashes(transaction, this.#checked, page)
+    return { count, listed: await this.#withTokens(transaction, listed) }
+  }
+
+  /** Finds the not-null columns in which rows would have no value. */
+  async missing(transaction: Transaction): Promise<Tokened<MissingValues>[]> {
+    if (this.#checked === undefined) return []
+    return this.#withTokens(transaction, await findMissingValues(transaction, this.#checked))
+  }
+
+  /** Finds those of the given rows that would break the rule of a unique or not-null column. */
+  async breakers(
+    transaction: Transaction,
+    cells: { column: number; ids: readonly string[] },
+  ): Promise<string[]> {
+    return this.#checked === undefined ? [] : findRuleBreakers(transaction, this.#checked, cells)
+  }
+
+  async #withTokens<Found extends { readonly ids: readonly string[] }>(
+    transaction: Transaction,
+    found: readonly Found[],
+  ): Promise<Tokened<Found>[]> {
+    const tokens = await this.tokens(transaction, [...new Set(found.flatMap(({ ids }) => ids))])
+    return found.map((each) => ({
+      ...each,
+      tokens: Object.fromEntries(each.ids.map((id) => [id, tokens.get(id)?.token ?? ''])),
+    }))
+  }
+
+  /** Writes the outcome to an overlay of a hidden branch. */
+  async buildOverlay(
+    transaction: Transaction,
+    { databaseId, pinId }: { databaseId: string; pinId?: string | undefined },
+  ): Promise<StagedOverlay> {
+    if (this.#staged === undefined || pinId === undefined) throw new Error('nothing is kept')
+    await this.#requireRows(transaction)
+    const rows = { staged: this.#staged, ours: this.#merge.ours }
+    return buildOverlay(transaction, rows, { branchId: pinId, databaseId })
+  }
+
+  /** Throws if staged rows are gone: PostgreSQL empties unlogged tables after a crash, and the merge goes on. */
+  async #requireRows(transaction: Queryable): Promise<void> {
+    if (this.#staged === undefined || !this.#stage.isShared || this.#tally.changed === 0) return
+    const rows = await transaction.query(sql`select from ${this.#staged.name} limit 1`)
+    if (rows.length === 0) throw new OutdatedError('the staged rows were lost in a crash')
+  }
+
+  /** Decides again about staged rows that the target, which is locked now, has changed since they were staged. */
+  async renew(
+    transaction: Transaction,
+    state: TableState,
+    overlay: StagedOverlay | undefined,
+  ): Promise<OutcomeTable> {
+    if (this.#staged === undefined) throw new Error('the table must be staged')
+    await this.#requireRows(transaction)
+    const { codec } = this
+    const oursBefore = this.#merge.ours
+    const ours = rowsOfTable(state)
+    const staged = this.#staged
+    const { since, before, after } = await this.#restage(transaction, staged, ours)
+    const tally = mapTally((count) => this.#tally[count] - before[count] + after[count])
+    if (tally.conflictCount > 0) throw new OutdatedError('rows in conflict were written')
+    if (overlay !== undefined) {
+      if (ownOverlay(layoutOf(state.rows), codec.table.id) !== undefined) {
+        throw new OutdatedError('another merge has an overlay')
+      }
+      if (!(await amendOverlay(transaction, overlay, { staged, ours, oursBefore, since }))) {
+        throw new OutdatedError('a unique value was taken')
+      }
+    }
+    const isOpened =
+      state.table !== undefined && ownHeap(layoutOf(state.rows), codec.table.id) === undefined
+    return { staged, tally, overlay, isOpened: isOpened && effectsOf(tally) > 0 }
+  }
+
+  async #restage(
+    transaction: Transaction,
+    staged: StagedRows,
+    ours: BranchRows,
+  ): Promise<Restaged> {
+    const { ours: oursBefore } = this.#merge
+    const { id: tableId } = this.codec.table
+    if (!mayDiffer(oursBefore, ours, tableId)) {
+      return { since: undefined, before: NO_EFFECT, after: NO_EFFECT }
+    }
+    if (this.#resolved.length > 0) {
+      const written = await transaction.query(sql`
+        select from (${changedIds(oursBefore, ours, tableId)}) c
+        where c.id = any(${this.#resolved}::text[])
+        limit 1`)
+      if (written.length > 0) throw new OutdatedError('rows that were decided were written')
+    }
+    const restaged = await restageRows(transaction, staged, { ...this.#merge, ours, oursBefore })
+    // Whether these rows are those that were reviewed is known when everything is compared again.
+    if (restaged === undefined || (this.#isReviewed && restaged.since !== undefined)) {
+      throw new OutdatedError('rows must be decided again')
+    }
+    return restaged
+  }
+}
+
+/** What a merge writes to a table. */
+interface OutcomeTable {
+  readonly staged: StagedRows
+  readonly tally: MergeTally
+  /** Has the rows already. undefined: they are written. */
+  readonly overlay: StagedOverlay | undefined
+  /** The target has the table, and has not written to it before. */
+  readonly isOpened: boolean
+}
+
+/** What a merge writes to a locked target. */
+export class Outcome {
+  readonly #tables: readonly OutcomeTable[]
+
+  constructor(tables: readonly OutcomeTable[]) {
+    this.#tables = tables
+  }
+
+  get tables(): { readonly name: string; readonly tally: MergeTally }[] {
+    return this.#tables.map(({ staged, tally }) => ({ name: staged.codec.table.name, tally }))
+  }
+
+  /** Writes the rows to the target. Its schema must be that of the outcome by now. */
+  async publish(transaction: Transaction, target: BranchRows): Promise<void> {
+    const layout = layoutOf(target)
+    const overlaid = this.#tables.flatMap(({ staged, overlay }) =>
+      overlay === undefined ? [] : { staged, overlay },
+    )
+    const written = this.#tables.filter(
+      ({ overlay, tally }) => overlay === undefined && effectsOf(tally) > 0,
+    )
+    await publishRows(transaction, written, layout)
+    if (!(await publishOverlays(transaction, overlaid, layout.branchId))) {
+      throw new OutdatedError('an overlay was dropped')
+    }
+  }
+
+  /** Creates spare heaps for tables that the target has written to for the first time. Does not wait for it. */
+  refillSpares(database: Database, databaseId: string): void {
+    const opened = this.#tables.filter(({ isOpened }) => isOpened)
+    refillSpares(database, { databaseId, tables: opened.map(({ staged }) => staged.codec.table) })
+  }
+}
+
+function effectsOf({ inserted, updated, deleted }: MergeTally): number {
+  return inserted + updated + deleted
+}

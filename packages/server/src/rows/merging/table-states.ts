@@ -1,0 +1,92 @@
+import { enclosingObjects, type TableCodec } from '../columns/table-codec.js'
+import { type BranchRows, layoutOf, withColumns, withoutRows } from '../layout/layout.js'
+import { listAllColumns, type StoredTable } from '../layout/stored-schema.js'
+import { NO_COLUMN, type RowTexts } from './compare-rows.js'
+import type { MergeColumn } from './stage-sql.js'
+
+/** A branch at one moment, and the definition of a table in it. undefined: the branch does not have the table. */
+export interface TableState {
+  readonly rows: BranchRows
+  readonly table: StoredTable | undefined
+  /**
+   * Ids of the columns that a state of a base has removed. Their values may still be stored, and are then those that
+   * both sides had before the removal. They are needed if a side has kept such a column.
+   */
+  readonly removedIds?: readonly number[] | undefined
+}
+
+/** The states that form the base of one table, and a function that merges their rows into one. */
+export interface TableBase {
+  readonly states: readonly TableState[]
+  rowOf(rows: readonly RowTexts[]): RowTexts
+}
+
+/** The rows of a base: those of one state, or the result of merging the rows of several states. */
+export interface RowBase {
+  readonly states: readonly BranchRows[]
+  rowOf(rows: readonly RowTexts[]): RowTexts
+}
+
+/** Returns the state of a base that is not virtual. */
+export function singleState({ states }: RowBase): BranchRows | undefined {
+  return states.length === 1 ? states[0] : undefined
+}
+
+/** Returns the rows of a table, restricted to the columns that the state has. */
+export function rowsOfTable({ rows, table }: TableState): BranchRows {
+  const layout = layoutOf(rows)
+  if (table === undefined) return withoutRows(layout)
+  return withColumns(layout, { tableId: table.id, columnIds: columnIdsOf(table) })
+}
+
+export function columnIdsOf(table: StoredTable | undefined): ReadonlySet<number> {
+  return new Set(listAllColumns(table?.columns ?? []).map(({ id }) => id))
+}
+
+/** Returns the rows of a base in the columns of a codec, also in those that a state of it has removed. */
+export function rowsOfBase(base: TableBase, codec: TableCodec): RowBase {
+  const { columns } = codec.table
+  const rowsOf = ({ rows, table, removedIds }: TableState) => {
+    const removed = columns.filter(({ id }) => removedIds?.includes(id))
+    return rowsOfTable({
+      rows,
+      table: table && { ...table, columns: [...table.columns, ...removed] },
+    })
+  }
+  return { states: base.states.map(rowsOf), rowOf: rowOfMarked(base, codec) }
+}
+
+/** Returns a function that merges rows of the states of a base, in which columns that a state never had are marked. */
+function rowOfMarked({ states, rowOf }: TableBase, { physical }: TableCodec): RowBase['rowOf'] {
+  const missing = states.map(({ table, removedIds = [] }) => {
+    const known = new Set([...columnIdsOf(table), ...removedIds])
+    return new Set(physical.flatMap(({ id }, index) => (known.has(id) ? [] : [index])))
+  })
+  if (states.length === 1 || missing.every(({ size }) => size === 0)) return rowOf
+  const mark = (row: RowTexts, state: number): RowTexts =>
+    row?.map((text, index) => (missing[state]?.has(index) ? NO_COLUMN : text))
+  return (rows) => rowOf(rows.map(mark))?.map((text) => (text === NO_COLUMN ? null : text))
+}
+
+/** The states of a table that a merge compares. */
+export interface TableSides {
+  readonly base: TableBase
+  readonly theirs: TableState
+  readonly ours: TableState
+}
+
+/** Returns the properties of the columns of a merged table. */
+export function mergeColumns(codec: TableCodec, { base, theirs, ours }: TableSides): MergeColumn[] {
+  const [inTheirs, inOurs] = [columnIdsOf(theirs.table), columnIdsOf(ours.table)]
+  const removed = new Set(base.states.flatMap(({ removedIds }) => removedIds ?? []))
+  const restored = columnIdsOf({
+    ...codec.table,
+    columns: codec.table.columns.filter(({ id }) => removed.has(id) && !inOurs.has(id)),
+  })
+  return codec.physical.map(({ id }, index) => ({
+    isTheirs: inTheirs.has(id),
+    isOurs: inOurs.has(id),
+    isRestored: restored.has(id),
+    objects: enclosingObjects(codec, index),
+  }))
+}
