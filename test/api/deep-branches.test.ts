@@ -2,9 +2,10 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
-import { enterInstance } from '../../packages/server/src/rows/branches.js'
-import { countArms } from '../../packages/server/src/rows/read.js'
-import { findRows } from '../../packages/server/src/rows/tables.js'
+import { findRows } from '../../packages/server/src/rows/branches.js'
+import { enterInstance } from '../../packages/server/src/rows/gates/gate.js'
+import { layoutOf } from '../../packages/server/src/rows/layout/layout.js'
+import { listArms } from '../../packages/server/src/rows/reading/arms.js'
 import { TestBranches } from '../support/branches.js'
 import { foldBranches } from '../support/folding.js'
 import { until } from '../support/process.js'
@@ -67,7 +68,7 @@ async function armsOf({ database }: TestBranches, branch: string): Promise<numbe
     join offshoot.databases d on d.id = b.database_id
     where d.name = ${database} and b.name = ${branch} and b.deleted_at is null`)
   const rows = row && (await findRows(service.database, row.id))
-  return rows === undefined ? 0 : countArms(rows, Number(row?.tableId))
+  return rows === undefined ? 0 : listArms(layoutOf(rows), Number(row?.tableId)).length
 }
 
 /** Returns the number of physical tables with rows of a database. */

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { GATE_KEY } from '../../packages/server/src/postgres/advisory-keys.js'
-import { collectGates } from '../../packages/server/src/rows/branches.js'
-import { queuesOf } from '../../packages/server/src/rows/running/gate.js'
+import { collectGates } from '../../packages/server/src/rows/gates/gate.js'
 import { TestBranches } from '../support/branches.js'
 import { holdGate } from '../support/gates.js'
 import { until } from '../support/process.js'
@@ -119,7 +118,7 @@ describe('a request that waits too long for a gate', () => {
       `select b.id from offshoot.branches b join offshoot.databases d on d.id = b.database_id
       where d.name = 'refusing'`,
     )
-    const [queues, gate] = [queuesOf(service.database), rows[0].id]
+    const [queues, gate] = [service.storage.gates.queues, rows[0].id]
     expect(await queues.enter(gate, 'alone', 1000)).toBe(true)
     try {
       const answer = await branches.call('main', 'PUT', '/tables/t/data/b', { n: 2 })

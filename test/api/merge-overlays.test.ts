@@ -5,7 +5,6 @@ import { runBackground } from '../../packages/server/src/background.js'
 import { forkBranch } from '../../packages/server/src/domain/branches/create-branch.js'
 import type { Queryable } from '../../packages/server/src/postgres/database.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
-import { absorbOverlays, runAlone } from '../../packages/server/src/rows/branches.js'
 import { TestBranches } from '../support/branches.js'
 import { until } from '../support/process.js'
 import { SEED } from '../support/random.js'
@@ -397,10 +396,10 @@ describe('a branch whose merged rows are not yet in its heap', () => {
       return row?.stamp
     }
     let moving: Promise<void> | undefined
-    const late = await runAlone(database, [reader.id], async (transaction) => {
+    const late = await service.storage.runAlone([reader.id], async (transaction) => {
       const id = await forkBranch(transaction, fork)
       if (id === undefined) throw new Error('the name must be free')
-      moving = absorbOverlays(database, main.id)
+      moving = service.storage.absorb(main.id)
       await until(async () => {
         const waiting = await database.query(sql`
           select from pg_stat_activity

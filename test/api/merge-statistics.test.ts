@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { absorbOverlays } from '../../packages/server/src/rows/branches.js'
 import { TestBranches } from '../support/branches.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -97,7 +96,7 @@ it('moving the rows of an overlay reads each of them a few times, whoever else r
   try {
     await reader.query('begin isolation level repeatable read')
     await reader.query(`select from ${name} limit 1`)
-    await absorbOverlays(service.database, branchId)
+    await service.storage.absorb(branchId)
     let after = before
     await until(async () => {
       after = await counted()

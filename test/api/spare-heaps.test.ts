@@ -2,11 +2,7 @@ import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
-import {
-  SPARES_MAX,
-  SPARES_OF_TABLE,
-  untilRefilled,
-} from '../../packages/server/src/rows/layout/spare-heaps.js'
+import { SPARES_MAX, SPARES_OF_TABLE } from '../../packages/server/src/rows/heaps/spare-heaps.js'
 import { makeArchive, openForBackup } from '../support/archive.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestDatabase } from '../support/database.js'
@@ -218,7 +214,7 @@ describe('spare heaps', () => {
         delete from offshoot_work.spares where database_id = ${databaseId}`)
       await branches.fork(name)
       await branches.put(name, 'items', 'a', { price: 1 })
-      await untilRefilled(service.database)
+      await service.storage.spares.untilRefilled()
       expect(await listSpares(databaseId)).toHaveLength(SPARES_OF_TABLE)
     }
   })

@@ -1027,7 +1027,11 @@ describe('rights', () => {
       [template`delete from ${heap} returning id`],
       // A statement with the physical name of a table, as if it had not been translated.
       // It can be on another node.
-      [template`select 1 from ${await findHeap(others.schema)} limit 1`, FORBIDDEN, UNDEFINED_TABLE],
+      [
+        template`select 1 from ${await findHeap(others.schema)} limit 1`,
+        FORBIDDEN,
+        UNDEFINED_TABLE,
+      ],
       [template`select 1 from ${tableIn(schema, 'idempotency_keys')}`],
       [template`select pg_read_file('/etc/passwd')`],
       [template`select * from pg_authid`],

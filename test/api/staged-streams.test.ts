@@ -7,9 +7,11 @@ import { insertPin } from '../../packages/server/src/domain/merges/merge-base.js
 import { PIN_MINUTES_MAX } from '../../packages/server/src/domain/merges/pins.js'
 import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
-import { absorbNext, collectHeap, collectSpares } from '../../packages/server/src/rows/branches.js'
+import { collectHeap } from '../../packages/server/src/rows/heaps/collect.js'
+import { absorbNext } from '../../packages/server/src/rows/heaps/overlays.js'
+import { collectSpares } from '../../packages/server/src/rows/heaps/spare-heaps.js'
 import { Stage } from '../../packages/server/src/rows/merging/stage.js'
-import { collectStage } from '../../packages/server/src/rows/write.js'
+import { collectStage } from '../../packages/server/src/rows/writing/staged-rows.js'
 import { TestBranches } from '../support/branches.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -473,7 +475,7 @@ describe('a stream of many rows into a branch with forks', () => {
     })
     expect(repeated.json()).toEqual(answer.body)
     await branches.patch('main', 't', 'many-7', { code: 'changed' })
-    while (await absorbNext(service.database));
+    while (await absorbNext(service.storage));
     expect(await storage(branches)).toMatchObject({ rows: TOTAL + 2, hidden: 0 })
     await check()
     expect(await branches.record('main', 't', 'many-7')).toMatchObject({ code: 'changed' })

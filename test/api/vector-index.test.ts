@@ -1,6 +1,6 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it, type TestContext } from 'vitest'
-import { type Extension, findExtension } from '../../packages/server/src/postgres/extension.js'
+import type { Extension } from '../../packages/server/src/postgres/extension.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { SEED } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
@@ -29,7 +29,7 @@ const INDEX = '/tables/items/columns/embedding/index'
 
 beforeAll(async () => {
   service = await createTestService()
-  extension = await findExtension(service.database, 'vector')
+  extension = await service.storage.extensions.find('vector')
   main = await createTables(service, 'neighbours', { items: COLUMNS })
 })
 afterAll(() => service.close())

@@ -18,6 +18,30 @@ const STATIC_IMPORT =
 const BARE_IMPORT = /^import\s+'([^']+)'/gm
 const DYNAMIC_IMPORT = /\bimport\('([^']+)'\)/g
 
+const NAMED_IMPORT = /^import\s+(?:type\s+)?\{([^}]*)\}\s+from\s+'([^']+)'/gm
+
+/** A name that a file imports. */
+export interface ImportedName {
+  readonly target: string
+  readonly name: string
+}
+
+/** Lists the names in the imports of a file. */
+export function listNames(file: string, text: string): ImportedName[] {
+  return [...text.matchAll(NAMED_IMPORT)].flatMap(([, names = '', target = '']) =>
+    names
+      .split(',')
+      .map((name) =>
+        name
+          .trim()
+          .replace(/^type /, '')
+          .replace(/ as .*$/, ''),
+      )
+      .filter((name) => name !== '')
+      .map((name) => ({ target: resolve(file, target), name })),
+  )
+}
+
 /** Reads the imports of all sources in `packages/<name>/src`, type imports and dynamic ones included. */
 export function readImports(): Import[] {
   return readSources().flatMap(({ file, text }) =>

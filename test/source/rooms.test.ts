@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { findImports, type Import, readImports, readSources } from './imports.js'
+import { findImports, type Import, listNames, readImports, readSources } from './imports.js'
 import { KNOWN_VIOLATIONS } from './known-violations.js'
-import { explainImport, findCycles, ROWS_FACE, SERVER } from './rooms.js'
+import { explainImport, findCycles, isInRows, ROWS_FACE, ROWS_NAMES_MAX, SERVER } from './rooms.js'
 
 const at = (file: string, target: string): Import => ({
   file: `packages/${file}`,
@@ -41,6 +41,17 @@ describe('the imports of all packages', () => {
     expect(ROWS_FACE.filter((module) => !used.has(module))).toEqual([])
   })
 
+  it('name few things of rows/ from above', () => {
+    const names = readSources().flatMap(({ file, text }) => {
+      const from = file.slice(SERVER.length)
+      if (!file.startsWith(SERVER) || isInRows(from) || file.endsWith('.test.ts')) return []
+      return listNames(file, text)
+        .filter(({ target }) => isInRows(target.slice(SERVER.length)))
+        .map(({ target, name }) => `${target} ${name}`)
+    })
+    expect(new Set(names).size).toBeLessThanOrEqual(ROWS_NAMES_MAX)
+  })
+
   it('have no cycles', () => {
     expect(findCycles(imports).map((cycle) => cycle.join(' -> '))).toEqual([])
   })
@@ -56,12 +67,32 @@ it('Only postgres/ knows whether the server is a cluster', () => {
   expect(asking.filter((file) => !file.startsWith('postgres/'))).toEqual(TELLS_CLUSTER)
 })
 
+describe('the modules of rows/', () => {
+  const sources = readSources().filter(
+    ({ file }) => file.startsWith(`${SERVER}rows/`) && !file.endsWith('.test.ts'),
+  )
+
+  it('keep no state: a storage owns it', () => {
+    const stateful = sources.filter(({ text }) =>
+      /^(?:export )?(?:let |const .*= new (?:WeakMap|LRUCache|SharedCache)\b)/m.test(text),
+    )
+    expect(stateful.map(({ file }) => file)).toEqual([])
+  })
+
+  it('define what they export', () => {
+    const passed = sources.filter(({ text }) => /^export .*from '/m.test(text))
+    expect(passed.map(({ file }) => file)).toEqual([])
+  })
+})
+
 describe('the check itself', () => {
   it.each([
     ['server/src/rows/a.ts', 'server/src/domain/access/b.ts', 'rows is not above domain/access'],
     ['server/src/domain/keys/a.ts', 'server/src/domain/users/b.ts', 'is not above'],
     ['server/src/blobs/a.ts', 'server/src/postgres/b.ts', 'is not above'],
     ['server/src/data/sql/a.ts', 'server/src/rows/layout/b.ts', 'rows/ is only imported through'],
+    ['server/src/rows/layout/a.ts', 'server/src/rows/reading/b.ts', 'is not above'],
+    ['server/src/rows/columns/a.ts', 'server/src/rows/gates/b.ts', 'is not above'],
     ['server/src/new-room/a.ts', 'server/src/common/b.ts', 'is in no room'],
     ['server/src/common/a.ts', 'server/src/new.ts', 'is in no room'],
     ['server/src/app.ts', 'contract/src/limits.ts', 'imported by its name'],

@@ -1,5 +1,5 @@
 import { sql } from '../../packages/server/src/postgres/sql.js'
-import { foldTable } from '../../packages/server/src/rows/branches.js'
+import { foldTable } from '../../packages/server/src/rows/heaps/build-fold.js'
 import type { Random } from './seeded-random.js'
 import type { TestService } from './service.js'
 

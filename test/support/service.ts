@@ -17,8 +17,8 @@ import type {} from '../../packages/server/src/http/plugins/admission.js'
 import { Database, type StatementTracing } from '../../packages/server/src/postgres/database.js'
 import { migrate } from '../../packages/server/src/postgres/migrate.js'
 import { userConnectionsMax } from '../../packages/server/src/postgres/user-connections.js'
-import { limitSpares } from '../../packages/server/src/rows/branches.js'
-import { IndexBuilder } from '../../packages/server/src/rows/indexes.js'
+import { IndexBuilder } from '../../packages/server/src/rows/indexes/index-builder.js'
+import { Storage } from '../../packages/server/src/rows/storage.js'
 import { Metrics } from '../../packages/server/src/telemetry/metrics.js'
 import { createTestDatabase } from './database.js'
 
@@ -40,6 +40,7 @@ export interface CallOptions {
 export interface TestService {
   readonly app: FastifyInstance
   readonly database: Database
+  readonly storage: Storage
   readonly sessions: Sessions
   readonly indexes: IndexBuilder
   readonly files: Files
@@ -111,7 +112,7 @@ export async function createTestService(
     tracing: options.tracing,
   })
   database.connect({ url })
-  limitSpares(database, options.spareHeapsMax ?? 0)
+  const storage = new Storage(database, { spareHeapsMax: options.spareHeapsMax ?? 0 })
   await migrate(database)
   const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: null })
   const key = newKey ?? ''
@@ -121,15 +122,16 @@ export async function createTestService(
   if (options.blobs === undefined) await blobs.prepare()
   const files = new Files(database, blobs, limits)
   const sessions = new Sessions(
-    database,
+    storage,
     limits,
     files.links,
     new Quotas(database, { bytesMaxDefault: options.workspaceBytesMax ?? null }),
   )
-  const indexes = new IndexBuilder(database, () => undefined)
+  const indexes = new IndexBuilder(storage, () => undefined)
   const app = await buildApp(
     {
       database,
+      storage,
       sessions,
       files,
       indexes,
@@ -148,6 +150,7 @@ export async function createTestService(
   return {
     app,
     database,
+    storage,
     sessions,
     indexes,
     files,

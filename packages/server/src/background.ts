@@ -28,15 +28,13 @@ import {
   updateWork,
   type Work,
 } from './postgres/work.js'
-import {
-  absorbNext,
-  collectGates,
-  collectHeap,
-  collectSchema,
-  collectSpares,
-  foldNext,
-} from './rows/branches.js'
-import { collectStage } from './rows/write.js'
+import { collectGates } from './rows/gates/gate.js'
+import { collectHeap } from './rows/heaps/collect.js'
+import { foldNext } from './rows/heaps/folds.js'
+import { absorbNext } from './rows/heaps/overlays.js'
+import { collectSpares } from './rows/heaps/spare-heaps.js'
+import { collectSchema } from './rows/layout/database-schema.js'
+import { collectStage } from './rows/writing/staged-rows.js'
 import { workAge, workFailures, workPending } from './telemetry/events.js'
 
 /*
@@ -65,7 +63,7 @@ const CLAIM = {
   ],
 } as const
 
-type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'files' | 'indexes'>
+type BackgroundServices = Pick<Services, 'database' | 'storage' | 'sessions' | 'files' | 'indexes'>
 
 /** How work of one kind is done. */
 interface Job {
@@ -76,7 +74,7 @@ interface Job {
 }
 
 function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
-  const { database, sessions, files } = services
+  const { database, storage, sessions, files } = services
   const queued = (step: Job['step']): Job => ({ step })
   const often = (step: Job['step']): Job => ({ step, rounds: 1 })
   const rarely = (step: Job['step']): Job => ({ step, rounds: RARE_ROUNDS })
@@ -90,7 +88,7 @@ function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
       statistics: often(() => analyzeGrown(database)),
       usage: often(() => measureUsage(database, sessions.quotas)),
       // The request of a merge moves the rows of its overlays. Only a crash leaves them to the background.
-      overlays: often(() => absorbNext(database)),
+      overlays: often(() => absorbNext(storage)),
       pins: often((work) => collectPins(database, work)),
       // Heaps lose their branch in many ways, one of which is the deletion of its database.
       heaps: often(() => collectHeap(database)),

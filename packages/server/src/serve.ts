@@ -22,12 +22,12 @@ import { localAddress } from './local-service.js'
 import { findOpenWarning } from './postgres/cluster-privileges.js'
 import { connectHosts } from './postgres/connect-hosts.js'
 import { Database } from './postgres/database.js'
-import { findExtension } from './postgres/extension.js'
 import { migrate } from './postgres/migrate.js'
 import { poolMetrics } from './postgres/pool-metrics.js'
 import { findReaderKind, READER_WARNINGS } from './postgres/reader-role.js'
 import { userConnectionsMax } from './postgres/user-connections.js'
-import { IndexBuilder } from './rows/indexes.js'
+import { IndexBuilder } from './rows/indexes/index-builder.js'
+import { Storage } from './rows/storage.js'
 import { startMessage } from './start-message.js'
 import type { Tracing } from './start-tracing.js'
 import { EVENTS } from './telemetry/events.js'
@@ -71,17 +71,19 @@ export async function serve(
       app.log.warn({ err: error }, 'an idle connection to PostgreSQL was lost'),
     tracing,
   })
+  const storage = new Storage(database)
   const files = new Files(database, createBlobStore(config), config.limits)
   const services: Services = {
     database,
+    storage,
     sessions: new Sessions(
-      database,
+      storage,
       config.limits,
       files.links,
       new Quotas(database, { bytesMaxDefault: config.workspaceBytesMax }),
     ),
     files,
-    indexes: new IndexBuilder(database, (error) =>
+    indexes: new IndexBuilder(storage, (error) =>
       app.log.warn({ err: error }, 'building an index failed; it will be tried again'),
     ),
     lifecycle,
@@ -125,7 +127,7 @@ export async function serve(
   const postgres = await connectPostgres(config, { app, database, embedded, cleanUps, stopping })
   if (postgres === undefined) return
   await migrate(database)
-  await findExtension(database, 'vector')
+  await storage.extensions.find('vector')
   for (const warning of [
     await findOpenWarning(database),
     READER_WARNINGS[await findReaderKind(database)],

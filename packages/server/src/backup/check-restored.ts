@@ -11,9 +11,9 @@ import { type Static, type TSchema, Type } from 'typebox'
 import { Value } from 'typebox/value'
 import type { Queryable } from '../postgres/database.js'
 import { ident, type Sql, sql } from '../postgres/sql.js'
-import { databaseSchema } from '../rows/branches.js'
-import { COLUMN_TYPE_ENTRIES, isFileType } from '../rows/columns.js'
+import { COLUMN_TYPE_ENTRIES, isFileType } from '../rows/columns/column-types.js'
 import { findContents } from '../rows/files.js'
+import { DatabaseSchema } from '../rows/layout/database-schema.js'
 import { isHeapOfDatabase } from './catalogue-of-database.js'
 import { DamagedArchiveError } from './tar.js'
 
@@ -298,7 +298,7 @@ async function findTableColumns(
     select t.relname as table, a.attname as column, format_type(a.atttypid, a.atttypmod) as type
     from pg_class t
     join pg_attribute a on a.attrelid = t.oid and a.attnum > 0 and not a.attisdropped
-    where t.relnamespace = to_regnamespace(${ident(databaseSchema(databaseId)).text}) and t.relkind = 'r'`)
+    where t.relnamespace = to_regnamespace(${ident(new DatabaseSchema(databaseId).name).text}) and t.relkind = 'r'`)
   const tables = new Map<string, Map<string, string>>()
   for (const { table, column, type } of rows) {
     const columns = tables.get(table) ?? new Map<string, string>()

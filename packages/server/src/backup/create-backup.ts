@@ -10,8 +10,10 @@ import { NodeSnapshots, SnapshotError, UnsettledError } from '../postgres/node-s
 import { runTransaction, setLockWait, type Transaction } from '../postgres/run-transaction.js'
 import { serverOf } from '../postgres/server.js'
 import { ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
-import { databaseSchema, enterInstance, holdStorage, releaseStorage } from '../rows/branches.js'
 import { findContents, findMentioned } from '../rows/files.js'
+import { enterInstance } from '../rows/gates/gate.js'
+import { DatabaseSchema } from '../rows/layout/database-schema.js'
+import { holdStorage, releaseStorage } from '../rows/layout/storage-hold.js'
 import { version } from '../version.js'
 import {
   FORMAT,
@@ -279,7 +281,7 @@ function takeBehindGates(
 const schemasOf = (found: FoundDatabase | undefined): SchemaFilter =>
   found === undefined
     ? selectBackedUp
-    : (schema) => sql`${schema} in ('offshoot', ${databaseSchema(found.id)})`
+    : (schema) => sql`${schema} in ('offshoot', ${new DatabaseSchema(found.id).name})`
 
 async function plan(
   { snapshotId, nodes, postgres, createdAt }: Snapshots,

@@ -1,6 +1,6 @@
 import type { Queryable } from '../postgres/database.js'
 import { type Sql, sql } from '../postgres/sql.js'
-import { listSpareTables } from '../rows/branches.js'
+import { listSpareTables } from '../rows/heaps/spare-heaps.js'
 import { type Header, type TableDefinition, tableName } from './archive.js'
 import { readIndex } from './table-shape.js'
 

@@ -17,14 +17,8 @@ import { listAppliedMigrations, requireVersion } from '../postgres/migrate.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
 import { ident, join, raw, type Sql, sql } from '../postgres/sql.js'
 import { toQuery } from '../postgres/statement.js'
-import {
-  createDatabaseSchema,
-  databaseSchema,
-  dropAbandonedSchema,
-  lockDatabaseSchema,
-  restoreStage,
-} from '../rows/branches.js'
-import { requestExtensionIndexes } from '../rows/indexes.js'
+import { requestExtensionIndexes } from '../rows/indexes/heap-indexes.js'
+import { DatabaseSchema } from '../rows/layout/database-schema.js'
 import {
   type Header,
   OBJECT_IDS,
@@ -195,7 +189,7 @@ class Load implements Target {
     await runTransaction(
       database,
       async (transaction) => {
-        await lockDatabaseSchema(transaction, place.databaseId)
+        await new DatabaseSchema(place.databaseId).lock(transaction)
         await this.#insert(transaction)
         // Without the hold, the collector may have deleted a content.
         await holder.query('select 1')
@@ -242,7 +236,7 @@ class Load implements Target {
   /** Removes the tables of a restore that has failed. The collector removes contents that no row refers to. */
   async discard(): Promise<void> {
     if (this.#place === undefined) return
-    await dropAbandonedSchema(this.#options.database, this.#place.databaseId)
+    await new DatabaseSchema(this.#place.databaseId).dropAbandoned(this.#options.database)
   }
 }
 
@@ -324,14 +318,16 @@ async function createPlace(
     const [row] = await transaction.query<{ id: string }>(sql`
       select nextval(pg_get_serial_sequence('offshoot.databases', 'id')) as id`)
     if (row === undefined) throw new Error('a sequence must return a number')
-    await createDatabaseSchema(transaction, row.id)
-    return { ...names, databaseId: row.id, schema: databaseSchema(row.id) }
+    const schema = new DatabaseSchema(row.id)
+    await schema.create(transaction)
+    return { ...names, databaseId: row.id, schema: schema.name }
   })
 }
 
-const stageOf = ({ databaseId }: Place, table: string) => restoreStage(databaseId, table)
+const stageOf = ({ databaseId }: Place, table: string) =>
+  new DatabaseSchema(databaseId).restoreStage(table)
 const newIdsOf = ({ databaseId }: Place, kind: ReplacedId) =>
-  restoreStage(databaseId, `new_${kind}`)
+  new DatabaseSchema(databaseId).restoreStage(`new_${kind}`)
 
 /** Gives new ids to everything in the stages, in the order of the old ids. Returns those of heaps. */
 async function replaceIds(database: Database, place: Place): Promise<ReadonlyMap<string, string>> {

@@ -3,13 +3,13 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Files } from '../data/files/files.js'
 import type { Session } from '../data/session/session.js'
 import type { Bounds } from '../postgres/bounds.js'
-import type { Database } from '../postgres/database.js'
+import type { Storage } from '../rows/storage.js'
 import { disconnectSignal } from './disconnect.js'
 import { sessionRequest } from './plugins/branch-session.js'
 import type { Services } from './services.js'
 
 interface BoundedContext {
-  readonly database: Database
+  readonly storage: Storage
   readonly session: Session
   readonly files: Files
   readonly limits: Limits
@@ -26,11 +26,11 @@ type BoundedRun = <Result>(
  * Runs an operation that can take long. PostgreSQL cancels it at `queryTimeoutMs`, or as soon as
  * the client disconnects.
  */
-export function boundedRun({ database, sessions, files, limits }: Services): BoundedRun {
+export function boundedRun({ storage, sessions, files, limits }: Services): BoundedRun {
   return (request, reply, operation) => {
     const bounds = { timeoutMs: limits.queryTimeoutMs, signal: disconnectSignal(reply) }
     return sessions.run(sessionRequest(request, 'read'), (session) =>
-      operation({ database, session, files, limits, bounds }),
+      operation({ storage, session, files, limits, bounds }),
     )
   }
 }

@@ -3,13 +3,16 @@ import type { Region } from '@offshoot/contract/workspaces'
 import type { Files } from '../data/files/files.js'
 import type { Sessions } from '../data/session/sessions.js'
 import type { Database } from '../postgres/database.js'
-import type { IndexBuilder } from '../rows/indexes.js'
+import type { IndexBuilder } from '../rows/indexes/index-builder.js'
+import type { Storage } from '../rows/storage.js'
 import type { KeyLimits } from './admission/caller.js'
 import type { Lifecycle } from './lifecycle.js'
 
 /** Dependencies of the routes. `main.ts` creates them for the process, tests create their own. */
 export interface Services {
   readonly database: Database
+  /** The rows of all branches, in `database`. */
+  readonly storage: Storage
   readonly sessions: Sessions
   readonly files: Files
   readonly indexes: IndexBuilder

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import type pg from 'pg'
 import { LRUCache } from 'lru-cache'
+import type pg from 'pg'
 import { isInDoubt, noteCancelled } from './failures.js'
 import { Recovery } from './in-doubt.js'
 import { ANCHOR, NodeWatch, type OpenProbe } from './node-watch.js'

@@ -10,25 +10,26 @@ export interface Extension {
   readonly schema: string
 }
 
-const known = new WeakMap<Database, Map<ExtensionName, Promise<Extension | undefined>>>()
+/** The extensions that one process has looked for. */
+export class Extensions {
+  readonly #database: Database
+  readonly #known = new Map<ExtensionName, Promise<Extension | undefined>>()
 
-/**
- * Finds an extension, and installs it if the server has it and our role may. The result is cached.
- */
-export function findExtension(
-  database: Database,
-  name: ExtensionName,
-): Promise<Extension | undefined> {
-  const extensions = known.get(database) ?? new Map()
-  known.set(database, extensions)
-  let found = extensions.get(name)
-  if (found === undefined) {
-    found = prepareExtension(database, name)
-    extensions.set(name, found)
-    // Do not cache a failure: PostgreSQL may have been unreachable.
-    found.catch(() => extensions.delete(name))
+  constructor(database: Database) {
+    this.#database = database
   }
-  return found
+
+  /** Finds an extension, and installs it if the server has it and our role may. The result is cached. */
+  find(name: ExtensionName): Promise<Extension | undefined> {
+    let found = this.#known.get(name)
+    if (found === undefined) {
+      found = prepareExtension(this.#database, name)
+      this.#known.set(name, found)
+      // Do not cache a failure: PostgreSQL may have been unreachable.
+      found.catch(() => this.#known.delete(name))
+    }
+    return found
+  }
 }
 
 async function prepareExtension(

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../../../../test/support/database.js'
 import { Database } from './database.js'
-import { findReader, findReaderKind, hasReader, renewReader, SHARED_READER } from './reader-role.js'
+import { findReaderKind, ReaderRoles, SHARED_READER } from './reader-role.js'
 import { ident, sql } from './sql.js'
 
 /** A role that may create schemas, but no roles. */
@@ -49,8 +49,9 @@ describe('without the right to create roles', () => {
   it('statements run as the role of the service, if there is no other', async () => {
     expect(await findReaderKind(administrator)).toBe('each')
     expect(await findReaderKind(database)).toBe('none')
-    expect(await findReader(database, SCHEMA)).toBeUndefined()
-    expect(await hasReader(database, SCHEMA)).toBe(true)
+    const roles = new ReaderRoles(database)
+    expect(await roles.find(SCHEMA)).toBeUndefined()
+    expect(await roles.exists(SCHEMA)).toBe(true)
   })
 
   it('statements run as the shared role, if an administrator has granted it', async () => {
@@ -64,7 +65,7 @@ describe('without the right to create roles', () => {
       expect(await findReaderKind(database)).toBe('none')
       await administrator.query(sql`grant ${ident(SHARED_READER)} to ${ident(OWNER)}`)
       expect(await findReaderKind(database)).toBe('shared')
-      expect(await renewReader(database, SCHEMA)).toBe(SHARED_READER)
+      expect(await new ReaderRoles(database).find(SCHEMA)).toBe(SHARED_READER)
       const [rights] = await administrator.query(sql`
         select has_table_privilege(${SHARED_READER}, ${`${SCHEMA}.heap_1`}, 'select') as reads,
           has_table_privilege(${SHARED_READER}, ${`${SCHEMA}.heap_1`}, 'delete') as deletes,

@@ -46,47 +46,45 @@ export async function findReaderKind(database: Queryable): Promise<ReaderKind> {
 
 const SCHEMAS_MAX = 10_000
 
-/** The roles that this process has prepared, by schema. */
-const known = new WeakMap<Database, LRUCache<string, Promise<string | undefined>>>()
+/** The roles that read schemas, as one process has prepared them. */
+export class ReaderRoles {
+  readonly #database: Database
+  /** By schema. */
+  readonly #prepared = new LRUCache<string, Promise<string | undefined>>({ max: SCHEMAS_MAX })
 
-function preparedRoles(database: Database): LRUCache<string, Promise<string | undefined>> {
-  let roles = known.get(database)
-  if (roles === undefined) {
-    roles = new LRUCache({ max: SCHEMAS_MAX })
-    known.set(database, roles)
+  constructor(database: Database) {
+    this.#database = database
   }
-  return roles
-}
 
-/** Returns the role that reads a schema. Creates it if our role may. undefined: the server has none. */
-export function findReader(database: Database, schema: string): Promise<string | undefined> {
-  const roles = preparedRoles(database)
-  let found = roles.get(schema)
-  if (found === undefined) {
-    found = prepare(database, schema)
-    roles.set(schema, found)
-    // Do not cache a failure: PostgreSQL may have been unreachable.
-    found.catch(() => roles.delete(schema))
+  /** Returns the role that reads a schema. Creates it if our role may. undefined: the server has none. */
+  find(schema: string): Promise<string | undefined> {
+    let found = this.#prepared.get(schema)
+    if (found === undefined) {
+      found = prepare(this.#database, schema)
+      this.#prepared.set(schema, found)
+      // Do not cache a failure: PostgreSQL may have been unreachable.
+      found.catch(() => this.#prepared.delete(schema))
+    }
+    return found
   }
-  return found
-}
 
-/** Returns whether the role that reads a schema still exists, if the server has such roles. */
-export async function hasReader(database: Database, schema: string): Promise<boolean> {
-  const role = await findReader(database, schema)
-  if (role === undefined) return true
-  const found = await database.query(sql`select from pg_roles where rolname = ${role}`)
-  return found.length > 0
-}
+  /** Returns whether the role that reads a schema still exists, if the server has such roles. */
+  async exists(schema: string): Promise<boolean> {
+    const role = await this.find(schema)
+    if (role === undefined) return true
+    const found = await this.#database.query(sql`select from pg_roles where rolname = ${role}`)
+    return found.length > 0
+  }
 
-/**
- * Grants the privileges again after the reader was denied a table. A heap whose creation was not
- * yet committed when the privileges were first granted has none: the default privileges came too
- * late for it, and the grant could not see it. The role may also have been dropped.
- */
-export function renewReader(database: Database, schema: string): Promise<string | undefined> {
-  preparedRoles(database).delete(schema)
-  return findReader(database, schema)
+  /**
+   * Grants the privileges again after the reader was denied a table. A heap whose creation was not
+   * yet committed when the privileges were first granted has none: the default privileges came too
+   * late for it, and the grant could not see it. The role may also have been dropped.
+   */
+  renew(schema: string): Promise<string | undefined> {
+    this.#prepared.delete(schema)
+    return this.find(schema)
+  }
 }
 
 /** The role was created at the same time, by another process. */

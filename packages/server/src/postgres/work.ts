@@ -109,7 +109,7 @@ export async function insertInstanceWork(
 /** Counting stops here; larger numbers are not told apart. */
 const PENDING_MAX = 100_000
 
-export interface Backlog {
+interface Backlog {
   readonly kind: string
   readonly count: number
   /** The age of the oldest request. For work of the whole instance, how late it is. */

@@ -1,63 +1,43 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../postgres/database.js'
 import { type Sql, sql } from '../postgres/sql.js'
+import type { StoredTable } from './columns/stored-schema.js'
 import { compileTable } from './columns/table-codec.js'
+import { lockFolds } from './heaps/publish-fold.js'
 import type { ForkPoint } from './layout/fork.js'
 import { sizeTables } from './layout/heap-sizes.js'
 import {
   type BranchRows,
+  findLayout,
   type Layout,
+  type LevelRow,
   layoutOf,
+  layoutSql,
   ownRows,
   type Source,
   sourcesOf,
+  toLayout,
 } from './layout/layout.js'
-import { lockFolds } from './layout/publish-fold.js'
-import type { StoredTable } from './layout/stored-schema.js'
 import { selectVisible } from './reading/arms.js'
 
 /*
- * Operations on the storage of a branch: fork, reset, measure, collect.
+ * Where the rows of a branch are, and how they are moved and measured.
  */
 
-export { foldTable } from './layout/build-fold.js'
-export {
-  collectHeap,
-  deleteSweepsSql,
-  deleteUnseenVersions,
-  dropUnusedHeap,
-  insertSweep,
-  listHeapsAfter,
-} from './layout/collect.js'
-export { dropSkipped } from './layout/collect-folds.js'
-export {
-  collectSchema,
-  createDatabaseSchema,
-  dropAbandonedSchema,
-  isDatabaseSchema,
-  lockDatabaseSchema,
-  restoreStage,
-  schemaName as databaseSchema,
-} from './layout/database-schema.js'
-export type { FoldPolicy } from './layout/fold-policy.js'
-export { foldNext } from './layout/folds.js'
-export {
-  closeEpoch,
-  closeEpochSql,
-  FORK_COLUMNS,
-  type ForkOutcome,
-  type ForkPoint,
-  type ForkSource,
-  forkSql,
-  STORAGE_COLUMNS,
-  toForkOutcome,
-} from './layout/fork.js'
-export { sizeHeaps } from './layout/heap-sizes.js'
-export { absorbNext, absorbOverlays } from './layout/overlays.js'
-export { collectSpares, limitSpares, listSpareTables } from './layout/spare-heaps.js'
-export { holdStorage, mayRemoveStorage, releaseStorage } from './layout/storage-hold.js'
-export { runAlone, runStatementsAlone } from './running/alone.js'
-export { collectGates, createGate, enterInstance } from './running/gate.js'
+/** Finds the rows of a branch. Returns undefined if there is no such branch. */
+export function findRows(database: Queryable, branchId: string): Promise<BranchRows | undefined> {
+  return findLayout(database, branchId)
+}
+
+/**
+ * A subquery that finds the rows of a branch together with other things. `toRows` takes its result. With `hidden`, the
+ * branch may be hidden.
+ */
+export const rowsSql: (branchId: Sql, options?: { hidden?: boolean }) => Sql = layoutSql
+
+export function toRows(found: unknown): BranchRows | undefined {
+  return toLayout((found ?? []) as readonly LevelRow[])
+}
 
 /** Moves the rows of a branch, and the forks that read them, to another branch with the same state. */
 export async function moveRows(

@@ -1,23 +1,12 @@
 import type { Queryable } from '../postgres/database.js'
 import { isUndefinedTable } from '../postgres/failures.js'
 import { empty, ident, type Sql, sql } from '../postgres/sql.js'
-import { mentionedContents } from './layout/heap-ddl.js'
+import { mentionedContents } from './heaps/heap-ddl.js'
 import { type HeapAddress, heapName, pastName } from './layout/layout.js'
 
 /*
  * Files in rows: the stored metadata of files, and the contents that rows refer to.
  */
-
-export {
-  DEFAULT_FILE_FIELDS,
-  type FileAddress,
-  type FileForm,
-  type LinkPurpose,
-  NO_FILES,
-  parseFiles,
-  publicFile,
-  type StoredFile,
-} from './columns/file-value.js'
 
 /**
  * Returns the contents that a row of any branch refers to, including row versions kept for forks. Throws if a heap

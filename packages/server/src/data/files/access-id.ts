@@ -1,4 +1,4 @@
-import type { FileAddress } from '../../rows/files.js'
+import type { FileAddress } from '../../rows/columns/file-value.js'
 
 /** The location of a file, as its link encodes it. */
 export interface FilePlace extends FileAddress {

@@ -2,8 +2,8 @@ import type { BlobStore } from '../../blobs/blob-store.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
-import { mayRemoveStorage } from '../../rows/branches.js'
 import { findMentioned, findMentions, type Mention } from '../../rows/files.js'
+import { mayRemoveStorage } from '../../rows/layout/storage-hold.js'
 import { collected } from '../../telemetry/events.js'
 
 /*

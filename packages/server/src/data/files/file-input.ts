@@ -7,8 +7,10 @@ import {
 import type { Limits } from '@offshoot/contract/limits'
 import { FILE_NAME_PATTERN, MEDIA_TYPE_PATTERN, RECORD_ID_PATTERN } from '@offshoot/contract/names'
 import { timeOrderedId } from '../../common/ids.js'
-import { expected, Fault, type FileEncoder, type StoredColumn } from '../../rows/columns.js'
-import type { StoredFile } from '../../rows/files.js'
+import { expected, Fault } from '../../rows/columns/fault.js'
+import type { StoredFile } from '../../rows/columns/file-value.js'
+import type { FileEncoder } from '../../rows/columns/record-encoder.js'
+import type { StoredColumn } from '../../rows/columns/stored-schema.js'
 import { imageSize, sniffMediaType } from './media.js'
 
 /** Content sent with a record that is not stored yet. */

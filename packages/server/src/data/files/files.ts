@@ -12,8 +12,9 @@ import { Turn } from '../../common/in-turns.js'
 import type { Database } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import type { TextRows } from '../../postgres/statement.js'
-import type { StoredFile } from '../../rows/files.js'
-import { listContents, type MetadataForm, type ReadPlan } from '../../rows/read.js'
+import type { StoredFile } from '../../rows/columns/file-value.js'
+import type { MetadataForm } from '../../rows/reading/record-json.js'
+import type { TableRead } from '../../rows/reading/table-read.js'
 import { FileWriter, type FileWriterOptions, type PendingContent } from './file-input.js'
 import { FileLinks } from './links.js'
 
@@ -80,8 +81,8 @@ export class Files {
   }
 
   /** Reads the contents that a response includes. */
-  async loadContents({ files }: MetadataForm, plan: ReadPlan, rows: TextRows): Promise<void> {
-    const wanted = listContents(plan, rows)
+  async loadContents({ files }: MetadataForm, read: TableRead, rows: TextRows): Promise<void> {
+    const wanted = read.listContents(rows)
     const bytesMax = this.#limits.requestBytesMax
     if (wanted.reduce((bytes, { size }) => bytes + size, 0) > bytesMax) {
       throw new AppError(

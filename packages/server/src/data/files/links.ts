@@ -1,7 +1,7 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import type { FileForm, LinkPurpose } from '../../rows/files.js'
+import type { FileForm, LinkPurpose } from '../../rows/columns/file-value.js'
 import { writeAccessId } from './access-id.js'
 
 interface LinkKey {

@@ -12,10 +12,9 @@ import {
   parseFiles,
   publicFile,
   type StoredFile,
-} from '../../rows/files.js'
-import { confirmed, runReads, textOf } from '../../rows/read.js'
-import type { BranchTable } from '../../rows/tables.js'
-import { runSteps } from '../../rows/write.js'
+} from '../../rows/columns/file-value.js'
+import type { BranchTable } from '../../rows/open-branch.js'
+import { confirmed } from '../../rows/running/staleness.js'
 import { invalidRecord, recordNotFound } from '../session/record-errors.js'
 import { type BranchSession, planColumns } from '../session/session.js'
 import type { Sessions } from '../session/sessions.js'
@@ -57,13 +56,13 @@ interface FileColumn {
 
 /** Returns the file to send, or undefined if it has no content. */
 export async function readFile(
-  { database, files: store }: FileContext,
+  { files: store }: FileContext,
   session: BranchSession,
   target: FileTarget,
 ): Promise<OpenFile | undefined> {
   const place = findColumn(session, target)
   if (place.isList && target.fileId === '') throw namelessFile(place)
-  const files = await readFiles(database, session, { place, target })
+  const files = await readFiles(session, { place, target })
   const file = files.find(({ id = '' }) => id === target.fileId)
   if (file === undefined && target.fileId !== '') throw confirmed(fileNotFound(place, target))
   return file === undefined || file.size === 0
@@ -72,14 +71,10 @@ export async function readFile(
 }
 
 /** Returns the stored metadata of a file. */
-export async function getFile(
-  { database }: FileContext,
-  session: BranchSession,
-  target: FileTarget,
-): Promise<StoredFile> {
+export async function getFile(session: BranchSession, target: FileTarget): Promise<StoredFile> {
   const place = findColumn(session, target)
   if (place.isList && target.fileId === '') throw namelessFile(place)
-  const files = await readFiles(database, session, { place, target })
+  const files = await readFiles(session, { place, target })
   const file = files.find(({ id = '' }) => id === target.fileId)
   if (file === undefined) throw confirmed(fileNotFound(place, target))
   return file
@@ -90,13 +85,13 @@ export async function getFile(
  * towards the quota of the workspace. The caller must undo it if the upload fails.
  */
 export async function checkUpload(
-  { database, limits }: FileContext,
+  { limits }: FileContext,
   session: BranchSession,
   { target, bytes }: { target: FileTarget; bytes: number },
 ): Promise<Growth> {
   const place = findColumn(session, target)
   if (!place.isList && target.fileId !== '') throw fileNotFound(place, target)
-  const files = await readFiles(database, session, { place, target })
+  const files = await readFiles(session, { place, target })
   requireRoom(place, files, { target, limits })
   await session.growth.admit(bytes)
   return session.growth
@@ -111,7 +106,7 @@ export async function attachFile(
   const { target, blob, mediaType, key } = options
   const place = findColumn(session, target)
   const id = place.isList ? target.fileId || newFileId() : undefined
-  return changeFiles(context, session, { place, target }, (files) => {
+  return changeFiles(session, { place, target }, (files) => {
     const present = files.find((file) => file.id === id)
     // A link is valid for one state of a file. A different key means that the file has changed since.
     if (key !== undefined && present?.key !== key) throw fileNotFound(place, target)
@@ -125,14 +120,10 @@ export async function attachFile(
 }
 
 /** Deletes a file from its record. Returns the deleted file. */
-export async function deleteFile(
-  context: FileContext,
-  session: BranchSession,
-  target: FileTarget,
-): Promise<File> {
+export async function deleteFile(session: BranchSession, target: FileTarget): Promise<File> {
   const place = findColumn(session, target)
   if (place.isList && target.fileId === '') throw namelessFile(place)
-  return changeFiles(context, session, { place, target }, (files) => {
+  return changeFiles(session, { place, target }, (files) => {
     const file = files.find(({ id = '' }) => id === target.fileId)
     if (file === undefined) throw fileNotFound(place, target)
     return {
@@ -156,7 +147,7 @@ export async function openLink(
   const place = await checkLink({ database, files }, { accessId, verify, purpose: 'read' })
   const found = await sessions
     .runOnBranch({ ...place, origin: options.origin }, async (session) => {
-      const file = await findLinkedFile(database, session, place)
+      const file = await findLinkedFile(session, place)
       if (verify === undefined && !(await isPublic(database, session, file))) throw invalidLink()
       return file && { file, open: (range?: ByteRange) => files.open(file, range) }
     })
@@ -169,11 +160,11 @@ export async function openLink(
 
 async function isPublic(
   database: Database,
-  { guard }: BranchSession,
+  { branch }: BranchSession,
   file: StoredFile | undefined,
 ): Promise<boolean> {
   if (file?.enablePublicUrl !== true) return false
-  const { databaseId } = guard.rows
+  const { databaseId } = branch.rows
   const { sha256 } = file
   return sha256 === undefined || !(await isPrivateEverywhere(database, { databaseId, sha256 }))
 }
@@ -210,7 +201,7 @@ export async function uploadByLink(
   const place = await checkLink(context, { accessId, verify, purpose: 'upload' })
   const branch = { branchId: place.branchId, origin }
   const findTarget = async (session: BranchSession) => {
-    const file = await findLinkedFile(database, session, place)
+    const file = await findLinkedFile(session, place)
     const target = file && toTarget(session, place)
     if (target === undefined) return undefined
     await session.growth.admit(options.bytes)
@@ -250,14 +241,13 @@ function unlessGone(error: unknown): undefined {
 }
 
 async function findLinkedFile(
-  database: Database,
   session: BranchSession,
   place: FilePlace,
 ): Promise<StoredFile | undefined> {
   const target = toTarget(session, place)
   if (target === undefined) return undefined
   const found = findColumn(session, target)
-  const files = await readFiles(database, session, { place: found, target })
+  const files = await readFiles(session, { place: found, target })
   return files.find((file) => (file.id ?? '') === place.fileId && isSame(file.key, place.key))
 }
 
@@ -301,36 +291,32 @@ function findColumn(session: BranchSession, target: FileTarget): FileColumn {
 }
 
 async function readFiles(
-  database: Database,
   session: BranchSession,
   { place, target }: { place: FileColumn; target: FileTarget },
 ): Promise<readonly StoredFile[]> {
   const read = planColumns(place.table, [place.path])
   const call = { statement: read.one, values: [target.recordId] }
-  const [rows] = await runReads(database, session.guard, [call])
+  const [rows] = await session.branch.runReads([call])
   const row = rows?.[0]
   if (row === undefined) throw confirmed(recordNotFound(target.tableName, target.recordId))
-  return parseFiles(textOf(read.plan, row, place.index))
+  return parseFiles(read.textOf(row, place.index))
 }
 
 /** Changes the files of a column in a transaction that reads their current state. */
 async function changeFiles<Result>(
-  { database, sessions }: FileContext,
   session: BranchSession,
   { place, target }: { place: FileColumn; target: FileTarget },
   change: (files: readonly StoredFile[]) => { files: readonly StoredFile[]; result: Result },
 ): Promise<Result> {
   const { table, index } = place
   const { recordId: id, tableName } = target
-  const { writer } = await sessions.writable(session, table)
+  const { writer } = await session.branch.writable(table)
   const read = planColumns(table, [place.path])
-  return runSteps(
-    database,
-    session.guard,
+  return session.branch.runSteps(
     async (transaction, [found]) => {
       const row = found?.[0]
       if (row === undefined) throw recordNotFound(tableName, id)
-      const { files, result } = change(parseFiles(textOf(read.plan, row, index)))
+      const { files, result } = change(parseFiles(read.textOf(row, index)))
       const value = place.isList ? files : files[0]
       const text = value === undefined ? null : JSON.stringify(value)
       // `updateOne` cannot be used: its built-in guard needs an API key, which a link does not have.

@@ -27,11 +27,11 @@ export async function makePrivate(
   target: FileTarget,
 ): Promise<PrivateFile> {
   requireWholeDatabase(session.principal.scope)
-  const { sha256 } = await getFile(context, session, target)
+  const { sha256 } = await getFile(session, target)
   if (sha256 === undefined) {
     throw new AppError('file_not_found', `column [${target.columnName}]: the file has no content`)
   }
-  const { databaseId } = session.guard.rows
+  const { databaseId } = session.branch.rows
   const [row] = await context.database.query<PrivateRow>(sql`
     insert into offshoot.private_contents (database_id, sha256)
     values (${databaseId}, decode(${sha256}, 'hex'))

@@ -1,6 +1,6 @@
+import { arrayLiteral } from '../../postgres/carriers.js'
 import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileSharing } from '../../postgres/statement.js'
-import { arrayLiteral } from '../../rows/columns.js'
 import type { Aggregations, Bucketing, Buckets, Measure } from './aggregation.js'
 import type { BaseRows } from './base-rows.js'
 import type { FieldType } from './field.js'

@@ -1,10 +1,12 @@
 import type { Bounds } from '../../postgres/bounds.js'
-import type { Database } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
-import { decodeDatetime, quoteJson, type TableCodec } from '../../rows/columns.js'
-import { confirmed, runReads, type TableLookup } from '../../rows/read.js'
+import { decodeDatetime } from '../../rows/columns/datetime-type.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import { quoteJson } from '../../rows/columns/text-types.js'
+import type { TableLookup } from '../../rows/reading/read-plan.js'
+import { confirmed } from '../../rows/running/staleness.js'
 import type { Session } from '../session/session.js'
 import type { Field, FieldType } from './field.js'
 import type { Filter } from './filter.js'
@@ -90,12 +92,12 @@ const OUT_OF_RANGE = '22003'
 
 /** Runs a statement whose result may be out of range, such as a sum. */
 export async function runCalculation(
-  context: { database: Database; session: Session; bounds?: Bounds },
+  context: { session: Session; bounds?: Bounds },
   call: Call,
 ): Promise<TextRows> {
-  const { database, session, bounds } = context
+  const { session, bounds } = context
   try {
-    const [rows = []] = await runReads(database, session.guard, [call], bounds)
+    const [rows = []] = await session.branch.runReads([call], bounds)
     return rows
   } catch (error) {
     if (codeOf(error) === OUT_OF_RANGE) throw confirmed(invalidQuery('the result is out of range'))

@@ -1,13 +1,9 @@
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
+import { arrayLiteral } from '../../postgres/carriers.js'
 import { ident, join, literal, type Sql, sql } from '../../postgres/sql.js'
-import { arrayLiteral, type TableCodec } from '../../rows/columns.js'
-import {
-  countArms,
-  joinRecord,
-  type PlanRoot,
-  recordAs,
-  type TableLookup,
-} from '../../rows/read.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import type { TableLookup } from '../../rows/reading/read-plan.js'
+import type { PlanRoot } from '../../rows/reading/table-rows.js'
 import type { Field, FieldType } from './field.js'
 import { invalidQuery } from './invalid-query.js'
 import type { Parameters } from './parameters.js'
@@ -38,7 +34,7 @@ export class FieldExpressions {
   /** The joins that the expressions need. Must be read after all expressions are created. */
   get joins(): Sql {
     const joins = [...this.#joined.values()].map(({ id, record, target, columns }) =>
-      joinRecord(this.#lookup, target, { id, alias: record.alias, outer: true, columns }),
+      this.#lookup.rowsOf(target).join({ id, alias: record.alias, outer: true, columns }),
     )
     return join([sql``, ...joins], ' ')
   }
@@ -83,10 +79,11 @@ export class FieldExpressions {
         `the query follows more than ${QUERY_LIMITS.joinsMax} links to filter, sort or group`,
       )
     }
-    this.#parameters.countTables(JOINED_WEIGHT * countArms(this.#lookup.rows, target.table.id))
+    const rows = this.#lookup.rowsOf(target)
+    this.#parameters.countTables(JOINED_WEIGHT * rows.armCount)
     const alias = ident(`f${this.#joined.size}`)
     const columns = new Set<number>()
-    const { column } = recordAs(target, alias)
+    const { column } = rows.record(alias)
     const record: PlanRoot = {
       alias,
       column(index) {

@@ -1,11 +1,9 @@
+import { arrayLiteral } from '../../postgres/carriers.js'
 import { join, type Sql, sql } from '../../postgres/sql.js'
-import {
-  arrayLiteral,
-  checkJsonText,
-  checkText,
-  encodeDatetime,
-  Fault,
-} from '../../rows/columns.js'
+import { encodeDatetime } from '../../rows/columns/datetime-type.js'
+import { Fault } from '../../rows/columns/fault.js'
+import { checkJsonText } from '../../rows/columns/json-text.js'
+import { checkText } from '../../rows/columns/text-types.js'
 import { type Field, type FieldType, SQL_TYPES } from './field.js'
 import type { Filter, Operator, Predicate } from './filter.js'
 import { invalidQuery } from './invalid-query.js'

@@ -1,6 +1,6 @@
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { type Parameter, type Slot, slot } from '../../postgres/statement.js'
-import { requireScannedTables } from '../../rows/read.js'
+import { requireScannedTables } from '../../rows/reading/read-plan.js'
 import { invalidQuery } from './invalid-query.js'
 
 /** PostgreSQL's limit is 65,535 parameters; some are left for the guard. */

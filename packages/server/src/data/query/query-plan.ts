@@ -1,5 +1,6 @@
-import type { TableCodec } from '../../rows/columns.js'
-import type { ReadPlan, TableLookup } from '../../rows/read.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import type { TableLookup } from '../../rows/reading/read-plan.js'
+import type { TableRead } from '../../rows/reading/table-read.js'
 import type { Position } from './cursor.js'
 import type { Filter } from './filter.js'
 import type { ReverseLink } from './reverse-link.js'
@@ -9,7 +10,7 @@ import type { Sort } from './sort.js'
 export interface QueryPlan {
   readonly lookup: TableLookup
   readonly codec: TableCodec
-  readonly read: ReadPlan
+  readonly read: TableRead
   readonly reverseLinks: readonly ReverseLink[]
   readonly filter: Filter
   readonly sort: Sort

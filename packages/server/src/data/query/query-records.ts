@@ -2,19 +2,13 @@ import { type Limits, QUERY_LIMITS } from '@offshoot/contract/limits'
 import { mapInTurns } from '../../common/in-turns.js'
 import { type JsonText, listJson } from '../../common/write-json.js'
 import type { Bounds } from '../../postgres/bounds.js'
-import type { Database } from '../../postgres/database.js'
 import type { TextRow } from '../../postgres/statement.js'
-import { checkText, decodeDatetime, encodeDatetime, Fault } from '../../rows/columns.js'
-import {
-  countTexts,
-  linkedTables,
-  type ReadPlan,
-  readsContents,
-  runReads,
-  type TableLookup,
-  writeRecord,
-} from '../../rows/read.js'
-import type { BranchTable } from '../../rows/tables.js'
+import { decodeDatetime, encodeDatetime } from '../../rows/columns/datetime-type.js'
+import { Fault } from '../../rows/columns/fault.js'
+import { checkText } from '../../rows/columns/text-types.js'
+import type { BranchTable } from '../../rows/open-branch.js'
+import type { TableLookup } from '../../rows/reading/read-plan.js'
+import type { TableRead } from '../../rows/reading/table-read.js'
 import type { Files } from '../files/files.js'
 import { planColumns, type Session } from '../session/session.js'
 import { type CursorScope, invalidCursor, otherSide, type Position, writeCursor } from './cursor.js'
@@ -29,7 +23,6 @@ import { parseSort } from './sort.js'
 import { sortTypes } from './sort-sql.js'
 
 export interface QueryContext {
-  readonly database: Database
   readonly files: Files
   readonly session: Session
   readonly tableName: string
@@ -79,8 +72,7 @@ export function planQuery(context: QueryContext, page: Page): QueryPlan {
         codec,
         pageSizeMax: limits.pageSizeMax,
         tableByName: (name) => session.findTable(name)?.codec,
-        planColumns: (linking, columns) =>
-          planColumns(session.table(linking.table.name), columns).plan,
+        planColumns: (linking, columns) => planColumns(session.table(linking.table.name), columns),
       },
       given,
     ),
@@ -106,17 +98,17 @@ export function planQuery(context: QueryContext, page: Page): QueryPlan {
 }
 
 /** A cursor is valid only for the branch and table that it was created for. */
-export function cursorScope({ cursorSecret, guard }: Session, tableId: number): CursorScope {
-  return { secret: cursorSecret, branchId: guard.rows.branchId, tableId }
+export function cursorScope({ cursorSecret, branch }: Session, tableId: number): CursorScope {
+  return { secret: cursorSecret, branchId: branch.rows.branchId, tableId }
 }
 
 /** Returns the tables of the branch, to resolve paths of a query. */
-export function lookupOf({ tables }: Session): TableLookup {
-  return tables
+export function lookupOf({ branch }: Session): TableLookup {
+  return branch
 }
 
-function planRecord(table: BranchTable, names: readonly string[]): ReadPlan {
-  return planColumns(table, names).plan
+function planRecord(table: BranchTable, names: readonly string[]): TableRead {
+  return planColumns(table, names)
 }
 
 /** Separates names of columns from reverse links. */
@@ -145,9 +137,9 @@ function countNames(reverseLink: unknown): number {
 }
 
 /** Checks the number of relations: each followed link and each reverse link counts as one. */
-function requireRelations([read, ...reverse]: readonly ReadPlan[]): void {
+function requireRelations([read, ...reverse]: readonly TableRead[]): void {
   const links = [read, ...reverse].reduce(
-    (count, plan) => count + (plan === undefined ? 0 : linkedTables(plan).length),
+    (count, plan) => count + (plan === undefined ? 0 : plan.linkedTables.length),
     reverse.length,
   )
   if (links > QUERY_LIMITS.relationsMax) throw tooManyRelations()
@@ -178,8 +170,8 @@ function requireDistinct(reverseLinks: readonly ReverseLink[]): void {
 }
 
 async function run(context: QueryContext, plan: QueryPlan): Promise<TextRow[]> {
-  const { database, session, bounds } = context
-  const [rows = []] = await runReads(database, session.guard, [querySql(plan)], bounds)
+  const { session, bounds } = context
+  const [rows = []] = await session.branch.runReads([querySql(plan)], bounds)
   return [...rows]
 }
 
@@ -204,7 +196,7 @@ async function endsOfEmpty(
 }
 
 function positionOf({ read, sort }: QueryPlan, row: TextRow = []): Position {
-  const start = countTexts(read)
+  const start = read.textCount
   const end = start + sortTypes(sort).length
   return { keys: row.slice(start, end), id: row[end] ?? '' }
 }
@@ -215,9 +207,9 @@ async function loadFound(
   rows: readonly TextRow[],
   { files, session: { metadata } }: QueryContext,
 ): Promise<void> {
-  if (readsContents(plan.read)) await files.loadContents(metadata, plan.read, rows)
+  if (plan.read.hasContents) await files.loadContents(metadata, plan.read, rows)
   for (const [index, { read }] of plan.reverseLinks.entries()) {
-    if (!readsContents(read)) continue
+    if (!read.hasContents) continue
     const linking = rows.flatMap((row) => linkingRows(plan, row, index))
     await files.loadContents(metadata, read, linking)
   }
@@ -225,15 +217,15 @@ async function loadFound(
 
 /** Returns the records of a reverse link to a found record. */
 function linkingRows(plan: QueryPlan, row: TextRow, index: number): TextRow[] {
-  const start = countTexts(plan.read) + sortTypes(plan.sort).length + 1
+  const start = plan.read.textCount + sortTypes(plan.sort).length + 1
   return JSON.parse(row[start + index] ?? '[]') as TextRow[]
 }
 
 function writeFound(plan: QueryPlan, row: TextRow, { metadata }: Session): string {
-  const record = writeRecord(plan.read, row, metadata)
+  const record = plan.read.writeRecord(row, metadata)
   if (plan.reverseLinks.length === 0) return record
   const members = plan.reverseLinks.map(({ key, read }, index) => {
-    const records = linkingRows(plan, row, index).map((texts) => writeRecord(read, texts, metadata))
+    const records = linkingRows(plan, row, index).map((texts) => read.writeRecord(texts, metadata))
     return `,${JSON.stringify(key)}:{"records":[${records.join(',')}]}`
   })
   return `${record.slice(0, -1)}${members.join('')}}`

@@ -1,6 +1,5 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileSharing, compileStatement } from '../../postgres/statement.js'
-import { countArms, countOwn, linkedTables, selectLinked, selectOwn } from '../../rows/read.js'
 import { beyondSql, listParts, partSql } from './bounds-sql.js'
 import { Parameters } from './parameters.js'
 import type { QueryPlan } from './query-plan.js'
@@ -16,7 +15,7 @@ import { KEY_ID, keyName, orderSql, type Part, ROOT, sortKeys, sortTypes } from 
 export function querySql(plan: QueryPlan): Call {
   const parameters = new Parameters()
   for (const read of [plan.read, ...plan.reverseLinks.map((link) => link.read)]) {
-    for (const id of linkedTables(read)) parameters.countTables(countArms(plan.lookup.rows, id))
+    parameters.countTables(read.linkedArmCount)
   }
   const selects = listParts(plan).flatMap((part) => partSelects(plan, part, parameters))
   const [only] = selects
@@ -50,8 +49,8 @@ function withLinked(
   { page, order, parameters }: { page: Sql; order: Sql; parameters: Parameters },
 ): Sql {
   const ofPage = (position: number): Sql => sql`page.${valueName(position)}`
-  const own = Array.from({ length: countOwn(read) }, (_, position) => ofPage(position))
-  const linked = selectLinked(lookup, read, ofPage)
+  const own = Array.from({ length: read.ownCount }, (_, position) => ofPage(position))
+  const linked = read.selectLinked(ofPage)
   const keys = sortTypes(sort).map((_type, index) => sql`page.${keyName(index)}`)
   const reverse = reverseLinks.map((link, index) => {
     const alias = ident(`reverse_${index}`)
@@ -79,7 +78,7 @@ function withLinked(
 
 /** Returns whether the query reads no other table, by links or reverse links. */
 function isWhole({ read, reverseLinks }: QueryPlan): boolean {
-  return read.links.length === 0 && reverseLinks.length === 0
+  return read.linkedTables.length === 0 && reverseLinks.length === 0
 }
 
 /** The limit for each arm. All rows up to the end of the page may come from one arm. */
@@ -91,7 +90,7 @@ function armLimit({ limit, offset }: QueryPlan): Sql {
 function partSelects(plan: QueryPlan, part: Part, parameters: Parameters): Sql[] {
   const { after, before, sort, isBackward } = plan
   return selectRows({ ...plan, parameters }, ({ record, fields }) => {
-    const own = selectOwn(plan.read, record)
+    const own = plan.read.selectOwn(record)
     const selected = isWhole(plan)
       ? own
       : own.map((value, position) => sql`${value} as ${valueName(position)}`)

@@ -1,14 +1,9 @@
 import type { AppError } from '@offshoot/contract/errors'
 import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
-import type { TableCodec } from '../../rows/columns.js'
-import {
-  countOwn,
-  type ReadPlan,
-  selectLinked,
-  selectOwn,
-  type TableLookup,
-} from '../../rows/read.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import type { TableLookup } from '../../rows/reading/read-plan.js'
+import type { TableRead } from '../../rows/reading/table-read.js'
 import { resolveField } from './field.js'
 import { invalidQuery } from './invalid-query.js'
 import { OFFSET_MAX, PAGE_SIZE } from './page.js'
@@ -24,7 +19,7 @@ export interface ReverseLink {
   readonly codec: TableCodec
   /** Index of the link column. */
   readonly column: number
-  readonly read: ReadPlan
+  readonly read: TableRead
   readonly sort: Sort
   readonly limit: number
   readonly offset: number
@@ -37,7 +32,7 @@ interface ReverseLinkContext {
   readonly codec: TableCodec
   readonly pageSizeMax: number
   tableByName(name: string): TableCodec | undefined
-  planColumns(codec: TableCodec, columns: readonly string[]): ReadPlan
+  planColumns(codec: TableCodec, columns: readonly string[]): TableRead
 }
 
 const KNOWN: ReadonlySet<string> = new Set([
@@ -152,9 +147,9 @@ export function reverseLinkSql(
   const source = { lookup, codec, filter: undefined, parameters }
   const selects = selectRows(source, ({ record, fields }) => {
     const keys = sortKeys({ sort, seed }, { fields, parameters })
-    const values = selectOwn(read, record).map(
-      (value, position) => sql`, ${value} as ${valueName(position)}`,
-    )
+    const values = read
+      .selectOwn(record)
+      .map((value, position) => sql`, ${value} as ${valueName(position)}`)
     const keyColumns = keys.map(({ expression }, index) => {
       return sql`, ${expression} as ${keyName(index)}`
     })
@@ -168,8 +163,8 @@ export function reverseLinkSql(
   if (selects.length === 0)
     return sql`select null::text as target, null::text as records where false`
   const ofRank = (position: number): Sql => sql`ranked.${valueName(position)}`
-  const own = Array.from({ length: countOwn(read) }, (_, position) => ofRank(position))
-  const linked = selectLinked(lookup, read, ofRank)
+  const own = Array.from({ length: read.ownCount }, (_, position) => ofRank(position))
+  const linked = read.selectLinked(ofRank)
   const texts = [...own, ...linked.selected].map((value) => sql`${value}::text`)
   return sql`
     select target, json_agg(array[${join(texts, ', ')}] order by rank)::text as records

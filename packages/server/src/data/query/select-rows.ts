@@ -1,6 +1,7 @@
 import { empty, join, type Sql, sql } from '../../postgres/sql.js'
-import type { TableCodec } from '../../rows/columns.js'
-import { countScans, listArms, type PlanRoot, type TableLookup } from '../../rows/read.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import type { TableLookup } from '../../rows/reading/read-plan.js'
+import type { PlanRoot } from '../../rows/reading/table-rows.js'
 import { FieldExpressions } from './field-sql.js'
 import type { Filter } from './filter.js'
 import { filterSql } from './filter-sql.js'
@@ -43,8 +44,9 @@ export function selectRows(
   { lookup, codec, filter, parameters }: RowSource,
   describe: (row: SourceRow) => RowSelect,
 ): Sql[] {
-  parameters.countTables(countScans(lookup.rows, codec.table.id))
-  return listArms(lookup, codec, ROOT).map((arm) => {
+  const rows = lookup.rowsOf(codec)
+  parameters.countTables(rows.scanCount)
+  return rows.arms(ROOT).map((arm) => {
     const record = { alias: ROOT, column: arm.column }
     const fields = new FieldExpressions(lookup, record, parameters)
     const {

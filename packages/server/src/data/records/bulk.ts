@@ -3,10 +3,12 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { type JsonText, listJson } from '../../common/write-json.js'
-import { arrayLiteral } from '../../rows/columns.js'
-import { confirmed, writeRecord } from '../../rows/read.js'
-import type { BranchTable, WritableTable } from '../../rows/tables.js'
-import { describeRefusal, openSink, runSteps, type WriteTransaction } from '../../rows/write.js'
+import { arrayLiteral } from '../../postgres/carriers.js'
+import type { BranchTable, WritableTable } from '../../rows/open-branch.js'
+import { confirmed } from '../../rows/running/staleness.js'
+import type { WriteTransaction } from '../../rows/running/transactions.js'
+import { describeRefusal } from '../../rows/writing/refusals.js'
+import { openSink } from '../../rows/writing/row-sink.js'
 import { findTakenFields } from '../session/record-errors.js'
 import { planColumns } from '../session/session.js'
 import { findConflicts } from './bulk-conflicts.js'
@@ -24,16 +26,16 @@ export async function bulkInsert(
   context: RecordContext & { readonly limits: Limits },
   body: Buffer,
 ): Promise<JsonText> {
-  const { database, session, limits } = context
+  const { session, limits } = context
   const table = session.table(context.tableName)
   if (context.columns !== undefined) planColumns(table, context.columns)
   return answerOnce(
     context,
     async () => {
       await session.growth.admitBody()
-      const writable = await context.sessions.writable(session, table)
+      const writable = await session.branch.writable(table)
       try {
-        return await runSteps(database, session.guard, async (transaction) => {
+        return await session.branch.runSteps(async (transaction) => {
           const batch = await insertBody(context, writable, { transaction, body, limits })
           const answer = await writeAnswer(context, table, { transaction, ids: batch.ids })
           await keepAnswer(transaction, context, answer)
@@ -119,8 +121,6 @@ async function writeAnswer(
   const byId = new Map(rows.map((row) => [row[0], row]))
   await loadContents(context, read, rows)
   const found = ids.map((id) => byId.get(id)).filter((row) => row !== undefined)
-  const records = await mapInTurns(found, (row) =>
-    writeRecord(read.plan, row, context.session.metadata),
-  )
+  const records = await mapInTurns(found, (row) => read.writeRecord(row, context.session.metadata))
   return listJson('{"records":[', records, ']}')
 }

@@ -1,7 +1,8 @@
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import { newRecordId } from '../../common/ids.js'
-import { type InputRecord, isFaults, type TableCodec } from '../../rows/columns.js'
-import type { RowInput } from '../../rows/write.js'
+import type { InputRecord } from '../../rows/columns/record-encoder.js'
+import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
+import type { RowInput } from '../../rows/writing/table-writer.js'
 import type { FileWriter } from '../files/file-input.js'
 
 /** Maximum number of faults that a response lists. Its message has the total number. */

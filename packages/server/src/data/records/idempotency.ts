@@ -3,16 +3,17 @@ import { AppError } from '@offshoot/contract/errors'
 import { LRUCache } from 'lru-cache'
 import { inTurns } from '../../common/in-turns.js'
 import { type JsonText, joinJson } from '../../common/write-json.js'
+import { arrayLiteral } from '../../postgres/carriers.js'
 import type { Database } from '../../postgres/database.js'
 import { isNodeUnreachable, isUndefinedTable } from '../../postgres/failures.js'
 import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import type { Work } from '../../postgres/work.js'
-import { arrayLiteral } from '../../rows/columns.js'
-import { confirmed, type OpenTransaction, runReads, StaleError } from '../../rows/read.js'
-import type { BranchTable } from '../../rows/tables.js'
-import { answersName, findAnswering, openTransaction } from '../../rows/write.js'
+import { answersName, findAnswering } from '../../rows/layout/database-schema.js'
+import type { BranchTable } from '../../rows/open-branch.js'
+import { confirmed, StaleError } from '../../rows/running/staleness.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { collected } from '../../telemetry/events.js'
 import { planColumns, type Session } from '../session/session.js'
 import { ANSWER_ENTRY_BYTES, keptAnswersOf } from './kept-answers.js'
@@ -79,7 +80,7 @@ interface AnswerStatements {
 const DATABASES_MAX = 1000
 const statements = new LRUCache<string, AnswerStatements>({ max: DATABASES_MAX })
 
-function statementsOf({ guard: { rows } }: Session): AnswerStatements {
+function statementsOf({ branch: { rows } }: Session): AnswerStatements {
   let known = statements.get(rows.databaseId)
   if (known === undefined) {
     const answers = answersName(rows.databaseId)
@@ -113,8 +114,8 @@ function sha256(...parts: readonly (string | Buffer)[]): string {
  * The hash includes user and branch, so that keys of different users or branches never conflict. It also
  * includes the number of resets: a reset undoes the requests, so they can be executed again.
  */
-function keyHash({ principal, access, guard }: Session, key: string, isReset = false): string {
-  const { resets } = guard.rows
+function keyHash({ principal, access, branch }: Session, key: string, isReset = false): string {
+  const { resets } = branch.rows
   // Earlier versions hashed a number that grew by 2^32 with each reset. Their answers stay valid after an upgrade.
   const counted = resets === 0 || isReset ? [] : [String(resets * 2 ** 32)]
   return sha256(principal.userId, access.branchId, ...counted, key)
@@ -174,7 +175,7 @@ export async function answerOnce<Answer extends JsonText>(
 }
 
 /** Stores the result of an operation in the transaction that changes something. */
-export type KeepResult<Result> = (transaction: Transaction, result: Result) => Promise<void>
+type KeepResult<Result> = (transaction: Transaction, result: Result) => Promise<void>
 
 /**
  * Like `answerOnce`, for an operation with several transactions, whose result is an object. It must call `keep` at the
@@ -191,7 +192,7 @@ export async function resultOnce<Result extends object>(
     let kept: Result | undefined
     const keep: KeepResult<Result> = async ({ client }, result) => {
       kept = result
-      const transaction = openTransaction(database, session.guard, { client })
+      const transaction = session.branch.inTransaction(client)
       await keepAnswer(transaction, context, JSON.stringify(result))
     }
     const result = await operation(keep)
@@ -203,14 +204,14 @@ export async function resultOnce<Result extends object>(
 }
 
 async function requireRecords(
-  { database, session }: IdempotencyContext,
+  { session }: IdempotencyContext,
   created: readonly CreatedRecords[],
 ): Promise<void> {
   const calls = created.map(({ table, ids }) => ({
     statement: planColumns(table, []).many,
     values: [arrayLiteral(ids)],
   }))
-  const found = await runReads(database, session.guard, calls)
+  const found = await session.branch.runReads(calls)
   for (const [index, { table, ids }] of created.entries()) {
     const present = new Set(found[index]?.map(([id]) => id))
     const gone = ids.find((id) => !present.has(id))
@@ -260,7 +261,7 @@ async function findKept(
   await keptAnswersOf(database).load(session.access.databaseId)
   const values = [keyHash(session, request.key, request.isReset)]
   const call = { statement: statementsOf(session).find, values }
-  const [row] = (await runReads(database, session.guard, [call])).flat()
+  const [row] = (await session.branch.runReads([call])).flat()
   return row && { requestHash: row[0] ?? '', body: row[1] ?? null }
 }
 

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache'
 import type { Database } from '../../postgres/database.js'
 import { isUndefinedTable } from '../../postgres/failures.js'
 import { sql } from '../../postgres/sql.js'
-import { answersName } from '../../rows/write.js'
+import { answersName } from '../../rows/layout/database-schema.js'
 import { collected } from '../../telemetry/events.js'
 
 /*

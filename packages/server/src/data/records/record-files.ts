@@ -1,18 +1,16 @@
 import { AppError } from '@offshoot/contract/errors'
 import { inTurns } from '../../common/in-turns.js'
-import type { Database } from '../../postgres/database.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
-import type { InputRecord } from '../../rows/columns.js'
-import { parseFiles, type StoredFile } from '../../rows/files.js'
-import { runReads, textOf } from '../../rows/read.js'
-import type { BranchTable, CompiledRead } from '../../rows/tables.js'
+import { parseFiles, type StoredFile } from '../../rows/columns/file-value.js'
+import type { InputRecord } from '../../rows/columns/record-encoder.js'
+import type { BranchTable } from '../../rows/open-branch.js'
+import type { TableRead } from '../../rows/reading/table-read.js'
 import type { FileWriter } from '../files/file-input.js'
 import type { Files } from '../files/files.js'
 import { planColumns, type Session } from '../session/session.js'
 
 /** Access to the files of the records of a branch. */
 interface FileAccess {
-  readonly database: Database
   readonly session: Session
   readonly files: Files
 }
@@ -57,7 +55,7 @@ export async function onPresentFiles<Result>(
  * Reads the current files of a record in the given fields. Returns undefined if the fields contain no files.
  */
 export async function findPresentFiles(
-  { database, session }: FileAccess,
+  { session }: FileAccess,
   table: BranchTable,
   { id, fields }: { id: string; fields: InputRecord },
 ): Promise<PresentFiles | undefined> {
@@ -69,9 +67,9 @@ export async function findPresentFiles(
     touched.map(({ column }) => column.path.join('.')),
   )
   const textsIn = ([row]: TextRows) =>
-    touched.map(({ index }) => (row === undefined ? null : textOf(read.plan, row, index)))
+    touched.map(({ index }) => (row === undefined ? null : read.textOf(row, index)))
   const readAgain = { statement: read.one, values: [id] }
-  const [rows = []] = await runReads(database, session.guard, [readAgain])
+  const [rows = []] = await session.branch.runReads([readAgain])
   const texts = textsIn(rows)
   return {
     files: new Map(
@@ -123,8 +121,8 @@ export function storeFiles(
 /** Reads the requested contents, which are not in the rows, before rows are written as JSON. */
 export function loadContents(
   { session, files }: Pick<FileAccess, 'session' | 'files'>,
-  { hasContents, plan }: CompiledRead,
+  read: TableRead,
   rows: TextRows,
 ): Promise<void> | undefined {
-  return hasContents ? files.loadContents(session.metadata, plan, rows) : undefined
+  return read.hasContents ? files.loadContents(session.metadata, read, rows) : undefined
 }

@@ -1,24 +1,15 @@
 import { AppError } from '@offshoot/contract/errors'
 import { newRecordId } from '../../common/ids.js'
 import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
-import { type EncodedUpdate, type InputRecord, isFaults } from '../../rows/columns.js'
-import {
-  confirmed,
-  type OpenTransaction,
-  runReads,
-  runSharedRead,
-  writeMetadata,
-  writeRecord,
-} from '../../rows/read.js'
-import type { BranchTable, CompiledRead } from '../../rows/tables.js'
-import {
-  isTaken,
-  runSharedInsert,
-  runSteps,
-  runWrites,
-  type TableWriter,
-  type UniqueCheck,
-} from '../../rows/write.js'
+import type { EncodedUpdate, InputRecord } from '../../rows/columns/record-encoder.js'
+import { isFaults } from '../../rows/columns/table-codec.js'
+import type { BranchTable } from '../../rows/open-branch.js'
+import { writeMetadata } from '../../rows/reading/record-json.js'
+import type { TableRead } from '../../rows/reading/table-read.js'
+import { confirmed } from '../../rows/running/staleness.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
+import { isTaken } from '../../rows/writing/refusals.js'
+import type { TableWriter, UniqueCheck } from '../../rows/writing/table-writer.js'
 import type { FileWriter } from '../files/file-input.js'
 import type { Files } from '../files/files.js'
 import {
@@ -29,7 +20,6 @@ import {
   versionConflict,
 } from '../session/record-errors.js'
 import { planColumns } from '../session/session.js'
-import type { Sessions } from '../session/sessions.js'
 import {
   answerOnce,
   type IdempotencyContext,
@@ -52,7 +42,6 @@ import {
  */
 
 export interface RecordContext extends IdempotencyContext {
-  readonly sessions: Sessions
   readonly files: Files
   readonly tableName: string
   /** undefined: the response has only id and metadata. */
@@ -63,14 +52,14 @@ const ALL_COLUMNS = ['*'] as const
 
 /** Reads a record. */
 export async function readRecord(context: RecordContext, id: string): Promise<string> {
-  const { database, session, tableName } = context
+  const { session, tableName } = context
   const table = session.table(tableName)
   const read = planColumns(table, context.columns ?? ALL_COLUMNS)
   requireId(table, id)
-  const row = await runSharedRead(database, session.guard, { statement: read.one, values: [id] })
+  const row = await session.branch.runSharedRead({ statement: read.one, values: [id] })
   if (row === undefined) throw confirmed(recordNotFound(tableName, id))
   await loadContents(context, read, [row])
-  return writeRecord(read.plan, row, session.metadata)
+  return read.writeRecord(row, session.metadata)
 }
 
 /** Creates a record. Its id is generated unless the record has one. */
@@ -92,7 +81,7 @@ function repeatCreating(
 const CREATED = '+'
 
 /** An answer, and whether the record is new. */
-export interface WriteOutcome {
+interface WriteOutcome {
   readonly answer: string
   readonly created: boolean
 }
@@ -222,11 +211,11 @@ export async function deleteRecord(context: RecordContext, id: string): Promise<
 }
 
 async function remove(context: RecordContext, id: string): Promise<string> {
-  const { database, session, tableName, columns } = context
+  const { session, tableName, columns } = context
   const table = session.table(tableName)
   requireId(table, id)
   const read = columns === undefined ? undefined : planColumns(table, columns)
-  const { writer } = await context.sessions.writable(session, table)
+  const { writer } = await session.branch.writable(table)
   const calls: Call[] = [writer.delete([id])]
   if (read !== undefined) calls.unshift({ statement: read.one, values: [id] })
   const describe = async (rows: readonly TextRows[]): Promise<string> => {
@@ -234,17 +223,17 @@ async function remove(context: RecordContext, id: string): Promise<string> {
     const row = rows[0]?.[0]
     if (read === undefined || row === undefined) return ''
     await loadContents(context, read, [row])
-    return writeRecord(read.plan, row, session.metadata)
+    return read.writeRecord(row, session.metadata)
   }
   if (context.idempotent === undefined) {
-    return describe(await runWrites(database, session.guard, calls))
+    return describe(await session.branch.runWrites(calls))
   }
   const finish = async (transaction: OpenTransaction, rows: readonly TextRows[]) => {
     const answer = await describe(rows)
     await keepAnswer(transaction, context, answer)
     return answer
   }
-  return runSteps(database, session.guard, finish, { first: calls })
+  return session.branch.runSteps(finish, { first: calls })
 }
 
 /** Before a record is written: there is room for it, a heap, and its files are in place. */
@@ -253,9 +242,9 @@ async function prepareWrite(
   table: BranchTable,
   files: FileWriter | undefined,
 ): Promise<TableWriter> {
-  const { sessions, session } = context
+  const { session } = context
   await session.growth.admitBody()
-  const { writer } = await sessions.writable(session, table)
+  const { writer } = await session.branch.writable(table)
   await storeFiles(context, files)
   return writer
 }
@@ -284,7 +273,7 @@ async function write(
     isCreated?(written: TextRow | undefined): boolean
   },
 ): Promise<Written> {
-  const { database, session, columns } = context
+  const { session, columns } = context
   const { checks, otherwise, present, isNewId = false } = options
   const read = columns === undefined ? undefined : planColumns(table, columns)
   const calls = [options.call]
@@ -300,7 +289,7 @@ async function write(
     return { written, alternative, answer: mark + (await writeAnswer(context, read, row)) }
   }
   const run = async (): Promise<Written> => {
-    if (isPlain) return describe(await runWrites(database, session.guard, calls))
+    if (isPlain) return describe(await session.branch.runWrites(calls))
     return runChecked(context, table, {
       calls,
       writes,
@@ -318,7 +307,7 @@ async function write(
   try {
     const cannotConflict = isNewId && table.codec.uniqueColumns.length === 0
     if (cannotConflict && calls.length === 1 && isPlain) {
-      const written = await runSharedInsert(database, session.guard, options.call)
+      const written = await session.branch.runSharedInsert(options.call)
       const answer = await writeAnswer(context, read, written)
       return { written, alternative: undefined, answer }
     }
@@ -335,14 +324,14 @@ async function write(
 
 async function writeAnswer(
   context: RecordContext,
-  read: CompiledRead | undefined,
+  read: TableRead | undefined,
   row: TextRow | undefined,
 ): Promise<string> {
   const { session } = context
   if (row === undefined) return ''
   if (read !== undefined) {
     await loadContents(context, read, [row])
-    return writeRecord(read.plan, row, session.metadata)
+    return read.writeRecord(row, session.metadata)
   }
   return `{"id":"${row[0]}",${writeMetadata(row, 0, session.metadata)}}`
 }
@@ -352,7 +341,7 @@ async function writeAnswer(
  * checked afterwards, unless it wrote nothing, and `finish` runs before the commit.
  */
 function runChecked<Result>(
-  { database, session }: RecordContext,
+  { session }: RecordContext,
   table: BranchTable,
   options: {
     calls: readonly Call[]
@@ -365,9 +354,7 @@ function runChecked<Result>(
 ): Promise<Result> {
   const { calls, checks, present } = options
   const before = present === undefined ? [] : [present.readAgain]
-  return runSteps(
-    database,
-    session.guard,
+  return session.branch.runSteps(
     async (transaction, found) => {
       if (present?.isSame(found[0] ?? []) === false) throw new FilesChangedError()
       const rows = found.slice(before.length)
@@ -389,14 +376,14 @@ async function explainNoUpdate(
   options: { id: string; ifVersion: number | undefined },
   { arithmetic }: EncodedUpdate,
 ): Promise<AppError> {
-  const { database, session, tableName } = context
+  const { session, tableName } = context
   // If the record exists now, it was created after the update.
   if (options.ifVersion === undefined && arithmetic.length === 0) {
     return recordNotFound(tableName, options.id)
   }
   const read = planColumns(session.table(tableName), [])
   const call = { statement: read.one, values: [options.id] }
-  const [rows] = await runReads(database, session.guard, [call])
+  const [rows] = await session.branch.runReads([call])
   const row = rows?.[0]
   if (row === undefined) return recordNotFound(tableName, options.id)
   const { ifVersion } = options

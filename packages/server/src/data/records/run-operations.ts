@@ -1,9 +1,11 @@
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
+import { arrayLiteral } from '../../postgres/carriers.js'
 import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
-import { arrayLiteral, isFaults } from '../../rows/columns.js'
-import { writeMetadata, writeSelection } from '../../rows/read.js'
-import type { BranchTable, CompiledRead } from '../../rows/tables.js'
-import type { RowInput, UniqueCheck } from '../../rows/write.js'
+import { isFaults } from '../../rows/columns/table-codec.js'
+import type { BranchTable } from '../../rows/open-branch.js'
+import { writeMetadata } from '../../rows/reading/record-json.js'
+import type { TableRead } from '../../rows/reading/table-read.js'
+import type { RowInput, UniqueCheck } from '../../rows/writing/table-writer.js'
 import { takenFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import type { OperationGroup, PlannedOperation } from './transaction-plan.js'
@@ -172,7 +174,7 @@ function getColumns(
   row: TextRow | undefined,
 ): string {
   if (row === undefined) return '{}'
-  if (read !== undefined) return writeSelection(read.plan, row, session.metadata)
+  if (read !== undefined) return read.writeSelection(row, session.metadata)
   return `{"id":"${id}",${writeMetadata(row, 0, session.metadata)}}`
 }
 
@@ -185,7 +187,7 @@ function columnsOf(
   const { read } = operation
   if (read !== undefined) {
     const row = found.get(operation)
-    return `,"columns":${row === undefined ? '{}' : writeSelection(read.plan, row, session.metadata)}`
+    return `,"columns":${row === undefined ? '{}' : read.writeSelection(row, session.metadata)}`
   }
   // The Xata client expects the key even if no columns are requested.
   const isXataClient = session.metadata.key === 'xata'
@@ -198,7 +200,7 @@ function readCalls(operations: readonly PlannedOperation[]): {
   calls: Call[]
   collect(rows: readonly TextRows[]): Map<PlannedOperation, TextRow>
 } {
-  const byRead = new Map<CompiledRead, PlannedOperation[]>()
+  const byRead = new Map<TableRead, PlannedOperation[]>()
   for (const operation of operations) {
     if (operation.read === undefined) continue
     const list = byRead.get(operation.read)
@@ -277,7 +279,7 @@ function takenValue(
 
 function planProbe(table: BranchTable) {
   const probe = table.read([])
-  if (!('plan' in probe)) throw new AppError('internal', 'an empty list of columns must be valid')
+  if (isFaults(probe)) throw new AppError('internal', 'an empty list of columns must be valid')
   return probe
 }
 

@@ -3,20 +3,13 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns, Turn } from '../../common/in-turns.js'
 import { LineReader } from '../../common/line-reader.js'
-import { confirmed, type OpenTransaction, StaleError } from '../../rows/read.js'
-import type { BranchTable, WritableTable } from '../../rows/tables.js'
-import {
-  describeRefusal,
-  isTaken,
-  openSink,
-  rowsBefore,
-  rowsPerStep,
-  runSteps,
-  type StagedRow,
-  StagedRows,
-  type WriteTransaction,
-  type Written,
-} from '../../rows/write.js'
+import type { BranchTable, WritableTable } from '../../rows/open-branch.js'
+import { confirmed, StaleError } from '../../rows/running/staleness.js'
+import type { OpenTransaction, WriteTransaction } from '../../rows/running/transactions.js'
+import type { Storage } from '../../rows/storage.js'
+import { describeRefusal, isTaken, rowsBefore } from '../../rows/writing/refusals.js'
+import { openSink, rowsPerStep } from '../../rows/writing/row-sink.js'
+import type { StagedRow, StagedRows, Written } from '../../rows/writing/staged-rows.js'
 import { findTakenFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import {
@@ -49,7 +42,7 @@ const HELD_VALUES_MAX = 200_000
 const heldRowsMax = ({ codec }: BranchTable) =>
   Math.floor(HELD_VALUES_MAX / (codec.physical.length + 1))
 
-type StreamContext = RecordContext & { readonly limits: Limits }
+type StreamContext = RecordContext & { readonly storage: Storage; readonly limits: Limits }
 
 /** A stream that was read to its end. Its rows are valid. */
 interface ReadStream {
@@ -98,7 +91,7 @@ export class AtomicStream {
     if (known !== undefined) return known
     await context.session.growth.admit(0)
     await source.readAhead(READ_AHEAD_BYTES)
-    const writable = await context.sessions.writable(context.session, table)
+    const writable = await context.session.branch.writable(table)
     // An attempt with an outdated session may have staged a part of a stream that was read ahead.
     await this.close()
     const held: StagedRow[] = []
@@ -126,14 +119,14 @@ export class AtomicStream {
 
   /** Adds rows to the stage, in steps. */
   async #stage(
-    { database, session }: StreamContext,
+    { session }: StreamContext,
     table: WritableTable,
     rows: readonly StagedRow[],
   ): Promise<void> {
     const { codec } = table
     // Records that exist are looked for by the lines of a stage that has no rules.
     const mayReplace = this.#request.existing === 'refuse'
-    this.#rows ??= await StagedRows.create(database, session.guard, { table, mayReplace })
+    this.#rows ??= await session.branch.stageRows({ table, mayReplace })
     const turn = new Turn()
     for (let start = 0; start < rows.length; start += rowsPerStep(codec)) {
       await this.#rows.add(rows.slice(start, start + rowsPerStep(codec)))
@@ -155,7 +148,7 @@ export class AtomicStream {
     const { session } = context
     // An outdated session has taken back what it had counted.
     if (session !== staged.session) await session.growth.admit(staged.bytes)
-    const writable = await context.sessions.writable(session, table)
+    const writable = await session.branch.writable(table)
     const { existing } = this.#request
     if (existing !== 'refuse') {
       return this.#insertHeld(context, writable, staged, {
@@ -164,7 +157,7 @@ export class AtomicStream {
             ? rows.insertNew(writer, transaction)
             : rows.replace(writer, transaction),
         findTaken: ({ session }, { writer }) =>
-          rows.findTakenBeside(writer, session.guard, existing),
+          rows.findTakenBeside(writer, session.branch.guard, existing),
       })
     }
     return this.#insertHeld(context, writable, staged, {
@@ -179,7 +172,7 @@ export class AtomicStream {
           (await publishLongStream(context, { table, rows }, finish))
         )
       },
-      findTaken: ({ session }, { writer }) => rows.findTaken(writer, session.guard),
+      findTaken: ({ session }, { writer }) => rows.findTaken(writer, session.branch.guard),
     })
   }
 
@@ -189,7 +182,7 @@ export class AtomicStream {
     { tally, idempotent }: ReadStream,
     held: HeldRows,
   ): Promise<string> {
-    const { database, session } = context
+    const { session } = context
     const keep = (transaction: OpenTransaction) =>
       keepAnswer(transaction, { ...context, idempotent }, tally.toJson())
     const insert = async (transaction: WriteTransaction) => {
@@ -203,7 +196,7 @@ export class AtomicStream {
     }
     try {
       if (await held.publish?.(table, keep)) return tally.toJson()
-      return await runSteps(database, session.guard, insert, { isLong: true })
+      return await session.branch.runSteps(insert, { isLong: true })
     } catch (error) {
       // A client that has disconnected needs no response.
       if (error instanceof StaleError || this.#request.source.isAborted) throw error

@@ -1,6 +1,9 @@
 import { withBranches } from '../../domain/branches/lock-branches.js'
-import type { OpenTransaction } from '../../rows/read.js'
-import { openTransaction, requireGuard, type StagedRows, takeFilledHeap } from '../../rows/write.js'
+import { takeFilledHeap } from '../../rows/heaps/filled-heaps.js'
+import { requireGuard } from '../../rows/merging/publish-stream.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
+import type { Storage } from '../../rows/storage.js'
+import type { StagedRows } from '../../rows/writing/staged-rows.js'
 import type { RecordContext } from './records.js'
 
 /**
@@ -9,17 +12,17 @@ import type { RecordContext } from './records.js'
  * instead. `finish` runs in the transaction that gives the heap.
  */
 export async function publishAsHeap(
-  { database, session: { access, guard } }: RecordContext,
+  { storage, session: { access, branch } }: RecordContext & { readonly storage: Storage },
   rows: StagedRows,
   finish: (transaction: OpenTransaction) => Promise<unknown>,
 ): Promise<boolean> {
   const { heap } = rows
   if (heap === undefined) return false
-  await rows.requirePresent(database)
-  return withBranches(database, [access], async (transaction) => {
-    await requireGuard(transaction, guard)
+  await rows.requirePresent(storage.database)
+  return withBranches(storage, [access], async (transaction) => {
+    await requireGuard(transaction, branch.guard)
     if (!(await takeFilledHeap(transaction, heap))) return false
-    await finish(openTransaction(database, guard, { client: transaction.client }))
+    await finish(branch.inTransaction(transaction.client))
     return true
   })
 }

@@ -2,16 +2,15 @@ import { withBranches } from '../../domain/branches/lock-branches.js'
 import { withPin } from '../../domain/merges/pins.js'
 import { isUndefinedTable } from '../../postgres/failures.js'
 import { runTransaction, WRITABLE_SNAPSHOT } from '../../postgres/run-transaction.js'
-import { absorbOverlays } from '../../rows/branches.js'
-import { type OpenTransaction, runReads } from '../../rows/read.js'
-import { hasForks, type WritableTable } from '../../rows/tables.js'
 import {
-  openTransaction,
   publishStream,
-  type StagedRows,
   StreamOutdatedError,
   stageStream,
-} from '../../rows/write.js'
+} from '../../rows/merging/publish-stream.js'
+import type { WritableTable } from '../../rows/open-branch.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
+import type { Storage } from '../../rows/storage.js'
+import type { StagedRows } from '../../rows/writing/staged-rows.js'
 import type { RecordContext } from './records.js'
 
 /** A stream of more rows is published as an overlay, because inserting them would keep forks waiting. */
@@ -26,13 +25,13 @@ const ATTEMPTS_MAX = 2
  * `finish` runs in the transaction that publishes the rows.
  */
 export async function publishLongStream(
-  context: RecordContext,
+  context: RecordContext & { readonly storage: Storage },
   { table, rows }: { table: WritableTable; rows: StagedRows },
   finish: (transaction: OpenTransaction) => Promise<unknown>,
 ): Promise<boolean> {
-  const { guard } = context.session
+  const { branch } = context.session
   // A pin is a fork. Without any fork, writers keep no old versions, and it should stay that way.
-  if (rows.count <= INSERTED_ROWS_MAX || !hasForks(guard.rows)) return false
+  if (rows.count <= INSERTED_ROWS_MAX || !branch.hasForks) return false
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
     try {
       await publish(context, { table, rows }, finish)
@@ -46,15 +45,15 @@ export async function publishLongStream(
 }
 
 async function publish(
-  { database, session }: RecordContext,
+  { storage, session }: RecordContext & { readonly storage: Storage },
   { table: { codec }, rows }: { table: WritableTable; rows: StagedRows },
   finish: (transaction: OpenTransaction) => Promise<unknown>,
 ): Promise<void> {
-  const { access, guard } = session
-  await absorbOverlays(database, access.branchId)
-  await withPin(database, access, async (pin) => {
+  const { access, branch } = session
+  await storage.absorb(access.branchId)
+  await withPin(storage, access, async (pin) => {
     // The session may be outdated by now, which is better known before the rows are compared.
-    await runReads(database, guard, [])
+    await branch.runReads([])
     const stream = {
       codec,
       stage: rows.name,
@@ -64,13 +63,13 @@ async function publish(
     }
     const owner = { branchId: pin.id, databaseId: access.databaseId }
     const overlay = await runTransaction(
-      database,
+      storage.database,
       (transaction) => stageStream(transaction, stream, owner),
       WRITABLE_SNAPSHOT,
     )
-    await withBranches(database, [access], async (transaction) => {
-      await publishStream(transaction, { ...stream, overlay }, guard)
-      await finish(openTransaction(database, guard, { client: transaction.client }))
+    await withBranches(storage, [access], async (transaction) => {
+      await publishStream(transaction, { ...stream, overlay }, branch.guard)
+      await finish(branch.inTransaction(transaction.client))
     })
   })
 }

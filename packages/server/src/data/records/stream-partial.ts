@@ -3,9 +3,10 @@ import type { Limits } from '@offshoot/contract/limits'
 import { inTurns } from '../../common/in-turns.js'
 import { LineReader, type ParsedLine } from '../../common/line-reader.js'
 import type { Database } from '../../postgres/database.js'
-import { runReads } from '../../rows/read.js'
-import type { WritableTable } from '../../rows/tables.js'
-import { describeRefusal, isTaken, openSink, runSteps, type StagedRow } from '../../rows/write.js'
+import type { WritableTable } from '../../rows/open-branch.js'
+import { describeRefusal, isTaken } from '../../rows/writing/refusals.js'
+import { openSink } from '../../rows/writing/row-sink.js'
+import type { StagedRow } from '../../rows/writing/staged-rows.js'
 import type { Files } from '../files/files.js'
 import { findTakenFields, takenFields } from '../session/record-errors.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
@@ -77,14 +78,14 @@ async function insertLines(
   batch: { lines: readonly ParsedLine[]; bytes: number },
   tally: Tally,
 ): Promise<void> {
-  const { database, sessions, tableName } = partial
+  const { sessions, tableName } = partial
   let pending = batch.lines
   await sessions.run(partial.session, async (session) => {
     const known = session.table(tableName)
     await session.growth.admit(batch.bytes)
-    const table = await sessions.writable(session, known)
+    const table = await session.branch.writable(known)
     // Invalid lines are final, so they must not be validated with an outdated schema.
-    await runReads(database, session.guard, [])
+    await session.branch.runReads([])
     const context = { ...partial, session, columns: undefined }
     const files = await fileWriter(context, table, valuesOf(pending))
     const rows = await inTurns(encodeLines(table, pending, { tally, files }))
@@ -123,9 +124,9 @@ async function insertWhatFits(
   const { rows, tally, onSettled } = insertion
   const [first] = rows
   if (first === undefined) return
-  const { database, session } = context
+  const { session } = context
   try {
-    await runSteps(database, session.guard, async (transaction) => {
+    await session.branch.runSteps(async (transaction) => {
       const sink = openSink(table, transaction)
       await sink.add(rows)
       await sink.end()

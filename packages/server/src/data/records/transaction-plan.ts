@@ -2,16 +2,12 @@ import type { FaultEntry } from '@offshoot/contract/errors'
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { newRecordId } from '../../common/ids.js'
 import type { TextRow } from '../../postgres/statement.js'
-import {
-  type EncodedUpdate,
-  Fault,
-  type FileEncoder,
-  type InputRecord,
-  isFaults,
-} from '../../rows/columns.js'
-import { NO_FILES } from '../../rows/files.js'
-import { linkedTables } from '../../rows/read.js'
-import type { BranchTable, CompiledRead } from '../../rows/tables.js'
+import { Fault } from '../../rows/columns/fault.js'
+import { NO_FILES } from '../../rows/columns/file-value.js'
+import type { EncodedUpdate, FileEncoder, InputRecord } from '../../rows/columns/record-encoder.js'
+import { isFaults } from '../../rows/columns/table-codec.js'
+import type { BranchTable } from '../../rows/open-branch.js'
+import type { TableRead } from '../../rows/reading/table-read.js'
 import type { Session } from '../session/session.js'
 
 interface OperationBase {
@@ -19,7 +15,7 @@ interface OperationBase {
   readonly table: BranchTable
   readonly id: string
   /** The columns of the record to return. undefined: none are requested. */
-  readonly read: CompiledRead | undefined
+  readonly read: TableRead | undefined
 }
 
 export type PlannedOperation = OperationBase &
@@ -245,7 +241,7 @@ function isNames(value: unknown): boolean {
 
 /** The compiled reads of one transaction. Operations usually request the same columns. */
 class PlannedReads {
-  readonly #known = new Map<BranchTable, Map<string, CompiledRead | readonly Fault[]>>()
+  readonly #known = new Map<BranchTable, Map<string, TableRead | readonly Fault[]>>()
   #names = 0
   #links = 0
 
@@ -253,18 +249,18 @@ class PlannedReads {
     table: BranchTable,
     columns: readonly string[] | undefined,
     faults: string[],
-  ): CompiledRead | undefined {
+  ): TableRead | undefined {
     if (columns === undefined || columns.length === 0) return undefined
     const read = this.#find(table, columns)
-    if ('plan' in read) return read
+    if (!isFaults(read)) return read
     faults.push(...read.map((fault) => inTable(table, fault)))
     return undefined
   }
 
-  #find(table: BranchTable, columns: readonly string[]): CompiledRead | readonly Fault[] {
+  #find(table: BranchTable, columns: readonly string[]): TableRead | readonly Fault[] {
     const { columnsMax, transactionColumnsMax, relationsMax } = QUERY_LIMITS
     if (columns.length > columnsMax) return table.read(columns)
-    const known = this.#known.get(table) ?? new Map<string, CompiledRead | readonly Fault[]>()
+    const known = this.#known.get(table) ?? new Map<string, TableRead | readonly Fault[]>()
     this.#known.set(table, known)
     const key = columns.join('\n')
     const found = known.get(key)
@@ -274,8 +270,8 @@ class PlannedReads {
       return [new Fault(`a transaction cannot name more than ${transactionColumnsMax} columns`)]
     }
     const read = table.read(columns)
-    if ('plan' in read) {
-      this.#links += linkedTables(read.plan).length
+    if (!isFaults(read)) {
+      this.#links += read.linkedTables.length
       if (this.#links > relationsMax) {
         return [new Fault(`a transaction cannot follow more than ${relationsMax} links`)]
       }
@@ -335,7 +331,7 @@ export function groupOperations(operations: readonly PlannedOperation[]): Operat
   for (const operation of operations) {
     const { table, id, read } = operation
     const schedule = scheduleOf(table.codec.table.id)
-    const linked = read === undefined ? NO_TABLES : linkedTables(read.plan).map(scheduleOf)
+    const linked = read === undefined ? NO_TABLES : read.linkedTables.map(scheduleOf)
     const form = formOf(operation)
     const alone = isAlone(operation)
     const writes = operation.kind !== 'get'

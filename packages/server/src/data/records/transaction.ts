@@ -3,12 +3,11 @@ import type { Limits } from '@offshoot/contract/limits'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { type JsonText, listJson } from '../../common/write-json.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
-import { type OpenTransaction, runReads, runSerialReads } from '../../rows/read.js'
-import { describeRefusal, runSteps } from '../../rows/write.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
+import { describeRefusal } from '../../rows/writing/refusals.js'
 import type { Files } from '../files/files.js'
 import { findTakenFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
-import type { Sessions } from '../session/sessions.js'
 import {
   answerOnce,
   type CreatedRecords,
@@ -26,7 +25,6 @@ import {
 } from './transaction-plan.js'
 
 export interface TransactionContext extends IdempotencyContext {
-  readonly sessions: Sessions
   readonly files: Files
   readonly limits: Limits
 }
@@ -88,11 +86,11 @@ interface WrittenOperation {
 
 /** Creates the heaps of all written tables, if necessary. */
 async function requireHeaps(
-  { sessions, session }: TransactionContext,
+  { session }: TransactionContext,
   planned: readonly PlannedOperation[],
 ): Promise<void> {
   const written = planned.filter(({ kind }) => kind !== 'get').map(({ table }) => table)
-  await sessions.requireWritable(session, written)
+  await session.branch.makeWritable([...new Set(written)])
 }
 
 /**
@@ -126,7 +124,7 @@ async function runGroups(
     isStepwise: boolean
   },
 ): Promise<JsonText> {
-  const { database, session } = context
+  const { session } = context
   const { groups, isStepwise } = request
   const prepare = (group: OperationGroup) => ({
     group,
@@ -139,7 +137,7 @@ async function runGroups(
     return answer
   }
   if (isStepwise) {
-    return runSteps(database, session.guard, async (transaction) => {
+    return session.branch.runSteps(async (transaction) => {
       for (const group of groups) {
         const run = prepare(group)
         const rows = await transaction.run(run.calls).catch((error: unknown) => {
@@ -152,9 +150,7 @@ async function runGroups(
   }
   const [first = [], ...parts] = cutIntoParts(groups)
   const firstRuns = first.map(prepare)
-  return runSteps(
-    database,
-    session.guard,
+  return session.branch.runSteps(
     async (transaction, rows) => {
       await settleAll(context, firstRuns, { rows, results })
       for (const part of parts) {
@@ -177,15 +173,15 @@ async function runGets(
   context: TransactionContext,
   planned: readonly PlannedOperation[],
 ): Promise<JsonText> {
-  const { database, session } = context
+  const { session } = context
   const runs = groupOperations(planned).map((group) => ({
     group,
     ...prepareGroup(session, group, { explains: false }),
   }))
   const results = new Array<string>(planned.length).fill('')
   const calls = runs.flatMap((group) => group.calls)
-  const runAll = planned.length <= 1 ? runReads : runSerialReads
-  const rows = await runAll(database, session.guard, calls)
+  const { branch } = session
+  const rows = await (planned.length <= 1 ? branch.runReads(calls) : branch.runSerialReads(calls))
   await settleAll(context, runs, { rows, results })
   return listJson('{"results":[', results, ']}')
 }

@@ -1,7 +1,6 @@
-import { arrayLiteral } from '../../rows/columns.js'
-import { runReads } from '../../rows/read.js'
-import type { WritableTable } from '../../rows/tables.js'
-import type { RowInput } from '../../rows/write.js'
+import { arrayLiteral } from '../../postgres/carriers.js'
+import type { WritableTable } from '../../rows/open-branch.js'
+import type { RowInput } from '../../rows/writing/table-writer.js'
 import { planColumns } from '../session/session.js'
 import type { RecordContext } from './records.js'
 
@@ -33,12 +32,12 @@ export async function readUniqueFields(
 }
 
 async function readIds(
-  { database, session }: RecordContext,
+  { session }: RecordContext,
   table: WritableTable,
   rows: readonly RowInput[],
 ): Promise<UniqueField> {
   const read = planColumns(table, [])
-  const [found = []] = await runReads(database, session.guard, [
+  const [found = []] = await session.branch.runReads([
     { statement: read.many, values: [arrayLiteral(rows.map((row) => row.id))] },
   ])
   const takenIds = new Set(found.map((row) => row[0]))
@@ -55,13 +54,13 @@ async function readIds(
 
 /** Reads the values of a unique column, as PostgreSQL compares them. */
 async function readValues(
-  { database, session }: RecordContext,
+  { session }: RecordContext,
   { writer, codec }: WritableTable,
   options: { column: number; rows: readonly RowInput[] },
 ): Promise<UniqueField> {
   const { column, rows } = options
   const values = rows.map((row) => row.values[column] ?? null)
-  const [found = [], repeated = []] = await runReads(database, session.guard, [
+  const [found = [], repeated = []] = await session.branch.runReads([
     writer.findValues(column, values),
     writer.findRepeated(column, values),
   ])

@@ -1,5 +1,6 @@
 import { raw, type Sql, sql } from '../../postgres/sql.js'
-import { encodeDatetime, Fault } from '../../rows/columns.js'
+import { encodeDatetime } from '../../rows/columns/datetime-type.js'
+import { Fault } from '../../rows/columns/fault.js'
 import type { Field, FieldResolver, FieldType } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
 import { type Expressions, filterSql } from '../query/filter-sql.js'

@@ -1,7 +1,9 @@
 import { SEARCH_LIMITS } from '@offshoot/contract/search'
-import { enclosingObjects, type TableCodec } from '../../rows/columns.js'
-import { type ReadPlan, type TableLookup, type TextKind, textKindOf } from '../../rows/read.js'
-import type { BranchTable } from '../../rows/tables.js'
+import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
+import type { BranchTable } from '../../rows/open-branch.js'
+import type { TableLookup } from '../../rows/reading/read-plan.js'
+import { type TextKind, textKindOf } from '../../rows/reading/searched-text.js'
+import type { TableRead } from '../../rows/reading/table-read.js'
 import { resolveField } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
 import { invalidQuery } from '../query/invalid-query.js'
@@ -22,7 +24,7 @@ export interface SearchColumn {
 /** A searched table, with its names resolved. */
 export interface TablePlan {
   readonly codec: TableCodec
-  readonly read: ReadPlan
+  readonly read: TableRead
   readonly columns: readonly SearchColumn[]
   readonly filter: Filter
   readonly boosters: readonly Booster[]
@@ -45,7 +47,7 @@ export function planTable(
   const resolve = (path: string) => resolveField(lookup, codec, path)
   return {
     codec,
-    read: planColumns(table, ['*']).plan,
+    read: planColumns(table, ['*']),
     columns: planTargets(codec, request.target ?? []),
     filter: parseFilter(resolve, request.filter ?? {}),
     boosters: (request.boosters ?? []).map((booster) => parseBooster(resolve, booster)),

@@ -1,10 +1,9 @@
 import { type BranchSearch, SEARCH_LIMITS, type TableSearch } from '@offshoot/contract/search'
 import { mapInTurns } from '../../common/in-turns.js'
 import type { Bounds } from '../../postgres/bounds.js'
-import type { Database } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import type { TextRows } from '../../postgres/statement.js'
-import { schemaName, writeFound } from '../../rows/read.js'
+import type { Storage } from '../../rows/storage.js'
 import { runCalculation } from '../query/base-rows.js'
 import { invalidQuery } from '../query/invalid-query.js'
 import { lookupOf } from '../query/query-records.js'
@@ -18,7 +17,7 @@ import { findStems } from './stems.js'
 import { hasStem, readTerms } from './terms.js'
 
 export interface SearchContext {
-  readonly database: Database
+  readonly storage: Storage
   readonly session: Session
   readonly bounds: Bounds
 }
@@ -88,7 +87,7 @@ async function search(
   }
   const { call, tables: searched } = searchSql(plan)
   // Estimates are read from PostgreSQL's statistics, which the node has.
-  const node = { schema: schemaName(session.guard.rows.databaseId) }
+  const node = { schema: session.branch.schemaName }
   const [first, ...rows] = await run(context, { ...call, node })
   const records = await mapInTurns(rows, (row) =>
     writeHit(row, { session, plan, searched, options }),
@@ -98,13 +97,13 @@ async function search(
 }
 
 async function readQuery(
-  { database }: SearchContext,
+  { storage }: SearchContext,
   { query, fuzziness = FUZZINESS, prefix }: Options,
 ): Promise<{ patterns: Patterns | undefined; warnings: readonly string[] }> {
   if (query === undefined) return { patterns: undefined, warnings: [] }
   const { terms, warnings } = readTerms(query, fuzziness)
   const words = terms.filter(hasStem).map(({ text }) => text)
-  const stems = await findStems(database, words)
+  const stems = await findStems(storage.database, words)
   return { patterns: makePatterns(terms, { stems, isPrefix: prefix === 'phrase' }), warnings }
 }
 
@@ -140,5 +139,5 @@ function writeHit(
     const encodeHTML = context.options.highlight?.encodeHTML ?? true
     members.push(`"highlight":${writeHighlight(table.columns, parts, { encodeHTML })}`)
   }
-  return writeFound(table.read, row, context.session.metadata, members.join(','))
+  return table.read.writeFound(row, context.session.metadata, members.join(','))
 }

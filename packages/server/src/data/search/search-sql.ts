@@ -1,14 +1,7 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileSharing, compileStatement } from '../../postgres/statement.js'
-import {
-  estimateTexts,
-  indexedText,
-  joinRecord,
-  listArms,
-  recordAs,
-  selectPlan,
-  type TableLookup,
-} from '../../rows/read.js'
+import type { TableLookup } from '../../rows/reading/read-plan.js'
+import { indexedText } from '../../rows/reading/searched-text.js'
 import type { FieldExpressions } from '../query/field-sql.js'
 import { Parameters } from '../query/parameters.js'
 import { type RowSelect, selectRows } from '../query/select-rows.js'
@@ -49,7 +42,7 @@ export function searchSql(plan: SearchPlan): { call: Call; tables: readonly Tabl
   const { lookup, patterns } = plan
   const tables = plan.tables.filter(({ codec, columns }) => {
     const isPossible = patterns === undefined || columns.length > 0
-    return isPossible && listArms(lookup, codec, ROOT).length > 0
+    return isPossible && lookup.rowsOf(codec).armCount > 0
   })
   if (tables.length === 0) {
     const nothing = compileStatement(sql`select 0, null, '0', null, null`)
@@ -211,7 +204,7 @@ function statisticsSql(plan: SearchPlan, context: TableContext): Sql {
   const { table, parameters } = context
   // Exact counts need a scan of all texts, which the index is meant to avoid.
   const numbers = table.codec.table.searchIndex
-    ? estimateTexts(plan.lookup, table.codec, {
+    ? plan.lookup.rowsOf(table.codec).estimateTexts({
         columns: table.columns.map(({ index }) => index),
         add: (text) => parameters.add(text),
       })
@@ -305,9 +298,9 @@ function foundSql({ table, number }: TableContext, patterns: Patterns): Sql {
 function recordsSql(plan: SearchPlan, { table, number, parameters }: TableContext): Sql {
   const { lookup, patterns } = plan
   const { codec, read } = table
-  const record = recordAs(codec, ident('record'))
-  const joined = joinRecord(lookup, codec, { id: sql`page.id`, alias: record.alias })
-  const { selected, joins } = selectPlan(lookup, read, record)
+  const record = lookup.rowsOf(codec).record(ident('record'))
+  const joined = lookup.rowsOf(codec).join({ id: sql`page.id`, alias: record.alias })
+  const { selected, joins } = read.select(record)
   const texts = selected.map((value) => sql`${value}::text`)
   const highlight =
     patterns === undefined || !plan.isHighlighted

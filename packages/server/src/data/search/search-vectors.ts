@@ -4,7 +4,7 @@ import {
   type VectorSearch,
 } from '@offshoot/contract/search'
 import { mapInTurns } from '../../common/in-turns.js'
-import { type Extension, findExtension } from '../../postgres/extension.js'
+import type { Extension } from '../../postgres/extension.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import {
   type Call,
@@ -14,17 +14,10 @@ import {
   slot,
   type TextRows,
 } from '../../postgres/statement.js'
-import { enclosingObjects, type TableCodec } from '../../rows/columns.js'
-import { findVectorIndex } from '../../rows/indexes.js'
-import {
-  joinRecord,
-  type ReadPlan,
-  recordAs,
-  runReads,
-  selectPlan,
-  type TableLookup,
-  writeFound,
-} from '../../rows/read.js'
+import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
+import { findVectorIndex } from '../../rows/indexes/vector-index.js'
+import type { TableLookup } from '../../rows/reading/read-plan.js'
+import type { TableRead } from '../../rows/reading/table-read.js'
 import { runCalculation } from '../query/base-rows.js'
 import { resolveField } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
@@ -42,7 +35,7 @@ import type { SearchContext } from './search-records.js'
 interface VectorPlan {
   readonly lookup: TableLookup
   readonly codec: TableCodec
-  readonly read: ReadPlan
+  readonly read: TableRead
   /** Index of the vector column. */
   readonly column: number
   readonly query: readonly number[]
@@ -56,7 +49,7 @@ export async function searchVectors(
   context: SearchContext & { readonly tableName: string },
   request: VectorSearch,
 ): Promise<string> {
-  const { database, session } = context
+  const { storage, session } = context
   requireQuerySize(request.filter, request.column)
   const table = session.table(context.tableName)
   const lookup = lookupOf(session)
@@ -64,18 +57,18 @@ export async function searchVectors(
   const plan: VectorPlan = {
     lookup,
     codec,
-    read: planColumns(table, ['*']).plan,
+    read: planColumns(table, ['*']),
     ...readVector(codec, request),
     size: request.size ?? SEARCH_LIMITS.vectorSize,
     filter: parseFilter((path) => resolveField(lookup, codec, path), request.filter ?? {}),
   }
-  const extension = isSingle(plan.query) ? await findExtension(database, 'vector') : undefined
+  const extension = isSingle(plan.query) ? await storage.extensions.find('vector') : undefined
   const [first, ...rows] =
     (await searchIndex(context, plan, extension)) ??
     (await runCalculation(context, vectorSql(plan, extension)))
   const name = JSON.stringify(codec.table.name)
   const records = await mapInTurns(rows, ([, score, ...texts]) => {
-    return writeFound(plan.read, texts, session.metadata, `"table":${name},"score":${score}`)
+    return plan.read.writeFound(texts, session.metadata, `"table":${name},"score":${score}`)
   })
   return `{"totalCount":${first?.[1] ?? 0},"records":[${records.join(',')}]}`
 }
@@ -135,9 +128,9 @@ function vectorSql(plan: VectorPlan, extension: Extension | undefined): Call {
 
 /** Selects the page and its records from the relation `scored`. */
 function pageSql({ lookup, codec, read, size }: VectorPlan, count: Sql): Sql {
-  const record = recordAs(codec, ident('record'))
-  const joined = joinRecord(lookup, codec, { id: sql`page.id`, alias: record.alias })
-  const { selected, joins } = selectPlan(lookup, read, record)
+  const record = lookup.rowsOf(codec).record(ident('record'))
+  const joined = lookup.rowsOf(codec).join({ id: sql`page.id`, alias: record.alias })
+  const { selected, joins } = read.select(record)
   const nothing = selected.map(() => sql`null`)
   const texts = selected.map((value) => sql`${value}::text`)
   return sql`
@@ -196,7 +189,7 @@ const SET_CANDIDATES = compileStatement(
  * index, or if it finds too few records.
  */
 async function searchIndex(
-  { database, session, bounds }: SearchContext,
+  { session, bounds }: SearchContext,
   plan: VectorPlan,
   extension: Extension | undefined,
 ): Promise<TextRows | undefined> {
@@ -204,7 +197,7 @@ async function searchIndex(
   if (call === undefined) return undefined
   const candidates = Math.min(CANDIDATES_MAX, Math.max(CANDIDATES_MIN, 2 * plan.size))
   const settings = { statement: SET_CANDIDATES, values: [String(candidates)] }
-  const [, rows = []] = await runReads(database, session.guard, [settings, call], bounds)
+  const [, rows = []] = await session.branch.runReads([settings, call], bounds)
   const count = Number(rows[0]?.[1])
   return rows.length - 1 < Math.min(plan.size, count) ? undefined : rows
 }

@@ -1,5 +1,5 @@
+import { arrayLiteral } from '../../postgres/carriers.js'
 import { join, raw, type Sql, sql } from '../../postgres/sql.js'
-import { arrayLiteral } from '../../rows/columns.js'
 import type { Parameters } from '../query/parameters.js'
 import type { Patterns } from './patterns.js'
 import type { SearchColumn } from './search-plan.js'

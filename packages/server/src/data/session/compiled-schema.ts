@@ -2,14 +2,13 @@ import type { Limits } from '@offshoot/contract/limits'
 import { LRUCache } from 'lru-cache'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
+import { isFileType } from '../../rows/columns/column-types.js'
 import {
-  compileTable,
-  isFileType,
   listAllColumns,
   type StoredSchema,
   type StoredTable,
-  type TableCodec,
-} from '../../rows/columns.js'
+} from '../../rows/columns/stored-schema.js'
+import { compileTable, type TableCodec } from '../../rows/columns/table-codec.js'
 
 /** A schema whose tables are compiled on first use. */
 export interface CompiledSchema {

@@ -1,6 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
-import type { Fault, TableCodec } from '../../rows/columns.js'
-import { describeRefusal, isTaken, takenColumn } from '../../rows/write.js'
+import type { Fault } from '../../rows/columns/fault.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import { describeRefusal, isTaken, takenColumn } from '../../rows/writing/refusals.js'
 
 /** Reports all faults of a record in one message. */
 export function invalidRecord(faults: readonly Fault[]): AppError {

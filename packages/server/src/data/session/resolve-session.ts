@@ -14,10 +14,12 @@ import {
 } from '../../domain/access/resolve.js'
 import type { OpenedBranch } from '../../domain/branches/create-branch.js'
 import type { Quotas } from '../../domain/quotas/quotas.js'
-import type { Database, Queryable } from '../../postgres/database.js'
+import type { Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
-import { type BranchRows, findRows, rowsSql, toRows } from '../../rows/tables.js'
+import { findRows, rowsSql, toRows } from '../../rows/branches.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
+import type { Storage } from '../../rows/storage.js'
 import type { SchemaCache } from './compiled-schema.js'
 import type { CursorSecret } from './cursor-secret.js'
 import { type BranchSession, createSession, type Session } from './session.js'
@@ -52,7 +54,7 @@ export interface ResolvedBranch {
 
 /** Sources of a session. */
 export interface SessionSources {
-  readonly database: Database
+  readonly storage: Storage
   readonly schemas: SchemaCache
   /** The keys that sign links to files. They must be loaded before responses include links. */
   readonly links: { load(database: Queryable): Promise<void> }
@@ -65,7 +67,8 @@ export async function resolveSession(
   sources: SessionSources,
   address: SessionAddress,
 ): Promise<ResolvedSession> {
-  const { database, links, cursorSecret } = sources
+  const { links, cursorSecret } = sources
+  const { database } = sources.storage
   await links.load(database)
   const parts = { sources, address, cursorSecret: await cursorSecret.load(database) }
   const resolved = await resolveByOneStatement(parts)
@@ -83,7 +86,7 @@ interface SessionParts {
  * the schema was replaced and deleted before it could be read.
  */
 async function resolveByOneStatement(parts: SessionParts): Promise<ResolvedSession | undefined> {
-  const { database } = parts.sources
+  const { database } = parts.sources.storage
   const { apiKey, address, databaseName, branchName } = parts.address
   const place = toPlace(address?.workspaceId, { databaseName, branchName })
   if (place === undefined) return undefined
@@ -111,7 +114,8 @@ export async function openSession(
   address: SessionAddress,
   { branch, rows }: OpenedBranch,
 ): Promise<ResolvedSession | undefined> {
-  const { database, links, cursorSecret } = sources
+  const { links, cursorSecret } = sources
+  const { database } = sources.storage
   await links.load(database)
   const { found: _looked, ...principal } = branch.principal
   const parts = { sources, address, cursorSecret: await cursorSecret.load(database) }
@@ -135,7 +139,7 @@ async function createResolved(
   const { keyId, keyStamp } = principal
   const branch = { ...found.branch, principal }
   const session = createSession({
-    guard: { rows, keyId, keyStamp },
+    branch: sources.storage.open({ rows, keyId, keyStamp }, schema),
     schema,
     metadata: { key: metadataKey(isXataClient) },
     growth: sources.quotas.growth(branch.workspaceId, { showsUsage: false }),
@@ -145,11 +149,11 @@ async function createResolved(
 
 /** Finds the branch that a link to a file refers to. The link itself authorises access. */
 export function resolveLinkedBranch(
-  { database, schemas, links, quotas }: SessionSources,
+  { storage, schemas, links, quotas }: SessionSources,
   branchId: string,
 ): Promise<ResolvedBranch> {
   return runTransaction(
-    database,
+    storage.database,
     async (transaction) => {
       await links.load(transaction)
       const [live] = await transaction.query<{ isSliding: boolean; workspaceId: string }>(sql`
@@ -165,7 +169,7 @@ export function resolveLinkedBranch(
         throw new AppError('branch_not_found', 'the branch of the file does not exist')
       }
       const session = createSession({
-        guard: { rows, keyId: undefined, keyStamp: undefined },
+        branch: storage.open({ rows, keyId: undefined, keyStamp: undefined }, schema),
         schema,
         metadata: { key: metadataKey(false) },
         growth: quotas.growth(live.workspaceId, { showsUsage: false }),

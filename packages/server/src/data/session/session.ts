@@ -3,20 +3,16 @@ import type { Principal } from '../../domain/access/principal.js'
 import type { BranchAccess } from '../../domain/access/resolve.js'
 import type { Growth } from '../../domain/quotas/quotas.js'
 import { tableNotFound } from '../../domain/schemas/operations.js'
-import type { Guard, MetadataForm } from '../../rows/read.js'
-import {
-  type BranchTable,
-  BranchTables,
-  type CompiledRead,
-  countStoredColumns,
-} from '../../rows/tables.js'
+import { isFaults } from '../../rows/columns/table-codec.js'
+import type { BranchTable, OpenBranch } from '../../rows/open-branch.js'
+import type { MetadataForm } from '../../rows/reading/record-json.js'
+import type { TableRead } from '../../rows/reading/table-read.js'
 import type { CompiledSchema } from './compiled-schema.js'
 
 /** A branch with its compiled tables. */
 export interface BranchSession {
-  readonly guard: Guard
+  readonly branch: OpenBranch
   readonly schema: CompiledSchema
-  readonly tables: BranchTables
   /** How responses write records. */
   readonly metadata: MetadataForm
   /** Counts the storage that the request adds to the workspace. */
@@ -40,23 +36,21 @@ export interface Session extends BranchSession {
 }
 
 export function createSession(options: {
-  guard: Guard
+  branch: OpenBranch
   schema: CompiledSchema
   metadata: MetadataForm
   growth: Growth
 }): BranchSession {
-  const { guard, schema, metadata, growth } = options
-  const tables = new BranchTables(guard.rows, schema)
+  const { branch, schema, metadata, growth } = options
   return {
-    guard,
+    branch,
     schema,
-    tables,
     metadata,
     growth,
-    columnCount: countStoredColumns(guard.rows),
-    findTable: (name) => tables.find(name),
+    columnCount: branch.columnCount,
+    findTable: (name) => branch.findTable(name),
     table(name) {
-      const table = tables.find(name)
+      const table = branch.findTable(name)
       if (table === undefined) throw tableNotFound(name)
       return table
     },
@@ -64,9 +58,9 @@ export function createSession(options: {
 }
 
 /** Compiles statements that read columns of a table. Throws if a column does not exist. */
-export function planColumns(table: BranchTable, columns: readonly string[]): CompiledRead {
+export function planColumns(table: BranchTable, columns: readonly string[]): TableRead {
   const read = table.read(columns)
-  if ('plan' in read) return read
+  if (!isFaults(read)) return read
   throw new AppError(
     'invalid_request',
     read.map(({ message }) => `table [${table.codec.table.name}]: ${message}`).join('; '),

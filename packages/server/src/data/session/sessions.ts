@@ -10,16 +10,11 @@ import { updateBranchExpiries } from '../../domain/branches/queries.js'
 import { renewExpiry } from '../../domain/branches/renew-expiry.js'
 import { BranchUses } from '../../domain/branches/uses.js'
 import { Quotas } from '../../domain/quotas/quotas.js'
-import type { Database, Queryable } from '../../postgres/database.js'
-import type { FileForm } from '../../rows/files.js'
-import { isConfirmed, NewStorageError, runReads, StaleError } from '../../rows/read.js'
-import {
-  type BranchRows,
-  type BranchTable,
-  isWritable,
-  makeWritable,
-  type WritableTable,
-} from '../../rows/tables.js'
+import type { Queryable } from '../../postgres/database.js'
+import type { FileForm } from '../../rows/columns/file-value.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
+import { isConfirmed, NewStorageError, StaleError } from '../../rows/running/staleness.js'
+import type { Storage } from '../../rows/storage.js'
 import { SchemaCache } from './compiled-schema.js'
 import { CursorSecret } from './cursor-secret.js'
 import {
@@ -92,14 +87,14 @@ export class Sessions {
   readonly #uses = new BranchUses()
 
   constructor(
-    database: Database,
+    storage: Storage,
     limits: Limits,
     links: SessionLinks,
-    quotas = new Quotas(database, { bytesMaxDefault: null }),
+    quotas = new Quotas(storage.database, { bytesMaxDefault: null }),
   ) {
     const schemas = new SchemaCache(limits)
     this.quotas = quotas
-    this.#sources = { database, schemas, links, cursorSecret: new CursorSecret(), quotas }
+    this.#sources = { storage, schemas, links, cursorSecret: new CursorSecret(), quotas }
   }
 
   /** Runs an operation on a session. If the session was outdated, repeats the operation on a new one. */
@@ -112,7 +107,7 @@ export class Sessions {
       const entry = this.#known(key) ?? (await this.#open(key, request))
       const { session: known, isSliding } = entry
       const { scope, keyId } = known.principal
-      this.#sources.database.budget.useWorkspace(keyId, known.access.workspaceId)
+      this.#sources.storage.database.budget.useWorkspace(keyId, known.access.workspaceId)
       const session = this.#startUse(known, {
         origin: request.origin,
         bodyBytes: request.bodyBytes ?? 0,
@@ -170,7 +165,7 @@ export class Sessions {
     known: Known,
     options: { origin: string; bodyBytes: number; canUpload: boolean; showsUsage: boolean },
   ): Known {
-    const { branchId } = known.guard.rows
+    const { branchId } = known.branch.rows
     const { origin, canUpload } = options
     const files = this.#sources.links.form({ origin, canUpload, branchId })
     const growth = this.quotas.growth(known.growth.workspaceId, options)
@@ -182,7 +177,7 @@ export class Sessions {
     const branchIds = this.#uses.take()
     if (branchIds.length === 0) return
     try {
-      await updateBranchExpiries(this.#sources.database, branchIds)
+      await updateBranchExpiries(this.#sources.storage.database, branchIds)
     } catch (error) {
       this.#uses.restore(branchIds)
       throw error
@@ -226,19 +221,6 @@ export class Sessions {
     await this.#open(key, request)
   }
 
-  /** Returns the table, ready for writes. */
-  async writable({ guard }: BranchSession, table: BranchTable): Promise<WritableTable> {
-    if (isWritable(table)) return table
-    const [writable] = await makeWritable(this.#sources.database, guard, [table])
-    if (writable === undefined) throw new Error('a writable table must be returned')
-    return writable
-  }
-
-  /** Prepares all given tables for writes at once. */
-  async requireWritable({ guard }: BranchSession, tables: Iterable<BranchTable>): Promise<void> {
-    await makeWritable(this.#sources.database, guard, [...new Set(tables)])
-  }
-
   #known(key: string): Entry | undefined {
     const entry = this.#entries.get(key)
     return entry !== undefined && entry.expiresAtMs > Date.now() ? entry : undefined
@@ -246,7 +228,7 @@ export class Sessions {
 
   async #open(key: string, request: SessionRequest): Promise<Entry> {
     const { session, branch } = await resolveSession(this.#sources, request)
-    return this.#cache(key, session, await renewExpiry(this.#sources.database, branch))
+    return this.#cache(key, session, await renewExpiry(this.#sources.storage.database, branch))
   }
 
   #cache(key: string, session: Session, expiry: BranchExpiry | undefined): Entry {
@@ -270,9 +252,9 @@ export class Sessions {
   }
 
   /** Returns whether key and branch still have the stamps of the session. */
-  async #holds({ guard }: BranchSession): Promise<boolean> {
+  async #holds({ branch }: BranchSession): Promise<boolean> {
     try {
-      await runReads(this.#sources.database, guard, [])
+      await branch.runReads([])
       return true
     } catch (error) {
       if (error instanceof StaleError) return false
@@ -283,7 +265,7 @@ export class Sessions {
 
 /** Returns a session whose branch has new storage. */
 function withRows(session: Session, rows: BranchRows): Session {
-  return { ...session, ...createSession({ ...session, guard: { ...session.guard, rows } }) }
+  return { ...session, ...createSession({ ...session, branch: session.branch.withRows(rows) }) }
 }
 
 function lookAgainAtMs(expiry: BranchExpiry | undefined): number {

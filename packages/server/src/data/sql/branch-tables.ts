@@ -1,9 +1,10 @@
 import type { ColumnType } from '@offshoot/contract/schema'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
-import { isFileType, type PhysicalColumn, type TableCodec } from '../../rows/columns.js'
-import { countArms, listArms, recordAs, selectJsonRows, selectNoRows } from '../../rows/read.js'
-import type { BranchRows } from '../../rows/tables.js'
+import type { PhysicalColumn } from '../../rows/columns/column-tree.js'
+import { isFileType } from '../../rows/columns/column-types.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import type { TableRows } from '../../rows/reading/table-rows.js'
 import { invalidSql } from './invalid-sql.js'
 import { cutName, findName } from './scope.js'
 import type { SqlTable, SqlTables } from './select-sql.js'
@@ -63,7 +64,7 @@ interface TableSource {
   readonly tableNames: readonly string[]
   readonly metadataKey: string
   /** Returns the definition of a table and the location of its rows. */
-  describe(name: string): { codec: TableCodec; rows: BranchRows } | undefined
+  describe(name: string): { codec: TableCodec; rows: TableRows } | undefined
 }
 
 /** The SQL of the tables would exceed the limit of the caller. */
@@ -88,7 +89,7 @@ export class BranchTables implements WritableTables {
     const described = found === undefined ? undefined : this.#source.describe(found)
     if (found === undefined || described === undefined) return undefined
     const { codec, rows } = described
-    this.#cellsLeft -= (codec.physical.length + 1) * countArms(rows, codec.table.id)
+    this.#cellsLeft -= (codec.physical.length + 1) * rows.armCount
     if (this.#cellsLeft < 0) throw new TooManyCellsError()
     const known = this.#found.get(found)
     if (known !== undefined) return known
@@ -127,7 +128,7 @@ interface OwnColumn {
 
 function createTable(
   codec: TableCodec,
-  { metadataKey, rows }: { metadataKey: string; rows: BranchRows },
+  { metadataKey, rows }: { metadataKey: string; rows: TableRows },
 ): BranchTable {
   const columns = listColumns(codec, metadataKey)
   const targets = columns.flatMap((column) => targetOf(column) ?? [])
@@ -141,11 +142,11 @@ function createTable(
   return {
     name: cutName(codec.table.name),
     columns: names,
-    rows: writeRows(rows, codec, columns),
+    rows: writeRows(rows, columns),
     fullName: codec.table.name,
     targets,
     keys: columns.flatMap((column) => keyOf(codec, column)),
-    proposed: (records) => writeProposed(codec, columns, records),
+    proposed: (records) => writeProposed(rows, columns, records),
     target(name) {
       const target = findName(targets, name, (each) => each.name)
       if (target !== undefined) return target
@@ -206,15 +207,15 @@ function selectColumns(columns: readonly OwnColumn[], physical: (index: number) 
   )
 }
 
-function writeProposed(codec: TableCodec, columns: readonly OwnColumn[], records: Slot): Sql {
+function writeProposed(rows: TableRows, columns: readonly OwnColumn[], records: Slot): Sql {
   return sql`
-    select ${selectColumns(columns, recordAs(codec, ROW).column)},
+    select ${selectColumns(columns, rows.record(ROW).column)},
       ${ROW}.position as ${PROPOSED_POSITION}
-    from (${selectJsonRows(codec, records)}) ${ROW}`
+    from (${rows.selectJson(records)}) ${ROW}`
 }
 
-function writeRows(rows: BranchRows, codec: TableCodec, columns: readonly OwnColumn[]): Sql {
-  const arms = listArms({ rows }, codec, ROW)
+function writeRows(rows: TableRows, columns: readonly OwnColumn[]): Sql {
+  const arms = rows.arms(ROW)
   if (arms.length > 0) {
     const selects = arms.map(
       (arm) =>
@@ -224,7 +225,7 @@ function writeRows(rows: BranchRows, codec: TableCodec, columns: readonly OwnCol
   }
   // Nothing was ever written to the table on this branch.
   return sql`
-    select ${selectColumns(columns, recordAs(codec, ROW).column)} from (${selectNoRows(codec)}) ${ROW}`
+    select ${selectColumns(columns, rows.record(ROW).column)} from (${rows.selectNone()}) ${ROW}`
 }
 
 /** Types that values are cast to before they are validated like input of a record. */

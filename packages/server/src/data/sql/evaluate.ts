@@ -10,7 +10,7 @@ import {
   slot,
   type TextRows,
 } from '../../postgres/statement.js'
-import type { OpenTransaction } from '../../rows/read.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { tooCostly } from './invalid-sql.js'
 import { writtenTooLong } from './select-sql.js'
 import { toSqlError } from './sql-errors.js'

@@ -1,6 +1,7 @@
 import { writeJson } from '../../common/write-json.js'
+import { arrayLiteral } from '../../postgres/carriers.js'
 import type { Parameter } from '../../postgres/statement.js'
-import { arrayLiteral, checkText } from '../../rows/columns.js'
+import { checkText } from '../../rows/columns/text-types.js'
 import { invalidSql } from './invalid-sql.js'
 
 /** Elements of an array that are written in one step. */

@@ -3,8 +3,8 @@ import type { Limits } from '@offshoot/contract/limits'
 import { Place } from '../../postgres/place.js'
 import { Sql } from '../../postgres/sql.js'
 import { Constant, Slot } from '../../postgres/statement.js'
-import type { StoredTable } from '../../rows/columns.js'
-import type { BranchRows } from '../../rows/tables.js'
+import type { StoredTable } from '../../rows/columns/stored-schema.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
 import type { StatementPlan } from './statement-plan.js'
 
 /*

@@ -1,7 +1,8 @@
 import { parentPort } from 'node:worker_threads'
 import { LIMITS, type Limits } from '@offshoot/contract/limits'
 import { READY } from '../../common/worker-thread.js'
-import { compileTable, type TableCodec } from '../../rows/columns.js'
+import { compileTable, type TableCodec } from '../../rows/columns/table-codec.js'
+import { TableRows } from '../../rows/reading/table-rows.js'
 import { BranchTables } from './branch-tables.js'
 import { warmUpParser } from './parser.js'
 import {
@@ -19,7 +20,7 @@ import { type ParsedStatement, parseStatement, planStatement } from './statement
 let metadataKey = ''
 let limits: Limits = LIMITS
 let tables = new Map<string, TableDescription>()
-const codecs = new WeakMap<TableDescription, TableCodec>()
+const described = new WeakMap<TableDescription, { codec: TableCodec; rows: TableRows }>()
 let parsed: ParsedStatement | undefined
 
 async function handle(request: PlanRequest): Promise<ParseAnswer | PlanAnswer | undefined> {
@@ -50,10 +51,12 @@ function openTables(): BranchTables {
     describe(name) {
       const found = tables.get(name)
       if (found === undefined) return undefined
-      const { table, rows } = found
-      const codec = codecs.get(found) ?? compileTable(table, { limits, jsonAsText: false })
-      codecs.set(found, codec)
-      return { codec, rows }
+      const known = described.get(found)
+      if (known !== undefined) return known
+      const codec = compileTable(found.table, { limits, jsonAsText: false })
+      const description = { codec, rows: new TableRows(found.rows, codec) }
+      described.set(found, description)
+      return description
     },
   })
 }

@@ -5,13 +5,12 @@ import type { JsonText } from '../../common/write-json.js'
 import { requireAccess } from '../../domain/access/scope.js'
 import type { Bounds } from '../../postgres/bounds.js'
 import { codeOf, INVALID_PARAMETER_VALUE, QUERY_CANCELED } from '../../postgres/failures.js'
-import { findReader, hasReader, renewReader } from '../../postgres/reader-role.js'
+import type { ReaderRoles } from '../../postgres/reader-role.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Parameter } from '../../postgres/statement.js'
 import type { Lane, UserConnections } from '../../postgres/user-connections.js'
-import { quoteJson } from '../../rows/columns.js'
-import { type OpenTransaction, runSnapshot, schemaName } from '../../rows/read.js'
-import { runSteps } from '../../rows/write.js'
+import { quoteJson } from '../../rows/columns/text-types.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { answerOnce, keepAnswer } from '../records/idempotency.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { isResultType } from './allowed.js'
@@ -29,7 +28,8 @@ import {
 import { findTypeNames } from './type-names.js'
 import { grows, writeRecords } from './write-records.js'
 
-export interface SqlContext extends TransactionContext {
+interface SqlContext extends TransactionContext {
+  readonly readers: ReaderRoles
   readonly bounds: Bounds
   readonly connections: UserConnections
   readonly planner: StatementPlanner
@@ -54,7 +54,7 @@ interface SqlRun {
 
 /** Runs statements in order in one transaction. */
 export async function runSql(context: SqlContext, request: SqlRun): Promise<JsonText> {
-  const { session, sessions } = context
+  const { session } = context
   requireLimits(context.limits, request.statements)
   const prepared = await prepareAll(context, request.statements)
   const isWrite = prepared.some(({ plan }) => plan.kind !== 'select')
@@ -63,10 +63,7 @@ export async function runSql(context: SqlContext, request: SqlRun): Promise<Json
   const execute = async () => {
     if (prepared.some(({ plan }) => grows(plan))) await session.growth.admit(0)
     const written = prepared.flatMap(({ plan }) => (plan.kind === 'select' ? [] : [plan.table]))
-    await sessions.requireWritable(
-      session,
-      written.map((name) => session.table(name)),
-    )
+    await session.branch.makeWritable([...new Set(written)].map((name) => session.table(name)))
     return runPrepared(context, request, { prepared, isWrite })
   }
   return answerOnce(context, execute, { isShort: true })
@@ -77,12 +74,12 @@ async function runPrepared(
   { responseType = 'json', toAnswer, ...request }: SqlRun,
   { prepared, isWrite }: { prepared: readonly PreparedStatement[]; isWrite: boolean },
 ): Promise<JsonText> {
-  const { database, session, bounds } = context
+  const { readers, session, bounds } = context
   const rowsMax = rowsMaxOf(context, request.rowsMax)
-  const schema = schemaName(session.guard.rows.databaseId)
+  const schema = session.branch.schemaName
   const isSingleRead = !isWrite && prepared.length === 1
   const run = async (lane: Lane) => {
-    const options = { schema, reader: await findReader(database, schema), responseType, rowsMax }
+    const options = { schema, reader: await readers.find(schema), responseType, rowsMax }
     const timeoutMs = lane === 'quick' ? QUICK_MS_MAX : undefined
     const read = async (transaction: OpenTransaction) =>
       toAnswer(await runAll(context, transaction, { prepared, timeoutMs, ...options }))
@@ -96,8 +93,8 @@ async function runPrepared(
       connect: () => context.connections.connect(workspaceId, { lane, signal: bounds.signal }),
     }
     return isWrite
-      ? runSteps(database, session.guard, write, { bounds, connections })
-      : runSnapshot(database, session.guard, read, { bounds, connections, isAtOnce: isSingleRead })
+      ? session.branch.runSteps(write, { bounds, connections })
+      : session.branch.runSnapshot(read, { bounds, connections, isAtOnce: isSingleRead })
   }
   const runInLane = async () => {
     if (!isSingleRead) return run('long')
@@ -109,7 +106,7 @@ async function runPrepared(
   }
   return runInLane().catch(async (error) => {
     if (!(await lacksRights(context, schema, error))) throw error
-    await renewReader(database, schema)
+    await readers.renew(schema)
     return runInLane()
   })
 }
@@ -123,14 +120,14 @@ function isTimedOut(error: unknown): boolean {
 
 /** Returns whether a statement failed because its role lacks a privilege, or was dropped by an administrator. */
 async function lacksRights(
-  { database }: SqlContext,
+  { readers }: SqlContext,
   schema: string,
   error: unknown,
 ): Promise<boolean> {
   if (codeOf(error) === PERMISSION_DENIED) return true
   // Statements of callers fail with this code, too.
   if (codeOf((error as Error).cause) !== INVALID_PARAMETER_VALUE) return false
-  return !(await hasReader(database, schema))
+  return !(await readers.exists(schema))
 }
 
 async function runAll(

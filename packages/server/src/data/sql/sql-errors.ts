@@ -1,10 +1,10 @@
 import { codeOf, isUndefinedName } from '../../postgres/failures.js'
-import { StaleError } from '../../rows/read.js'
+import { StaleError } from '../../rows/running/staleness.js'
 import { invalidSql, tooCostly } from './invalid-sql.js'
 
 /** Classes of SQLSTATE for errors of the statement, not of the server. */
 const STATEMENT_CLASSES = new Set(['0A', '20', '21', '22', '2F', '42', '44'])
-/** The read-only role lacks a privilege; see `renewReader`. */
+/** The read-only role lacks a privilege; see `ReaderRoles`. */
 export const PERMISSION_DENIED = '42501'
 const TOO_LARGE_MESSAGES = /invalid memory alloc request size|out of memory|string buffer/i
 

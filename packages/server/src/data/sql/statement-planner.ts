@@ -7,7 +7,6 @@ import { Places } from '../../common/places.js'
 import { type Conversation, OverBudgetError, WorkerThread } from '../../common/worker-thread.js'
 import type { Sql } from '../../postgres/sql.js'
 import { tooManyStatements } from '../../postgres/user-connections.js'
-import { rowsOfTable } from '../../rows/read.js'
 import type { Session } from '../session/session.js'
 import { BranchTables, TableNames, TooManyCellsError } from './branch-tables.js'
 import { SentQuery } from './evaluate.js'
@@ -120,11 +119,11 @@ export class StatementPlanner {
    * Numbers the compiled schemas and rows of sessions. A session that was read again has another number, so that no plan
    * outlives what it was made for.
    */
-  #numberOf({ tables }: Session): number {
-    let number = this.#numbers.get(tables)
+  #numberOf({ branch }: Session): number {
+    let number = this.#numbers.get(branch)
     if (number === undefined) {
       number = ++this.#count
-      this.#numbers.set(tables, number)
+      this.#numbers.set(branch, number)
     }
     return number
   }
@@ -199,7 +198,7 @@ function planAtOnce(
       metadataKey: session.metadata.key,
       describe(name) {
         const codec = session.schema.tableByName(name)
-        return codec && { codec, rows: session.guard.rows }
+        return codec && { codec, rows: session.branch.rowsOf(codec) }
       },
     },
     { cellsMax: CELLS_AT_ONCE_MAX },
@@ -235,13 +234,13 @@ class PlanningInThread {
 
   /** Describes tables in steps, because sending many large descriptions would block the event loop. */
   *#describe(names: readonly string[]): Generator<void, void> {
-    const { schema, guard } = this.#session
+    const { schema, branch } = this.#session
     for (const each of names) {
       const name = this.#names.find(each)
       const table = name === undefined ? undefined : schema.storedTable(name)
       if (table === undefined || this.#described.has(table.name)) continue
       this.#described.add(table.name)
-      this.#tell({ kind: 'table', table, rows: rowsOfTable(guard.rows, table.id) })
+      this.#tell({ kind: 'table', table, rows: branch.narrowTo(table.id) })
       yield
     }
   }

@@ -1,7 +1,7 @@
+import { arrayLiteral } from '../../postgres/carriers.js'
 import { sql } from '../../postgres/sql.js'
 import { compileStatement, slot } from '../../postgres/statement.js'
-import { arrayLiteral } from '../../rows/columns.js'
-import type { OpenTransaction } from '../../rows/read.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
 
 const FIND = compileStatement(sql`
   select oid, typname from pg_catalog.pg_type where oid = any(${slot(0)}::oid[])`)

@@ -3,16 +3,10 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import type { StoredSchema } from '../../rows/columns.js'
-import {
-  type BranchRows,
-  readByIds,
-  rowsSql,
-  type StartPoint,
-  startPoint,
-  startRows,
-  toRows,
-} from '../../rows/tables.js'
+import { rowsSql, toRows } from '../../rows/branches.js'
+import type { StoredSchema } from '../../rows/columns/stored-schema.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
+import { readByIds, type StartPoint, startPoint, startRows } from '../../rows/layout/states.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'

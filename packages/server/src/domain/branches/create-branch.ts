@@ -1,17 +1,12 @@
 import type { BranchMetadata, BranchRule, CreateBranch } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import { newBranchId, newMigrationId } from '../../common/ids.js'
-import type { Database, Queryable } from '../../postgres/database.js'
-import { sql } from '../../postgres/sql.js'
-import {
-  createGate,
-  type ForkOutcome,
-  runAlone,
-  runStatementsAlone,
-  toForkOutcome,
-} from '../../rows/branches.js'
-import { EMPTY_SCHEMA } from '../../rows/columns.js'
-import { type BranchRows, shallowRowsSql, toShallowRows } from '../../rows/tables.js'
+import type { Queryable } from '../../postgres/database.js'
+import { EMPTY_SCHEMA } from '../../rows/columns/stored-schema.js'
+import { createGate } from '../../rows/gates/gate.js'
+import type { ForkOutcome } from '../../rows/layout/fork.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
+import type { Storage } from '../../rows/storage.js'
 import { forks } from '../../telemetry/events.js'
 import { findLiveBranch, type LiveBranch } from '../access/find-live-branch.js'
 import type { DatabaseAccess, FoundBranch } from '../access/resolve.js'
@@ -84,15 +79,15 @@ export async function insertFirstBranch(
  * opened, unless it expires or inherits from many branches.
  */
 export async function createBranch(
-  database: Database,
+  storage: Storage,
   access: DatabaseAccess,
   { opens, ...options }: NewBranch & { opens: boolean },
 ): Promise<CreatedBranch> {
   const { name } = options
-  const fork = await planFork(database, access, options)
-  const made = await forkAtOnce(database, fork, { opens })
+  const fork = await planFork(storage.database, access, options)
+  const made = await forkAtOnce(storage, fork, { opens })
   if (made === undefined) {
-    await runAlone(database, [fork.source.id], async (transaction) => {
+    await storage.runAlone([fork.source.id], async (transaction) => {
       const branchId = await forkBranch(transaction, fork)
       if (branchId === undefined) {
         throw new AppError('already_exists', `branch [${name}] already exists`)
@@ -168,7 +163,7 @@ function withRule(wishes: CreateBranch, rule: BranchRule | undefined): CreateBra
  * the rows of the fork if it is to be opened.
  */
 async function forkAtOnce(
-  database: Database,
+  storage: Storage,
   { source, ...branch }: PlannedFork,
   options: { opens: boolean },
 ): Promise<{ branchId: string; rows: BranchRows | undefined } | undefined> {
@@ -176,16 +171,9 @@ async function forkAtOnce(
   const branchId = newBranchId()
   const { ttlSeconds, expiresAt } = branch.life
   const opens = options.opens && ttlSeconds === null && expiresAt === null
-  const [forked = [], [found] = []] = await runStatementsAlone(
-    database,
-    [source.id],
-    [
-      insertForkSql(source.id, { ...branch, id: branchId }),
-      ...(opens ? [sql`select (${shallowRowsSql(sql`${branchId}`)})::text`] : []),
-    ],
-  )
-  if (toForkOutcome(forked) !== 'forked') return undefined
-  return { branchId, rows: toShallowRows(JSON.parse(found?.[0] ?? '[]')) }
+  const statement = insertForkSql(source.id, { ...branch, id: branchId })
+  const { outcome, rows } = await storage.fork(statement, { sourceId: source.id, branchId, opens })
+  return outcome === 'forked' ? { branchId, rows } : undefined
 }
 
 /** Executes a planned fork. Requires the exclusive gate of the source. Returns the id of the new branch, or undefined if its name is in use. */

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import type { ResolvedBranch } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
-import type { Database, Queryable } from '../../postgres/database.js'
-import { runAlone } from '../../rows/branches.js'
+import type { Queryable } from '../../postgres/database.js'
+import type { Storage } from '../../rows/storage.js'
 import { forks } from '../../telemetry/events.js'
 import { findLiveBranch } from '../access/find-live-branch.js'
 import type { DatabaseAccess } from '../access/resolve.js'
@@ -20,11 +20,12 @@ interface GitBranchRequest {
 
 /** Resolves the branch of a git branch. Creates the branch and maps it if there is none. */
 export async function resolveOrCreate(
-  database: Database,
+  storage: Storage,
   access: DatabaseAccess,
   request: GitBranchRequest,
 ): Promise<ResolvedBranch> {
   requireAccess(access.principal.scope, 'write')
+  const { database } = storage
   const { gitBranch } = request
   const found = await findForGitBranch(database, access, gitBranch)
   if (found !== undefined) return found
@@ -35,7 +36,7 @@ export async function resolveOrCreate(
   for (const name of branchNamesFor(gitBranch)) {
     const { dataDefault } = request
     const fork = await planFork(database, access, { name, wishes, dataDefault })
-    const resolved = await runAlone(database, [fork.source.id], (transaction) =>
+    const resolved = await storage.runAlone([fork.source.id], (transaction) =>
       createGitBranch(transaction, access, { gitBranch, fork }),
     )
     if (resolved === undefined) continue

@@ -1,10 +1,11 @@
 import { allDone } from '../../common/all-done.js'
-import type { Database, Queryable } from '../../postgres/database.js'
+import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { runAlone } from '../../rows/branches.js'
-import { confirmKey, keyGuardCall } from '../../rows/read.js'
+import { keyGuardCall } from '../../rows/running/guard.js'
+import { confirmKey } from '../../rows/running/staleness.js'
+import type { Storage } from '../../rows/storage.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { branchNotFound, isBranchOf } from './branch-state.js'
@@ -14,12 +15,11 @@ import { branchNotFound, isBranchOf } from './branch-state.js'
  * the branch that the access was granted to.
  */
 export function withBranches<Result>(
-  database: Database,
+  storage: Storage,
   branches: readonly BranchAccess[],
   body: (transaction: Transaction) => Promise<Result>,
 ): Promise<Result> {
-  return runAlone(
-    database,
+  return storage.runAlone(
     idsOf(branches),
     async (transaction) => {
       await lockBranches(transaction, branches)
@@ -34,7 +34,7 @@ export function withBranches<Result>(
  * have changed. The first queries of `read` are sent with the locks. It must not write.
  */
 export function confirmWithBranches<Read, Result>(
-  database: Database,
+  storage: Storage,
   branches: readonly [BranchAccess, ...BranchAccess[]],
   work: {
     read(transaction: Transaction): Promise<Read>
@@ -43,8 +43,7 @@ export function confirmWithBranches<Read, Result>(
 ): Promise<Result> {
   const [{ principal }] = branches
   return confirmKey(
-    runAlone(
-      database,
+    storage.runAlone(
       idsOf(branches),
       async (transaction) => {
         const [, read] = await allDone([

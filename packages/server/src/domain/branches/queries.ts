@@ -2,8 +2,8 @@ import type { BranchMetadata, StartedFrom } from '@offshoot/contract/branches'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { forkSql } from '../../rows/branches.js'
-import type { StoredSchema } from '../../rows/columns.js'
+import type { StoredSchema } from '../../rows/columns/stored-schema.js'
+import { forkSql } from '../../rows/layout/fork.js'
 import { isExpired, isLive } from '../access/is-live.js'
 
 /** Expiry and protection of a branch. */

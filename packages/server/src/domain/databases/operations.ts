@@ -11,7 +11,7 @@ import { newBranchId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
-import { createDatabaseSchema } from '../../rows/branches.js'
+import { DatabaseSchema } from '../../rows/layout/database-schema.js'
 import type { DatabaseAccess, WorkspaceAccess } from '../access/resolve.js'
 import {
   requireWholeDatabase,
@@ -80,7 +80,7 @@ export async function createDatabase(
       defaultBranchId: branchId,
     })
     if (databaseId === undefined) throw databaseExists(name)
-    await createDatabaseSchema(transaction, databaseId)
+    await new DatabaseSchema(databaseId).create(transaction)
     await insertFirstBranch(transaction, {
       databaseId,
       branchId,

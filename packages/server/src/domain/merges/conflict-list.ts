@@ -22,7 +22,7 @@ export interface ConflictSection {
 }
 
 /** A conflict, and the position after which the list continues. */
-export interface PlacedConflict {
+interface PlacedConflict {
   readonly conflict: MergeConflict
   readonly position: string
 }

@@ -9,20 +9,16 @@ import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-t
 import type { TextRow } from '../../postgres/statement.js'
 import {
   EMPTY_SCHEMA,
-  enclosingObjects,
   type StoredSchema,
   type StoredTable,
-  type TableCodec,
-} from '../../rows/columns.js'
-import {
-  Difference,
-  type RowTexts,
-  type TableBase,
-  type TableState,
-  UNDECIDED,
-} from '../../rows/merge.js'
-import { confirmKey, keyGuardCall } from '../../rows/read.js'
-import { areRelated } from '../../rows/tables.js'
+} from '../../rows/columns/stored-schema.js'
+import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
+import { areRelated } from '../../rows/layout/states.js'
+import { type RowTexts, UNDECIDED } from '../../rows/merging/compare-rows.js'
+import { Difference } from '../../rows/merging/difference.js'
+import type { TableBase, TableState } from '../../rows/merging/table-states.js'
+import { keyGuardCall } from '../../rows/running/guard.js'
+import { confirmKey } from '../../rows/running/staleness.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
 import {

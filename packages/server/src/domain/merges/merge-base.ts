@@ -5,9 +5,10 @@ import { newBranchId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
 import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { closeEpochSql, FORK_COLUMNS } from '../../rows/branches.js'
-import type { StoredSchema, StoredTable } from '../../rows/columns.js'
-import { Difference, type TableBase, type TableState } from '../../rows/merge.js'
+import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import { closeEpochSql, FORK_COLUMNS } from '../../rows/layout/fork.js'
+import { Difference } from '../../rows/merging/difference.js'
+import type { TableBase, TableState } from '../../rows/merging/table-states.js'
 import type { BranchAccess } from '../access/resolve.js'
 import {
   type BranchState,

@@ -6,9 +6,10 @@ import {
   type Transaction,
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
-import { absorbOverlays } from '../../rows/branches.js'
-import type { Outcome } from '../../rows/merge.js'
-import { confirmKey, keyGuardCall } from '../../rows/read.js'
+import type { Outcome } from '../../rows/merging/comparison.js'
+import { keyGuardCall } from '../../rows/running/guard.js'
+import { confirmKey } from '../../rows/running/staleness.js'
+import type { Storage } from '../../rows/storage.js'
 import { merges } from '../../telemetry/events.js'
 import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
 import { confirmWithBranches } from '../branches/lock-branches.js'
@@ -37,7 +38,7 @@ const PINNED_ATTEMPTS = 3
  * one compares pinned states first, and only its last step excludes writers of the target.
  */
 export async function mergeBranches(
-  { database, quotas }: { database: Database; quotas: Quotas },
+  { storage, quotas }: { storage: Storage; quotas: Quotas },
   options: MergeOptions,
 ): Promise<MergeResult> {
   const { from, into } = options
@@ -57,8 +58,8 @@ export async function mergeBranches(
     const showsUsage = reachesWholeWorkspace(into.principal.scope)
     await quotas.growth(into.workspaceId, { showsUsage }).admit(0)
   }
-  if (options.dryRun) return dryRunMerge(database, options)
-  const merged = await mergeChanges(database, options)
+  if (options.dryRun) return dryRunMerge(storage.database, options)
+  const merged = await mergeChanges(storage, options)
   merges.add()
   // The merge is done; if this fails, the next measurement comes a little later.
   await quotas.measureSoon(into.workspaceId).catch(() => undefined)
@@ -92,49 +93,49 @@ function compareInSnapshot(
   )
 }
 
-async function mergeChanges(database: Database, options: MergeOptions): Promise<MergeResult> {
+async function mergeChanges(storage: Storage, options: MergeOptions): Promise<MergeResult> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await mergeInSteps(database, options)
+      return await mergeInSteps(storage, options)
     } catch (error) {
       if (!(error instanceof StateGoneError) || attempt === ATTEMPTS_MAX) throw error
     }
   }
 }
 
-async function mergeInSteps(database: Database, options: MergeOptions): Promise<MergeResult> {
-  const small = await runLocked(database, options, async (transaction, sides) =>
+async function mergeInSteps(storage: Storage, options: MergeOptions): Promise<MergeResult> {
+  const small = await runLocked(storage, options, async (transaction, sides) =>
     (await isLarge(transaction, options, sides))
       ? undefined
       : mergeLocked(transaction, options, sides),
   )
   if (small !== undefined) {
-    small.outcome?.refillSpares(database, options.into.databaseId)
+    small.outcome?.refillSpares(storage.spares, options.into.databaseId)
     return small.result
   }
-  if (!(await isNewForSure(database, options))) {
-    const compared = await compareInSnapshot(database, options)
+  if (!(await isNewForSure(storage.database, options))) {
+    const compared = await compareInSnapshot(storage.database, options)
     if (compared.isNothingNew) return compared.result
   }
   for (let attempt = 0; attempt < PINNED_ATTEMPTS; attempt++) {
-    const merged = await mergePinned(database, options)
+    const merged = await mergePinned(storage, options)
     if (merged === undefined) continue
     // The merge is done. If this fails, the background continues.
-    await absorbOverlays(database, options.into.branchId).catch(() => undefined)
+    await storage.absorb(options.into.branchId).catch(() => undefined)
     return merged
   }
-  const { result } = await runLocked(database, options, (transaction, sides) =>
+  const { result } = await runLocked(storage, options, (transaction, sides) =>
     mergeLocked(transaction, options, sides),
   )
   return result
 }
 
 function runLocked<Result>(
-  database: Database,
+  storage: Storage,
   options: MergeOptions,
   body: (transaction: Transaction, sides: MergeSides) => Promise<Result>,
 ): Promise<Result> {
-  return confirmWithBranches(database, [options.from, options.into], {
+  return confirmWithBranches(storage, [options.from, options.into], {
     read: (transaction) => findSides(transaction, options, { locks: true }),
     body,
   })

@@ -1,6 +1,6 @@
 import type { Transaction } from '../../postgres/run-transaction.js'
-import type { StoredTable } from '../../rows/columns.js'
-import { Comparison, type TableComparison } from '../../rows/merge.js'
+import type { StoredTable } from '../../rows/columns/stored-schema.js'
+import { Comparison, type TableComparison } from '../../rows/merging/comparison.js'
 import {
   ConflictList,
   type ConflictSection,

@@ -1,6 +1,7 @@
 import type { MergeConflict } from '@offshoot/contract/merge-conflicts'
-import type { TableCodec } from '../../rows/columns.js'
-import { type RowTexts, type TableComparison, UNDECIDED } from '../../rows/merge.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import { type RowTexts, UNDECIDED } from '../../rows/merging/compare-rows.js'
+import type { TableComparison } from '../../rows/merging/comparison.js'
 
 type Found<List extends (...parameters: never[]) => unknown> =
   ReturnType<List> extends AsyncIterable<infer Item> ? Item : Awaited<ReturnType<List>>

@@ -8,9 +8,11 @@ import {
   type Transaction,
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
-import { absorbOverlays } from '../../rows/branches.js'
-import type { StoredTable } from '../../rows/columns.js'
-import { analyzeGrownHeaps, Difference, hasManyChanges, OutdatedError } from '../../rows/merge.js'
+import type { StoredTable } from '../../rows/columns/stored-schema.js'
+import { analyzeGrownHeaps } from '../../rows/layout/heap-statistics.js'
+import { OutdatedError } from '../../rows/merging/comparison.js'
+import { Difference, hasManyChanges } from '../../rows/merging/difference.js'
+import type { Storage } from '../../rows/storage.js'
 import { type BranchState, getState } from '../branches/branch-state.js'
 import { withBranches } from '../branches/lock-branches.js'
 import { dataLossError } from '../schemas/data-loss.js'
@@ -99,20 +101,21 @@ export function isNewForSure(database: Database, options: MergeOptions): Promise
  * that the staged rows do not allow for.
  */
 export async function mergePinned(
-  database: Database,
+  storage: Storage,
   options: MergeOptions,
 ): Promise<MergeResult | undefined> {
+  const { database } = storage
   const { from, into } = options
   await deleteLostPins(database, into.databaseId)
   // An overlay could be dropped between the transactions of the merge.
-  await absorbOverlays(database, into.branchId)
-  await absorbOverlays(database, from.branchId)
+  await storage.absorb(into.branchId)
+  await storage.absorb(from.branchId)
   await analyzeGrownHeaps(database, {
     databaseId: into.databaseId,
     branchIds: [from.branchId, into.branchId],
   })
   // No merge into either branch is recorded while both are locked, so states and history are of one moment.
-  const pins = await withBranches(database, [from, into], async (transaction): Promise<Pins> => {
+  const pins = await withBranches(storage, [from, into], async (transaction): Promise<Pins> => {
     const history = await findHistoryOf(transaction, { theirs: from, ours: into })
     return {
       theirs: await insertPin(transaction, from),
@@ -128,7 +131,7 @@ export async function mergePinned(
     const writtenMax = WRITTEN_SHARE * options.limits.mergeLockedRowsMax
     await compared.comparison.prepare(database, writtenMax)
     // The merged state is pinned, so its branch can go on.
-    return await withBranches(database, [into], (transaction) =>
+    return await withBranches(storage, [into], (transaction) =>
       publish(transaction, { plan, compared, pins }),
     )
   } catch (error) {

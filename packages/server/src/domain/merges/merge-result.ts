@@ -1,6 +1,6 @@
 import type { MergeResult } from '@offshoot/contract/branch-changes'
 import { AppError } from '@offshoot/contract/errors'
-import type { StoredSchema, StoredTable } from '../../rows/columns.js'
+import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import { conflictFields } from './conflict-list.js'
 import { baseOfTable, baseSchema } from './merge-base.js'
 import type { MergeEffect } from './merge-compare.js'

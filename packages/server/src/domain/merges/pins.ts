@@ -3,8 +3,11 @@ import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import type { Work } from '../../postgres/work.js'
-import { dropLostStages, dropStagedOverlays } from '../../rows/merge.js'
-import { type BranchRows, findStartRows } from '../../rows/tables.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
+import { findStartRows } from '../../rows/layout/states.js'
+import { dropStagedOverlays } from '../../rows/merging/publish-overlay.js'
+import { dropLostStages } from '../../rows/merging/stage.js'
+import type { Storage } from '../../rows/storage.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { withBranches } from '../branches/lock-branches.js'
 import { insertPin } from './merge-base.js'
@@ -23,12 +26,13 @@ interface Pin {
 
 /** Runs work with a pin of a branch, and removes the pin and overlays that were not published. */
 export async function withPin<Result>(
-  database: Database,
+  storage: Storage,
   access: BranchAccess,
   body: (pin: Pin) => Promise<Result>,
 ): Promise<Result> {
+  const { database } = storage
   await deleteLostPins(database, access.databaseId)
-  const id = await withBranches(database, [access], (transaction) => insertPin(transaction, access))
+  const id = await withBranches(storage, [access], (transaction) => insertPin(transaction, access))
   try {
     const rows = await findStartRows(database, id)
     if (rows === undefined) throw new Error('a pin must exist')

@@ -3,16 +3,12 @@ import type { StartedFrom } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { newBranchId } from '../../common/ids.js'
-import type { Database, Queryable } from '../../postgres/database.js'
+import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
-import {
-  closeEpoch,
-  type ForkSource,
-  moveRows,
-  restartFrom,
-  STORAGE_COLUMNS,
-} from '../../rows/branches.js'
+import { moveRows, restartFrom } from '../../rows/branches.js'
+import { closeEpoch, type ForkSource, STORAGE_COLUMNS } from '../../rows/layout/fork.js'
+import type { Storage } from '../../rows/storage.js'
 import { forks } from '../../telemetry/events.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
@@ -29,7 +25,7 @@ import { deleteHiddenBranch } from './unused-branches.js'
  * own forks continue to read. This takes constant time.
  */
 export async function resetBranch(
-  database: Database,
+  storage: Storage,
   access: BranchAccess,
   options: {
     to: BranchAccess
@@ -47,12 +43,12 @@ export async function resetBranch(
   }
   const result = { databaseName: access.databaseName, branchName, status: 'completed' } as const
   if (dryRun) {
-    await requireUnprotected(database, access)
+    await requireUnprotected(storage.database, access)
     const compared = { against: source, mayBeUnrelated: true, limits, size: 0 }
-    const difference = await readDifference(database, access, compared)
+    const difference = await readDifference(storage.database, access, compared)
     return { ...result, difference: JSON.parse(difference) }
   }
-  await confirmWithBranches(database, [access, source], {
+  await confirmWithBranches(storage, [access, source], {
     read: async () => undefined,
     body: async (transaction) => {
       await lockHistory(transaction, access.databaseId)

@@ -1,7 +1,7 @@
 import { AppError, type ErrorCode } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Resolution } from '@offshoot/contract/merge-conflicts'
-import type { StoredSchema, StoredTable } from '../../rows/columns.js'
+import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import { checkColumnName } from '../schemas/check-column.js'
 import type { Take } from '../schemas/merge-schemas.js'
 import { orderTables } from '../schemas/order-tables.js'

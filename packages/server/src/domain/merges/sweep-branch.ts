@@ -7,13 +7,9 @@ import {
 import { raw, sql } from '../../postgres/sql.js'
 import { toCall } from '../../postgres/statement.js'
 import { errorText, type Work } from '../../postgres/work.js'
-import {
-  deleteUnseenVersions,
-  dropSkipped,
-  dropUnusedHeap,
-  listHeapsAfter,
-} from '../../rows/branches.js'
-import { releaseKeptIndexes } from '../../rows/indexes.js'
+import { deleteUnseenVersions, dropUnusedHeap, listHeapsAfter } from '../../rows/heaps/collect.js'
+import { dropSkipped } from '../../rows/heaps/collect-folds.js'
+import { releaseKeptIndexes } from '../../rows/indexes/heap-indexes.js'
 import { collected } from '../../telemetry/events.js'
 import { deleteUnusedBranches } from './unused-branches.js'
 

@@ -1,7 +1,7 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { deleteSweepsSql, insertSweep } from '../../rows/branches.js'
+import { deleteSweepsSql, insertSweep } from '../../rows/heaps/collect.js'
 import { deleteUnusedSchema } from '../schemas/queries.js'
 import { insertUnusedMigration } from '../schemas/unused-migrations.js'
 import { insertCompaction } from './history/queries.js'

@@ -1,7 +1,7 @@
 import type { Database } from '../../postgres/database.js'
 import { isNodeUnreachable } from '../../postgres/failures.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
-import { sizeHeaps } from '../../rows/branches.js'
+import { sizeHeaps } from '../../rows/layout/heap-sizes.js'
 import { storedFileBytes, storedRowBytes } from '../../telemetry/events.js'
 import {
   findDueMeasurement,

@@ -1,4 +1,4 @@
-import type { StoredTable } from '../../rows/columns.js'
+import type { StoredTable } from '../../rows/columns/stored-schema.js'
 
 export type LinkTarget = { readonly tableId: number } | { readonly missing: string }
 

@@ -4,7 +4,7 @@ import type { Column } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { describe, expect, test } from 'vitest'
 import { finish } from '../../../../../test/support/finish.js'
-import { EMPTY_SCHEMA, type StoredSchema } from '../../rows/columns.js'
+import { EMPTY_SCHEMA, type StoredSchema } from '../../rows/columns/stored-schema.js'
 import { applyOperations as applyOperationsSteps } from './apply-operations.js'
 import type { EditOptions } from './schema-draft.js'
 

@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
-import type { StoredSchema } from '../../rows/columns.js'
-import type { SchemaChange } from '../../rows/tables.js'
+import type { StoredSchema } from '../../rows/columns/stored-schema.js'
+import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import { type EditOptions, SchemaDraft } from './schema-draft.js'
 
 interface Applied {

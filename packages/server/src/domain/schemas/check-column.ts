@@ -1,7 +1,7 @@
 import type { Limits } from '@offshoot/contract/limits'
 import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
 import { COLUMN_TYPES, type Column, type ColumnType } from '@offshoot/contract/schema'
-import { COLUMN_TYPE_ENTRIES, isFileType } from '../../rows/columns.js'
+import { COLUMN_TYPE_ENTRIES, isFileType } from '../../rows/columns/column-types.js'
 import { checkName } from './check-name.js'
 
 export interface ColumnChecks {

@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { cpuMsOf } from '../../../../../test/support/cpu-time.js'
 import { finish } from '../../../../../test/support/finish.js'
-import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import { applyOperations as applyOperationsSteps } from './apply-operations.js'
 import {
   compareSchemasById as compareSchemasByIdSteps,

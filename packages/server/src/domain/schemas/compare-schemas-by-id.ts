@@ -1,8 +1,12 @@
 import type { Column } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
-import { listAllColumns, type StoredSchema, type StoredTable } from '../../rows/columns.js'
-import { wantsIndex, wantsSearchIndex } from '../../rows/indexes.js'
-import type { SchemaChange } from '../../rows/tables.js'
+import {
+  listAllColumns,
+  type StoredSchema,
+  type StoredTable,
+} from '../../rows/columns/stored-schema.js'
+import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
+import { wantsIndex, wantsSearchIndex } from '../../rows/indexes/heap-indexes.js'
 import { toPublicSchema } from './public-schema.js'
 
 interface Named {

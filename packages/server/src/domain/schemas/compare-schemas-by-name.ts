@@ -1,6 +1,6 @@
 import type { Schema } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
-import type { StoredSchema } from '../../rows/columns.js'
+import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import { compareColumns } from './compare-columns.js'
 
 /**

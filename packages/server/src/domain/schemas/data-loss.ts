@@ -3,9 +3,9 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Queryable } from '../../postgres/database.js'
-import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
-import { countValues } from '../../rows/read.js'
-import type { BranchRows } from '../../rows/tables.js'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
+import { countValues } from '../../rows/reading/count-values.js'
 
 /** Losses that the error message names. */
 const MESSAGE_LOSSES_MAX = 5

@@ -1,5 +1,7 @@
 import type { Limits } from '@offshoot/contract/limits'
-import { COLUMN_TYPE_ENTRIES, Fault, NOW } from '../../rows/columns.js'
+import { NOW } from '../../rows/columns/column-type.js'
+import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
+import { Fault } from '../../rows/columns/fault.js'
 import type { EditOptions } from './schema-draft.js'
 
 /** Options of schema edits, with validation of default values by column type. */

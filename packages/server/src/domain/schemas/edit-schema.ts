@@ -3,9 +3,10 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Migration, SchemaOperation, SchemaUpdate } from '@offshoot/contract/schema-edits'
 import { newMigrationId } from '../../common/ids.js'
 import { inTurns } from '../../common/in-turns.js'
-import type { Database, Queryable } from '../../postgres/database.js'
-import { runAlone } from '../../rows/branches.js'
-import { applySchemaChanges, findRows } from '../../rows/tables.js'
+import type { Queryable } from '../../postgres/database.js'
+import { findRows } from '../../rows/branches.js'
+import { applySchemaChanges } from '../../rows/heaps/schema-changes.js'
+import type { Storage } from '../../rows/storage.js'
 import { findLiveBranch } from '../access/find-live-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
@@ -41,12 +42,12 @@ export type PlanEdits = (
  * find that the stamp of the branch has changed, and are planned again.
  */
 export function editSchema(
-  database: Database,
+  storage: Storage,
   access: BranchAccess,
   options: { plan: PlanEdits; limits: Limits; allowDataLoss: boolean },
 ): Promise<SchemaUpdate> {
   const { limits } = options
-  return withHead(database, access, async (transaction, head) => {
+  return withHead(storage, access, async (transaction, head) => {
     const edits = await options.plan(head, transaction)
     if (!options.allowDataLoss) await requireNoLoss(transaction, { head, edits, limits })
     return applyEdits(transaction, { head, edits, access, limits })
@@ -74,18 +75,18 @@ async function requireNoLoss(
 
 /** Runs a transaction that holds the branch exclusively and sees its current schema. */
 export async function withHead<Result>(
-  database: Database,
+  storage: Storage,
   access: BranchAccess,
   body: (transaction: Queryable, head: BranchHead) => Promise<Result>,
 ): Promise<Result> {
   requireAccess(access.principal.scope, 'write')
-  const branch = await findLiveBranch(database, {
+  const branch = await findLiveBranch(storage.database, {
     databaseId: access.databaseId,
     id: access.branchId,
   })
   const gone = new AppError('branch_not_found', `branch [${access.branchName}] not found`)
   if (branch === undefined) throw gone
-  return runAlone(database, [branch.id], async (transaction) => {
+  return storage.runAlone([branch.id], async (transaction) => {
     const head = await findHead(transaction, access.branchId)
     if (head === undefined) throw gone
     return body(transaction, head)

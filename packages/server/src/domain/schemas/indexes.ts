@@ -2,21 +2,19 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Index, Indexes } from '@offshoot/contract/indexes'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { findExtension } from '../../postgres/extension.js'
+import { findRows } from '../../rows/branches.js'
+import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import {
-  COLUMN_TYPE_ENTRIES,
   listAllColumns,
   type StoredColumn,
   type StoredSchema,
   type StoredTable,
-} from '../../rows/columns.js'
-import {
-  findIndexStates,
-  getVectorIndexing,
-  UnindexableError,
-  wantsIndex,
-} from '../../rows/indexes.js'
-import { applySchemaChanges, type BranchRows, findRows } from '../../rows/tables.js'
+} from '../../rows/columns/stored-schema.js'
+import { applySchemaChanges } from '../../rows/heaps/schema-changes.js'
+import { getVectorIndexing, UnindexableError, wantsIndex } from '../../rows/indexes/heap-indexes.js'
+import { findIndexStates } from '../../rows/indexes/index-state.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
+import type { Storage } from '../../rows/storage.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { withHead } from './edit-schema.js'
 import {
@@ -71,13 +69,13 @@ export async function readIndex(
 
 /** Requests an index. If it has failed, it is built again; otherwise an existing index is kept. */
 export async function addIndex(
-  database: Database,
+  storage: Storage,
   { access, limits }: EditContext,
   target: Target,
 ): Promise<Index> {
   // Vector indexes need the extension. It is created here, outside the transaction of the edit.
-  await findExtension(database, 'vector')
-  return withHead(database, access, async (transaction, head) => {
+  await storage.extensions.find('vector')
+  return withHead(storage, access, async (transaction, head) => {
     requireUnprotected(access, head)
     const rows = await getRows(transaction, access)
     const found = getColumn(head.schema, target)
@@ -95,11 +93,11 @@ export async function addIndex(
 }
 
 export async function deleteIndex(
-  database: Database,
+  storage: Storage,
   { access, limits }: EditContext,
   target: Target,
 ): Promise<void> {
-  await withHead(database, access, async (transaction, head) => {
+  await withHead(storage, access, async (transaction, head) => {
     requireUnprotected(access, head)
     const rows = await getRows(transaction, access)
     const found = getColumn(head.schema, target)

@@ -1,4 +1,4 @@
-import type { StoredColumn } from '../../rows/columns.js'
+import type { StoredColumn } from '../../rows/columns/stored-schema.js'
 
 interface StoredLink {
   /** The name of the column, or its dotted path if it is nested. */

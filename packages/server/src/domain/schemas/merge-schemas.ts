@@ -1,7 +1,7 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Column } from '@offshoot/contract/schema'
 import { toCanonicalJson } from '../../common/write-json.js'
-import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import { totalWidth, widthOf } from './check-column.js'
 import { listLinks } from './list-links.js'
 import { orderTables } from './order-tables.js'

@@ -20,8 +20,9 @@ import {
 import { inTurns } from '../../common/in-turns.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
-import type { StoredSchema, StoredTable } from '../../rows/columns.js'
-import { findRows } from '../../rows/tables.js'
+import { findRows } from '../../rows/branches.js'
+import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import type { Storage } from '../../rows/storage.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { applyOperations } from './apply-operations.js'
 import { compareSchemasByName, withoutRemoved } from './compare-schemas-by-name.js'
@@ -52,19 +53,19 @@ export interface WriteContext extends EditContext {
 
 /** Applies operations as one migration. */
 export function applySchemaOperations(
-  database: Database,
+  storage: Storage,
   context: WriteContext,
   operations: readonly SchemaOperation[],
 ): Promise<SchemaUpdate> {
-  return editDirectly(database, context, async () => [{ operations: [...operations] }])
+  return editDirectly(storage, context, async () => [{ operations: [...operations] }])
 }
 
 export function updateSchema(
-  database: Database,
+  storage: Storage,
   context: WriteContext,
   { parentID, operations }: UpdateSchema,
 ): Promise<SchemaUpdate> {
-  return editDirectly(database, context, async (head) => {
+  return editDirectly(storage, context, async (head) => {
     if (parentID !== undefined && parentID !== head.lastMigrationId) {
       throw new AppError(
         'conflict',
@@ -77,21 +78,21 @@ export function updateSchema(
 
 /** Replaces the column list of a table. */
 export function replaceColumns(
-  database: Database,
+  storage: Storage,
   context: WriteContext,
   options: { tableName: string; columns: readonly Column[] },
 ): Promise<SchemaUpdate> {
-  return editDirectly(database, context, async (head) => [
+  return editDirectly(storage, context, async (head) => [
     { operations: setColumns(publicTable(head.schema, options.tableName), options.columns) },
   ])
 }
 
 export function pushMigrations(
-  database: Database,
+  storage: Storage,
   context: WriteContext,
   { migrations }: PushMigrations,
 ): Promise<SchemaUpdate> {
-  return editDirectly(database, context, async (head, transaction) => {
+  return editDirectly(storage, context, async (head, transaction) => {
     const { found } = await findMigrations(transaction, {
       databaseId: context.access.databaseId,
       fromId: head.lastMigrationId,
@@ -103,11 +104,11 @@ export function pushMigrations(
 
 /** Applies schema edits of a request. A protected branch refuses them; it accepts merges. */
 function editDirectly(
-  database: Database,
+  storage: Storage,
   { access, limits, allowDataLoss }: WriteContext,
   plan: PlanEdits,
 ): Promise<SchemaUpdate> {
-  return editSchema(database, access, {
+  return editSchema(storage, access, {
     limits,
     allowDataLoss,
     plan: async (head, transaction) => {

@@ -1,4 +1,4 @@
-import type { StoredSchema, StoredTable } from '../../rows/columns.js'
+import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 
 /** Returns the tables in display order: those in `tablesOrder`, then the others by creation. */
 export function orderTables(schema: StoredSchema): readonly StoredTable[] {

@@ -1,6 +1,6 @@
 import type { Column } from '@offshoot/contract/schema'
 import { describe, expect, test } from 'vitest'
-import type { StoredSchema } from '../../rows/columns.js'
+import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import { findColumn, flattenColumns, toPublicSchema } from './public-schema.js'
 
 const stored: StoredSchema = {

@@ -1,5 +1,5 @@
 import type { Column, RevLink, Schema } from '@offshoot/contract/schema'
-import type { StoredColumn, StoredSchema } from '../../rows/columns.js'
+import type { StoredColumn, StoredSchema } from '../../rows/columns/stored-schema.js'
 import { listLinks } from './list-links.js'
 import { orderTables } from './order-tables.js'
 

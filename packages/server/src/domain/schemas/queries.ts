@@ -1,7 +1,7 @@
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import type { StoredSchema } from '../../rows/columns.js'
+import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 
 export interface BranchHead {
   readonly branchId: string

@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Schema } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
-import { EMPTY_SCHEMA, type StoredSchema } from '../../rows/columns.js'
+import { EMPTY_SCHEMA, type StoredSchema } from '../../rows/columns/stored-schema.js'
 import { applyOperations } from './apply-operations.js'
 import { compareSchemasByName } from './compare-schemas-by-name.js'
 import type { EditOptions } from './schema-draft.js'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { StoredSchema } from '../../rows/columns.js'
+import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import { rememberIds } from './remembered-ids.js'
 
 const schema: StoredSchema = {

@@ -1,4 +1,4 @@
-import type { StoredSchema } from '../../rows/columns.js'
+import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 
 /**
  * Returns the later of two schemas of a branch, with the ids of the tables and columns that have been

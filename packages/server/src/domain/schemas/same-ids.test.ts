@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { StoredColumn, StoredSchema } from '../../rows/columns.js'
+import type { StoredColumn, StoredSchema } from '../../rows/columns/stored-schema.js'
 import { SameIds } from './same-ids.js'
 
 const column = (id: number, name: string, more: Partial<StoredColumn> = {}): StoredColumn => ({

@@ -1,7 +1,11 @@
 import { toCanonicalJson } from '../../common/write-json.js'
-import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
-import { listAllColumns } from '../../rows/columns.js'
-import type { ReadIds, StoredAs } from '../../rows/tables.js'
+import {
+  listAllColumns,
+  type StoredColumn,
+  type StoredSchema,
+  type StoredTable,
+} from '../../rows/columns/stored-schema.js'
+import type { ReadIds, StoredAs } from '../../rows/layout/layout.js'
 
 /*
  * Branches that add the same table or column separately have different ids for it. The first merge between them

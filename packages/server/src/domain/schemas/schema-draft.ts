@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Column } from '@offshoot/contract/schema'
-import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
-import type { SchemaChange } from '../../rows/tables.js'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import { AddedLinks, type LinkTarget } from './added-links.js'
 import {
   type ColumnChecks,

@@ -1,10 +1,11 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Indexes, SearchIndex } from '@offshoot/contract/indexes'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { findExtension } from '../../postgres/extension.js'
-import type { StoredTable } from '../../rows/columns.js'
-import { findIndexStates, wantsSearchIndex } from '../../rows/indexes.js'
-import type { BranchRows } from '../../rows/tables.js'
+import type { StoredTable } from '../../rows/columns/stored-schema.js'
+import { wantsSearchIndex } from '../../rows/indexes/heap-indexes.js'
+import { findIndexStates } from '../../rows/indexes/index-state.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
+import type { Storage } from '../../rows/storage.js'
 import { withHead } from './edit-schema.js'
 import { getRows, getTable, listColumns, listIndexes, setTable } from './indexes.js'
 import { type EditContext, getHead, requireUnprotected } from './operations.js'
@@ -41,13 +42,13 @@ export async function readSearchIndex(
 
 /** Requests the index. If it has failed, it is built again; otherwise an existing index is kept. */
 export async function addSearchIndex(
-  database: Database,
+  storage: Storage,
   { access, limits }: EditContext,
   tableName: string,
 ): Promise<SearchIndex> {
   // The extension is created here, outside the transaction of the edit.
-  const extension = await findExtension(database, 'pg_trgm')
-  return withHead(database, access, async (transaction, head) => {
+  const extension = await storage.extensions.find('pg_trgm')
+  return withHead(storage, access, async (transaction, head) => {
     requireUnprotected(access, head)
     const rows = await getRows(transaction, access)
     const found = getTable(head.schema, tableName)
@@ -69,11 +70,11 @@ export async function addSearchIndex(
 }
 
 export async function deleteSearchIndex(
-  database: Database,
+  storage: Storage,
   { access, limits }: EditContext,
   tableName: string,
 ): Promise<void> {
-  await withHead(database, access, async (transaction, head) => {
+  await withHead(storage, access, async (transaction, head) => {
     requireUnprotected(access, head)
     const found = getTable(head.schema, tableName)
     if (!found.searchIndex) throw searchIndexNotFound(found)

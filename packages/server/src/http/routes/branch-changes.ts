@@ -56,7 +56,7 @@ const RULES = {
  * has it. The other branch of an operation is looked up in the same database.
  */
 export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebox {
-  const { database, limits, sessions } = services
+  const { database, storage, limits, sessions } = services
   const { quotas } = sessions
 
   const run = <Result>(
@@ -147,7 +147,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         return run(request, dryRun ? 'read' : 'write', (from, session) =>
           withOther(database, from, { name, need: 'write' }, (into) =>
             resultOnce(onceOf(request, session, options), (keep) =>
-              mergeBranches({ database, quotas }, { ...options, from, into, keep }),
+              mergeBranches({ storage, quotas }, { ...options, from, into, keep }),
             ),
           ),
         )
@@ -176,7 +176,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         return run(request, 'write', (into, session) =>
           withOther(database, into, { name, need: 'read' }, (from) =>
             resultOnce(onceOf(request, session, options), (keep) =>
-              mergeBranches({ database, quotas }, { ...options, from, into, keep }),
+              mergeBranches({ storage, quotas }, { ...options, from, into, keep }),
             ),
           ),
         )
@@ -203,7 +203,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         return run(request, 'write', (access, session) =>
           withOther(database, access, { name, need: 'read' }, (to) =>
             resultOnce(onceOf(request, session, { dryRun, isReset: true }), (keep) =>
-              resetBranch(database, access, { to, dryRun, limits, keep }),
+              resetBranch(storage, access, { to, dryRun, limits, keep }),
             ),
           ),
         )

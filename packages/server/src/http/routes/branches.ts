@@ -52,7 +52,7 @@ import type { Services } from '../services.js'
  * GET    /dbs/:databaseName/gitBranches       POST, DELETE
  * GET    /dbs/:databaseName/resolveBranch
  */
-export function branchRoutes({ database, sessions }: Services): FastifyPluginAsyncTypebox {
+export function branchRoutes({ database, storage, sessions }: Services): FastifyPluginAsyncTypebox {
   const { branchOf, databaseOf } = addressed(database)
 
   return async (app) => {
@@ -94,7 +94,7 @@ export function branchRoutes({ database, sessions }: Services): FastifyPluginAsy
         const { from } = request.query
         const access = await databaseOf(request, databaseName, 'write')
         const address = sessionRequest(request, 'read')
-        const { answer, opened } = await createBranch(database, access, {
+        const { answer, opened } = await createBranch(storage, access, {
           name: branchName,
           wishes: from === undefined ? { ...request.body } : { ...request.body, from },
           dataDefault: inheritsRows(request),
@@ -334,7 +334,7 @@ export function branchRoutes({ database, sessions }: Services): FastifyPluginAsy
           )
         }
         const dataDefault = inheritsRows(request)
-        return resolveOrCreate(database, access, { gitBranch, fallbackBranch, dataDefault })
+        return resolveOrCreate(storage, access, { gitBranch, fallbackBranch, dataDefault })
       },
     )
   }

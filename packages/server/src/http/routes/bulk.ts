@@ -33,6 +33,7 @@ type BulkRequest = FastifyRequest<{
  */
 export function bulkRoutes({
   database,
+  storage,
   sessions,
   files,
   limits,
@@ -43,7 +44,7 @@ export function bulkRoutes({
       const columns = readColumns(request.query.columns)
       return bulkInsert(
         {
-          ...{ database, sessions, files, session, tableName, columns, limits },
+          ...{ database, files, session, tableName, columns, limits },
           idempotent: idempotent(request, body),
         },
         body,
@@ -63,7 +64,7 @@ export function bulkRoutes({
       const key = await sessions.run(session, async () => idempotencyKey(request))
       const { mode, existing = 'refuse' } = request.query
       const asked = { source, idempotencyKey: key, url, onHold, existing }
-      const services = { database, sessions, files, tableName, limits }
+      const services = { database, storage, sessions, files, tableName, limits }
       if (mode === 'partial') {
         requireNoExisting(existing, 'needs mode=atomic')
         return await streamPartially({ ...services, session }, asked)

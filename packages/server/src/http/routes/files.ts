@@ -91,7 +91,7 @@ export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
 
   const remove = (request: FileRequest) =>
     sessions.run(sessionRequest(request, 'write'), (session) =>
-      deleteFile(context, session, targetOf(request)),
+      deleteFile(session, targetOf(request)),
     )
 
   return async (app) => {

@@ -20,7 +20,12 @@ import type { Services } from '../services.js'
  * GET    /db/:databaseBranch/tables/:tableName/columns/:columnName/index    PUT, DELETE
  * GET    /db/:databaseBranch/tables/:tableName/searchIndex    PUT, DELETE
  */
-export function indexRoutes({ database, limits, indexes }: Services): FastifyPluginAsyncTypebox {
+export function indexRoutes({
+  database,
+  storage,
+  limits,
+  indexes,
+}: Services): FastifyPluginAsyncTypebox {
   const { branchOf } = addressed(database)
   const edit = async (
     request: FastifyRequest<{ Params: { databaseBranch: string } }>,
@@ -75,7 +80,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         },
       },
       async (request) => {
-        const made = await addIndex(database, await edit(request, 'write'), request.params)
+        const made = await addIndex(storage, await edit(request, 'write'), request.params)
         indexes.wake()
         return made
       },
@@ -93,7 +98,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         },
       },
       async (request, reply) => {
-        await deleteIndex(database, await edit(request, 'write'), request.params)
+        await deleteIndex(storage, await edit(request, 'write'), request.params)
         indexes.wake()
         return reply.code(204).send(null)
       },
@@ -129,7 +134,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
       },
       async (request) => {
         const context = await edit(request, 'write')
-        const made = await addSearchIndex(database, context, request.params.tableName)
+        const made = await addSearchIndex(storage, context, request.params.tableName)
         indexes.wake()
         return made
       },
@@ -147,7 +152,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         },
       },
       async (request, reply) => {
-        await deleteSearchIndex(database, await edit(request, 'write'), request.params.tableName)
+        await deleteSearchIndex(storage, await edit(request, 'write'), request.params.tableName)
         indexes.wake()
         return reply.code(204).send(null)
       },

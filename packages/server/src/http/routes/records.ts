@@ -58,7 +58,7 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
     const columns = readColumns(request.query.columns)
     return sessions.run(sessionRequest(request, need), (session) =>
       operation({
-        ...{ database, sessions, files, session, tableName, columns },
+        ...{ database, files, session, tableName, columns },
         idempotent: need === 'write' ? idempotent(request) : undefined,
       }),
     )

@@ -58,7 +58,7 @@ type BranchRequest = FastifyRequest<{ Params: { databaseBranch: string } }>
  * POST   /db/:databaseBranch/schema/compare               /compare/:branchName
  * POST   /db/:databaseBranch/schema/preview               /apply, /update, /history, /push
  */
-export function schemaRoutes({ database, limits }: Services): FastifyPluginAsyncTypebox {
+export function schemaRoutes({ database, storage, limits }: Services): FastifyPluginAsyncTypebox {
   const { branchOf } = addressed(database)
   const edit = async (request: BranchRequest, need: Need): Promise<EditContext> => ({
     access: await branchOf(request, need),
@@ -102,7 +102,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       async (request, reply) => {
         const { databaseBranch, tableName } = request.params
         const operations = [{ addTable: { table: tableName } }]
-        const { status } = await applySchemaOperations(database, await step(request), operations)
+        const { status } = await applySchemaOperations(storage, await step(request), operations)
         return reply.code(201).send({ branchName: databaseBranch, tableName, status })
       },
     )
@@ -121,7 +121,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       },
       async (request) => {
         const renameTable = { oldName: request.params.tableName, newName: request.body.name }
-        return applySchemaOperations(database, await step(request), [{ renameTable }])
+        return applySchemaOperations(storage, await step(request), [{ renameTable }])
       },
     )
 
@@ -139,7 +139,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       async (request) => {
         const removeTable = { table: request.params.tableName }
         const context = await step(request)
-        const { status } = await applySchemaOperations(database, context, [{ removeTable }])
+        const { status } = await applySchemaOperations(storage, context, [{ removeTable }])
         return { status }
       },
     )
@@ -174,7 +174,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
         },
       },
       async (request) =>
-        replaceColumns(database, await write(request), {
+        replaceColumns(storage, await write(request), {
           tableName: request.params.tableName,
           columns: request.body.columns,
         }),
@@ -215,7 +215,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       },
       async (request) => {
         const addColumn = { table: request.params.tableName, column: request.body }
-        return applySchemaOperations(database, await step(request), [{ addColumn }])
+        return applySchemaOperations(storage, await step(request), [{ addColumn }])
       },
     )
 
@@ -248,7 +248,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       async (request) => {
         const { tableName, columnName } = request.params
         const renameColumn = { table: tableName, oldName: columnName, newName: request.body.name }
-        return applySchemaOperations(database, await step(request), [{ renameColumn }])
+        return applySchemaOperations(storage, await step(request), [{ renameColumn }])
       },
     )
 
@@ -266,7 +266,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       async (request) => {
         const { tableName, columnName } = request.params
         const removeColumn = { table: tableName, column: columnName }
-        return applySchemaOperations(database, await step(request), [{ removeColumn }])
+        return applySchemaOperations(storage, await step(request), [{ removeColumn }])
       },
     )
 
@@ -348,7 +348,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       },
       async (request) => {
         const { operations } = request.body.edits
-        return applySchemaOperations(database, await write(request), operations)
+        return applySchemaOperations(storage, await write(request), operations)
       },
     )
 
@@ -364,7 +364,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
         },
       },
-      async (request) => updateSchema(database, await write(request), request.body),
+      async (request) => updateSchema(storage, await write(request), request.body),
     )
 
     app.post(
@@ -397,7 +397,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
         },
       },
-      async (request) => pushMigrations(database, await write(request), request.body),
+      async (request) => pushMigrations(storage, await write(request), request.body),
     )
   }
 }

@@ -12,6 +12,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type JsonText, listJson } from '../../common/write-json.js'
 import { requireStatementCount, runSql } from '../../data/sql/run-sql.js'
 import { StatementPlanner } from '../../data/sql/statement-planner.js'
+import { ReaderRoles } from '../../postgres/reader-role.js'
 import { UserConnections } from '../../postgres/user-connections.js'
 import { boundedRun } from '../bounded-run.js'
 import { idempotent } from '../idempotency-key.js'
@@ -26,9 +27,10 @@ import type { Services } from '../services.js'
  */
 export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
   const bounded = boundedRun(services)
-  const { sessions, limits } = services
-  const connections = new UserConnections(services.database, limits)
+  const { database, limits } = services
+  const connections = new UserConnections(database, limits)
   const planner = new StatementPlanner(limits)
+  const readers = new ReaderRoles(database)
   const run = (
     request: FastifyRequest,
     reply: FastifyReply,
@@ -42,7 +44,14 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
     // The statement is parsed later, so write access is checked when it is known that it writes.
     bounded(request, reply, (context) =>
       runSql(
-        { ...context, sessions, connections, planner, idempotent: idempotent(request) },
+        {
+          ...context,
+          database,
+          connections,
+          planner,
+          readers,
+          idempotent: idempotent(request),
+        },
         asked,
       ),
     )

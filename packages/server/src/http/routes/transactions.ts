@@ -44,7 +44,7 @@ export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox
         const answer = await sessions.run(sessionRequest(request, need), (session) =>
           runOperations(
             {
-              ...{ database, sessions, files, session, limits },
+              ...{ database, files, session, limits },
               idempotent: idempotent(request, operations),
             },
             operations,

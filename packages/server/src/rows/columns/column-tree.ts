@@ -1,7 +1,7 @@
-import type { StoredColumn, StoredTable } from '../layout/stored-schema.js'
 import type { CodecOptions, NOW, ValueCodec } from './column-type.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from './column-types.js'
 import { Fault } from './fault.js'
+import type { StoredColumn, StoredTable } from './stored-schema.js'
 
 export interface PhysicalColumn {
   readonly id: number

@@ -1,6 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
-import type { StoredColumn } from '../layout/stored-schema.js'
 import type { Fault } from './fault.js'
+import type { StoredColumn } from './stored-schema.js'
 
 export interface CodecOptions {
   readonly limits: Limits

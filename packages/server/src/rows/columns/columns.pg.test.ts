@@ -7,10 +7,10 @@ import fc from 'fast-check'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../../../../../test/support/database.js'
-import type { StoredColumn } from '../layout/stored-schema.js'
-import { arrayLiteral, copyLine } from './carriers.js'
+import { arrayLiteral, copyLine } from '../../postgres/carriers.js'
 import { COLUMN_TYPE_ENTRIES } from './column-types.js'
 import { Fault } from './fault.js'
+import type { StoredColumn } from './stored-schema.js'
 import { compileTable, isFaults } from './table-codec.js'
 
 // The package has no type declarations.

@@ -1,4 +1,3 @@
-import type { StoredColumn } from '../layout/stored-schema.js'
 import {
   type CodecOptions,
   type ColumnTypeEntry,
@@ -10,6 +9,7 @@ import {
 import { expected, Fault } from './fault.js'
 import { DEFAULT_FILE_FIELDS, writeFiles } from './file-value.js'
 import { checkJsonText, JSON_DEPTH_MAX, TOO_DEEP } from './json-text.js'
+import type { StoredColumn } from './stored-schema.js'
 import { checkText, quoteJson } from './text-types.js'
 
 const NOT_JSON = new Fault('is not JSON: a string is read as JSON text')

@@ -1,10 +1,10 @@
 import type { Limits } from '@offshoot/contract/limits'
 import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
-import type { StoredColumn } from '../layout/stored-schema.js'
 import type { ColumnLevel, ColumnNode, ColumnTree } from './column-tree.js'
 import { NOW, type Room } from './column-type.js'
 import { isFileType } from './column-types.js'
 import { expected, Fault } from './fault.js'
+import type { StoredColumn } from './stored-schema.js'
 
 /** Converts the input of a `file` or `file[]` column to the text that the row stores. */
 export type FileEncoder = (column: StoredColumn, value: unknown) => string | Fault

@@ -1,8 +1,8 @@
 import { LIMITS, type Limits } from '@offshoot/contract/limits'
 import { describe, expect, expectTypeOf, test } from 'vitest'
-import type { StoredColumn } from '../layout/stored-schema.js'
 import { Fault } from './fault.js'
 import type { EncodedUpdate } from './record-encoder.js'
+import type { StoredColumn } from './stored-schema.js'
 import { compileTable, isFaults, type TableCodecOptions } from './table-codec.js'
 
 const now = '2026-01-31T09:30:00.000Z'

@@ -1,4 +1,3 @@
-import type { StoredTable } from '../layout/stored-schema.js'
 import { compileColumns, type PhysicalColumn } from './column-tree.js'
 import type { CodecOptions } from './column-type.js'
 import { isFileType } from './column-types.js'
@@ -10,6 +9,7 @@ import {
   type FileEncoder,
   type InputRecord,
 } from './record-encoder.js'
+import type { StoredTable } from './stored-schema.js'
 import { checkRecordId } from './text-types.js'
 
 export type { InputRecord }
@@ -55,7 +55,7 @@ export interface TableCodec {
 }
 
 /** Returns whether a result is a list of faults. Such a list is never empty. */
-export function isFaults(result: unknown): result is Fault[] {
+export function isFaults(result: unknown): result is readonly Fault[] {
   return Array.isArray(result) && result[0] instanceof Fault
 }
 

@@ -1,6 +1,5 @@
 import { EMAIL_PATTERN, RECORD_ID_PATTERN } from '@offshoot/contract/names'
-import type { StoredColumn } from '../layout/stored-schema.js'
-import { arrayLiteral } from './carriers.js'
+import { arrayLiteral } from '../../postgres/carriers.js'
 import {
   type ColumnTypeEntry,
   decodeItself,
@@ -9,6 +8,7 @@ import {
   type ValueCodec,
 } from './column-type.js'
 import { expected, Fault } from './fault.js'
+import type { StoredColumn } from './stored-schema.js'
 
 const TEXT_SQL_TYPE = 'text collate "C"'
 const EMAIL = new RegExp(EMAIL_PATTERN)

@@ -3,6 +3,7 @@ import type { Queryable } from '../../postgres/database.js'
 import { type Extension, installedExtension } from '../../postgres/extension.js'
 import { codeOf } from '../../postgres/failures.js'
 import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
 import { schemaName } from '../layout/database-schema.js'
 import { sizeTables } from '../layout/heap-sizes.js'
 import {
@@ -13,7 +14,6 @@ import {
   qualified,
   uniqueIndexName,
 } from '../layout/layout.js'
-import type { StoredColumn, StoredTable } from '../layout/stored-schema.js'
 import { indexedKindOf, indexedText } from '../reading/searched-text.js'
 
 /*

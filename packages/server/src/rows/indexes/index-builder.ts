@@ -1,10 +1,10 @@
 import type { Database, Queryable } from '../../postgres/database.js'
-import { findExtension } from '../../postgres/extension.js'
+import type { Extensions } from '../../postgres/extension.js'
 import { codeOf, isUndefinedTable, isUnreachable, QUERY_CANCELED } from '../../postgres/failures.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { toQuery } from '../../postgres/statement.js'
+import { listAllColumns, type StoredSchema } from '../columns/stored-schema.js'
 import { type HeapAddress, qualified, uniqueIndexName } from '../layout/layout.js'
-import { listAllColumns, type StoredSchema } from '../layout/stored-schema.js'
 import {
   type HeapColumn,
   type HeapIndex,
@@ -30,18 +30,24 @@ interface Work extends HeapColumn {
   readonly stamp: string
 }
 
+/** The storage whose indexes are built. */
+interface IndexedStorage {
+  readonly database: Database
+  readonly extensions: Extensions
+}
+
 /**
  * Creates and drops the queued indexes concurrently with reads and writes, one at a time. Several processes
  * may run a builder. Unfinished work is repeated from the start, by any of them.
  */
 export class IndexBuilder {
-  readonly #database: Database
+  readonly #storage: IndexedStorage
   readonly #onError: (error: unknown) => void
   #running: Promise<void> | undefined
   #isAskedAgain = false
 
-  constructor(database: Database, onError: (error: unknown) => void) {
-    this.#database = database
+  constructor(storage: IndexedStorage, onError: (error: unknown) => void) {
+    this.#storage = storage
     this.#onError = onError
   }
 
@@ -65,19 +71,19 @@ export class IndexBuilder {
   async #runRounds(): Promise<void> {
     do {
       this.#isAskedAgain = false
-      await workThrough(this.#database)
+      await workThrough(this.#storage)
     } while (this.#isAskedAgain)
   }
 }
 
-async function workThrough(database: Database): Promise<void> {
+async function workThrough({ database, extensions }: IndexedStorage): Promise<void> {
   const [some] = await database.query(sql`
     select from offshoot.index_work where failure is null limit 1`)
   if (some === undefined) return
   const connection = await database.openLong()
   try {
     for (let work = await takeWork(connection); work; work = await takeWork(connection)) {
-      await finishWork({ database, connection }, work).catch((error) => {
+      await finishWork({ extensions, connection }, work).catch((error) => {
         return postponeWork(connection, work, error)
       })
       await connection.query(sql`select pg_advisory_unlock_all()`)
@@ -131,7 +137,7 @@ async function findTarget(
 }
 
 interface Builder {
-  readonly database: Database
+  readonly extensions: Extensions
   readonly connection: Queryable
 }
 
@@ -156,13 +162,13 @@ async function finishWork(builder: Builder, work: Work): Promise<void> {
  * be created, returns the reason.
  */
 async function bringInLine(
-  { database, connection }: Builder,
+  { extensions, connection }: Builder,
   work: Work,
 ): Promise<string | undefined> {
   const target = await findTarget(connection, work)
   // A restored instance has the tables with a search index, but not yet the extension.
   if (target && wantsSearchIndex(target.table, target.column)) {
-    await findExtension(database, 'pg_trgm')
+    await extensions.find('pg_trgm')
   }
   let indexes: readonly HeapIndex[] = []
   let failure: string | undefined

@@ -6,7 +6,7 @@ import type { TableLookup } from '../reading/read-plan.js'
 import { indexedVector, wantsIndex } from './heap-indexes.js'
 
 /** A vector index that can answer nearest-neighbour queries. */
-export interface VectorIndex {
+interface VectorIndex {
   readonly table: Sql
   /** The indexed column, qualified with the requested alias. */
   readonly column: Sql

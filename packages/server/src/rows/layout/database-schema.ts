@@ -15,8 +15,7 @@ import { removeEach, removeStorage } from './storage-hold.js'
 export const schemaName = (databaseId: string): string => `${SCHEMA_PREFIX}${databaseId}`
 
 /** Matches the names of these schemas in PostgreSQL's catalogue. */
-export const isDatabaseSchema = (name: Sql): Sql =>
-  sql`${name} ~ ${`^${SCHEMA_PREFIX}[0-9]{1,18}$`}`
+const isDatabaseSchema = (name: Sql): Sql => sql`${name} ~ ${`^${SCHEMA_PREFIX}[0-9]{1,18}$`}`
 
 /**
  * Returns the table of a database that has the answers to requests with an idempotency key. It is beside the rows,
@@ -25,46 +24,66 @@ export const isDatabaseSchema = (name: Sql): Sql =>
 export const answersName = (databaseId: string): Sql => tableIn(schemaName(databaseId), ANSWERS)
 const ANSWERS = 'idempotency_keys'
 
-/** Returns the table that has something of a database while it is restored. */
-export const restoreStage = (
-  databaseId: string,
-  name: string,
-): { readonly schema: string; readonly name: string } => ({
-  schema: 'offshoot_work',
-  name: `${stagePrefix(schemaName(databaseId))}${name}`,
-})
 const stagePrefix = (schema: string): string => `restore_${schema.slice(SCHEMA_PREFIX.length)}_`
 
-/** Creates the schema of a new database. */
-export async function createDatabaseSchema(
-  transaction: Queryable,
-  databaseId: string,
-): Promise<void> {
-  await transaction.server.createSchema(transaction, schemaName(databaseId))
-  await transaction.query(sql`
-    create table ${answersName(databaseId)} (
-      hash bytea primary key,
-      request_hash bytea not null,
-      -- Null: the answer is no longer kept, but its request must not be executed again.
-      body text,
-      -- Bytes of the answer, and of its entry.
-      size integer not null,
-      created_at timestamptz not null default now()
-    )`)
-  await transaction.query(sql`create index on ${answersName(databaseId)} (created_at)`)
-  await transaction.query(sql`
-    create index on ${answersName(databaseId)} (created_at) where body is not null`)
-}
+/** The schema of one database. */
+export class DatabaseSchema {
+  readonly #databaseId: string
 
-/**
- * Keeps the collector from dropping the schema of a database until the transaction ends, also while PostgreSQL
- * waits for a standby in its commit. Fails if the collector has begun: it drops this table first.
- */
-export async function lockDatabaseSchema(
-  transaction: Queryable,
-  databaseId: string,
-): Promise<void> {
-  await transaction.query(sql`lock table ${answersName(databaseId)} in access share mode`)
+  constructor(databaseId: string) {
+    this.#databaseId = databaseId
+  }
+
+  /** Unquoted. */
+  get name(): string {
+    return schemaName(this.#databaseId)
+  }
+
+  /** Creates the schema of a new database. */
+  async create(transaction: Queryable): Promise<void> {
+    const answers = answersName(this.#databaseId)
+    await transaction.server.createSchema(transaction, this.name)
+    await transaction.query(sql`
+      create table ${answers} (
+        hash bytea primary key,
+        request_hash bytea not null,
+        -- Null: the answer is no longer kept, but its request must not be executed again.
+        body text,
+        -- Bytes of the answer, and of its entry.
+        size integer not null,
+        created_at timestamptz not null default now()
+      )`)
+    await transaction.query(sql`create index on ${answers} (created_at)`)
+    await transaction.query(sql`create index on ${answers} (created_at) where body is not null`)
+  }
+
+  /**
+   * Keeps the collector from dropping the schema until the transaction ends, also while PostgreSQL
+   * waits for a standby in its commit. Fails if the collector has begun: it drops this table first.
+   */
+  async lock(transaction: Queryable): Promise<void> {
+    await transaction.query(sql`lock table ${answersName(this.#databaseId)} in access share mode`)
+  }
+
+  /** Returns the table that has something of the database while it is restored. */
+  restoreStage(name: string): { readonly schema: string; readonly name: string } {
+    return { schema: 'offshoot_work', name: `${stagePrefix(this.name)}${name}` }
+  }
+
+  /**
+   * Drops the schema of a database that did not get into the catalogue. What cannot be dropped now is left to the
+   * collector.
+   */
+  async dropAbandoned(database: Database): Promise<void> {
+    const { name } = this
+    for (let isDropping = true; isDropping; ) {
+      const [schema] = await database.query(sql`
+        select from pg_namespace n where n.nspname = ${name} and ${isAbandoned(sql`n.nspname`)}`)
+      isDropping =
+        schema !== undefined &&
+        (await removeStorage(database, (transaction) => dropSchemaStep(transaction, { name })))
+    }
+  }
 }
 
 /** Finds the database with kept answers that has the next id. */
@@ -95,21 +114,6 @@ const isAbandoned = (name: Sql): Sql => sql`
       and not exists (
         select from offshoot.heaps h where ${name} = ${SCHEMA_PREFIX} || h.database_id
       )`
-
-/**
- * Drops the schema of a database that did not get into the catalogue. What cannot be dropped now is left to the
- * collector.
- */
-export async function dropAbandonedSchema(database: Database, databaseId: string): Promise<void> {
-  const name = schemaName(databaseId)
-  for (let isDropping = true; isDropping; ) {
-    const [schema] = await database.query(sql`
-      select from pg_namespace n where n.nspname = ${name} and ${isAbandoned(sql`n.nspname`)}`)
-    isDropping =
-      schema !== undefined &&
-      (await removeStorage(database, (transaction) => dropSchemaStep(transaction, { name })))
-  }
-}
 
 /**
  * Drops schemas of deleted databases, after `collectHeap` has dropped their heaps. Returns whether there may be more.

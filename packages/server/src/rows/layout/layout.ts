@@ -2,8 +2,8 @@ import type { Queryable } from '../../postgres/database.js'
 import { tableIn } from '../../postgres/place.js'
 import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
+import type { StoredColumn } from '../columns/stored-schema.js'
 import { schemaName } from './database-schema.js'
-import type { StoredColumn } from './stored-schema.js'
 
 /** Identifies physical tables. The id is unique in the instance. */
 export interface HeapAddress {

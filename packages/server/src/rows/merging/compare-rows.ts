@@ -21,7 +21,7 @@ export const UNDECIDED = '\u0000'
 export const NO_COLUMN = '\u0000 no column'
 
 /** A row that may differ, in each of the compared states. */
-export interface ComparedRow {
+interface ComparedRow {
   readonly id: string
   readonly before: readonly RowTexts[]
   readonly after: RowTexts

@@ -5,10 +5,10 @@ import {
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
+import type { StoredTable } from '../columns/stored-schema.js'
 import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
+import type { SpareHeaps } from '../heaps/spare-heaps.js'
 import { type BranchRows, layoutOf, ownHeap, ownOverlay } from '../layout/layout.js'
-import { refillSpares } from '../layout/spare-heaps.js'
-import type { StoredTable } from '../layout/stored-schema.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
 import {
   findMissingValues,
@@ -57,7 +57,7 @@ import {
 } from './table-states.js'
 
 /** A table of a merge: its states, and the rule for its conflicts. */
-export interface ComparedTable extends TableSides {
+interface ComparedTable extends TableSides {
   /** The table as it is after the merge. */
   readonly table: StoredTable
   readonly form: TableCodecOptions
@@ -67,14 +67,14 @@ export interface ComparedTable extends TableSides {
 }
 
 /** Decisions about the rows of a table. */
-export interface RowDecisions {
+interface RowDecisions {
   readonly rows: readonly RowResolution[]
   /** Decides the conflicts that are left, instead of the strategy of the merge. */
   readonly rest: RowStrategy | undefined
 }
 
 /** A row in conflict in all three states. A value on which the states of a virtual base disagree is `UNDECIDED`. */
-export interface ReviewedConflict
+interface ReviewedConflict
   extends RowConflict,
     Record<'base' | 'theirs' | 'ours', RowTexts> {
   /** Stands for the values of both sides. */
@@ -467,9 +467,9 @@ export class Outcome {
   }
 
   /** Creates spare heaps for tables that the target has written to for the first time. Does not wait for it. */
-  refillSpares(database: Database, databaseId: string): void {
+  refillSpares(spares: SpareHeaps, databaseId: string): void {
     const opened = this.#tables.filter(({ isOpened }) => isOpened)
-    refillSpares(database, { databaseId, tables: opened.map(({ staged }) => staged.codec.table) })
+    spares.refill({ databaseId, tables: opened.map(({ staged }) => staged.codec.table) })
   }
 }
 

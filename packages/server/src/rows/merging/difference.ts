@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto'
 import type { Queryable } from '../../postgres/database.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { TextRow } from '../../postgres/statement.js'
+import type { StoredTable } from '../columns/stored-schema.js'
 import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf, withoutRows } from '../layout/layout.js'
-import type { StoredTable } from '../layout/stored-schema.js'
 import { joinVisible, selectOwnRows } from '../reading/arms.js'
 import { addsOwnHeap, changedIds, mayDiffer, repeatedIds } from './changed-ids.js'
 import { type ComparedPage, listCompared, type RowTexts } from './compare-rows.js'
@@ -16,14 +16,14 @@ import {
   type TableState,
 } from './table-states.js'
 
-export interface ChangeCounts {
+interface ChangeCounts {
   readonly inserted: number
   readonly updated: number
   readonly deleted: number
 }
 
 /** A row that may differ. undefined: it does not exist in that state. */
-export interface ChangedRow {
+interface ChangedRow {
   readonly id: string
   readonly before: RowTexts
   readonly after: RowTexts

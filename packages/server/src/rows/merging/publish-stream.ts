@@ -24,7 +24,7 @@ import {
  */
 
 /** The rows of a stream, in the table `stage`, and the state that they are compared with. */
-export interface ComparedStream {
+interface ComparedStream {
   readonly codec: TableCodec
   readonly stage: Sql
   readonly before: BranchRows

@@ -15,7 +15,7 @@ import { rowsOfTable, type TableState } from './table-states.js'
  */
 
 /** A table on both sides of a merge, with the schema of each side. */
-export interface ReviewedSides {
+interface ReviewedSides {
   readonly ours: TableState
   readonly theirs: TableState
   readonly form: TableCodecOptions

@@ -10,7 +10,7 @@ import { arrayOf, at, CONFLICTS, valueNames } from './stage-sql.js'
  */
 
 export type RowStrategy = 'fail' | RowTake
-export type RowTake = 'ours' | 'theirs'
+type RowTake = 'ours' | 'theirs'
 
 /** A decision about a staged row. */
 export interface RowResolution {

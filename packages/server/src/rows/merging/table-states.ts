@@ -1,6 +1,6 @@
+import { listAllColumns, type StoredTable } from '../columns/stored-schema.js'
 import { enclosingObjects, type TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf, withColumns, withoutRows } from '../layout/layout.js'
-import { listAllColumns, type StoredTable } from '../layout/stored-schema.js'
 import { NO_COLUMN, type RowTexts } from './compare-rows.js'
 import type { MergeColumn } from './stage-sql.js'
 

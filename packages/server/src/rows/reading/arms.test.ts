@@ -4,7 +4,8 @@ import { sql } from '../../postgres/sql.js'
 import { compileSharing, compileStatement, toQuery } from '../../postgres/statement.js'
 import { compileTable } from '../columns/table-codec.js'
 import type { Layout } from '../layout/layout.js'
-import { countScans, NEAR_LEVELS_MAX, selectVisible, visibleArms } from './arms.js'
+import { NEAR_LEVELS_MAX, selectVisible } from './arms.js'
+import { TableRows } from './table-rows.js'
 
 const codec = compileTable(
   { id: 1, name: 'people', columns: [{ id: 2, name: 'age', type: 'int' }] },
@@ -37,7 +38,7 @@ const count = (text: string, part: string) => text.split(part).length - 1
 it('A row of a far arm is looked for in the nearer ones as in one relation', () => {
   // With a join for each pair of arms, planning took 20 seconds for a chain of 40 forks.
   const depth = NEAR_LEVELS_MAX - 1
-  const arms = visibleArms(chain(depth), codec, sql`r`)
+  const arms = new TableRows(chain(depth), codec).arms(sql`r`)
   expect(arms).toHaveLength(1 + 2 * depth)
   expect(arms.map(({ condition }) => count(condition.text, 'not exists'))).toEqual([
     0,
@@ -47,11 +48,13 @@ it('A row of a far arm is looked for in the nearer ones as in one relation', () 
 })
 
 it('Levels beyond the nearest ones form one arm', () => {
-  const arms = visibleArms(chain(40), codec, sql`r`)
+  const arms = new TableRows(chain(40), codec).arms(sql`r`)
   expect(arms).toHaveLength(1 + 2 * (NEAR_LEVELS_MAX - 1) + 1)
   expect(count(arms.at(-1)?.table.text ?? '', 'union all')).toBe(2 * (41 - NEAR_LEVELS_MAX) - 1)
   // One far level is an arm like the others.
-  expect(visibleArms(chain(NEAR_LEVELS_MAX), codec, sql`r`)).toHaveLength(1 + 2 * NEAR_LEVELS_MAX)
+  expect(new TableRows(chain(NEAR_LEVELS_MAX), codec).arms(sql`r`)).toHaveLength(
+    1 + 2 * NEAR_LEVELS_MAX,
+  )
 })
 
 it('The length of statements grows linearly with the depth of a branch', () => {
@@ -73,6 +76,6 @@ it('A level takes one parameter, however often a statement refers to it', () => 
 it('The number of scanned tables is that of the statement', () => {
   for (const depth of [0, 1, 3, NEAR_LEVELS_MAX, NEAR_LEVELS_MAX + 1, 40]) {
     const { text } = compileStatement(selectVisible(chain(depth), codec))
-    expect(countScans(chain(depth), 1)).toBe(count(text, 'offshoot_db_1'))
+    expect(new TableRows(chain(depth), codec).scanCount).toBe(count(text, 'offshoot_db_1'))
   }
 })

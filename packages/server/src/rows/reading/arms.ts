@@ -2,15 +2,7 @@ import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/
 import { Constant } from '../../postgres/statement.js'
 import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import {
-  type BranchRows,
-  type Heap,
-  heapName,
-  type Layout,
-  layoutOf,
-  pastName,
-  sourcesOf,
-} from '../layout/layout.js'
+import { type Heap, heapName, type Layout, pastName, sourcesOf } from '../layout/layout.js'
 
 /*
  * A branch reads its own heap and those that it inherits. Each physical table that rows can come from is an
@@ -25,7 +17,7 @@ import {
 /** Levels that have arms of their own in a query for many rows. */
 export const NEAR_LEVELS_MAX = 6
 
-interface Arm {
+export interface Arm {
   /** The nearest have the lowest. Arms of one level never have rows of the same id at the same epoch. */
   readonly level: number
   readonly table: Sql
@@ -39,19 +31,8 @@ interface Arm {
   readonly isCurrent?: boolean
 }
 
-/** The arms of a layout by table id. Every query needs them, and a layout never changes. */
-const armsOf = new WeakMap<Layout, Map<number, readonly Arm[]>>()
-
 /** Returns the arms of all sources, the nearest first. */
-function listArms(layout: Layout, tableId: number): readonly Arm[] {
-  const tables = armsOf.get(layout) ?? new Map<number, readonly Arm[]>()
-  armsOf.set(layout, tables)
-  const arms = tables.get(tableId) ?? createArms(layout, tableId)
-  tables.set(tableId, arms)
-  return arms
-}
-
-function createArms(layout: Layout, tableId: number): Arm[] {
+export function listArms(layout: Layout, tableId: number): Arm[] {
   return sourcesOf(layout, tableId).flatMap((source): Arm[] => {
     const { kind, level, branchId, asOf, columnIds, storedAs } = source
     const heap = { level, table: heapName(source), columnIds, storedAs }
@@ -72,8 +53,7 @@ function createArms(layout: Layout, tableId: number): Arm[] {
 }
 
 /** Returns the arms of a query for many rows: levels far away form a single arm. */
-function listScannedArms(layout: Layout, codec: TableCodec): readonly Arm[] {
-  const arms = listArms(layout, codec.table.id)
+export function listScannedArms(arms: readonly Arm[], codec: TableCodec): readonly Arm[] {
   const { near, far } = splitLevels(arms.map(({ level }) => level))
   const [nearest] = far
   if (nearest === undefined) return arms
@@ -90,7 +70,7 @@ function listScannedArms(layout: Layout, codec: TableCodec): readonly Arm[] {
 }
 
 /** Splits the levels of arms. A single far level would gain nothing from a subquery. */
-function splitLevels(levels: readonly number[]): { near: number[]; far: number[] } {
+export function splitLevels(levels: readonly number[]): { near: number[]; far: number[] } {
   const distinct = [...new Set(levels)]
   const first = distinct.length > NEAR_LEVELS_MAX + 1 ? distinct[NEAR_LEVELS_MAX] : undefined
   const isFar = (level: number) => first !== undefined && level >= first
@@ -112,30 +92,12 @@ function nearestRows(arms: readonly Arm[], codec: TableCodec): Sql {
   )`
 }
 
-/** The number of tables of PostgreSQL that rows of a table come from on a branch. */
-export function countArms(rows: BranchRows, tableId: number): number {
-  return listArms(layoutOf(rows), tableId).length
-}
-
-/**
- * Returns the number of physical tables in a query for all rows of a table. Each arm also searches the nearer
- * arms.
- */
-export function countScans(rows: BranchRows, tableId: number): number {
-  const { near, far } = splitLevels(armLevels(rows, tableId))
-  const nearScans = near.map((level) => 1 + near.filter((other) => other < level).length)
-  const farScans = far.length === 0 ? 0 : far.length + near.length
-  return nearScans.reduce((sum, scans) => sum + scans, farScans)
-}
-
-/** Returns the level of each arm. */
-function armLevels(rows: BranchRows, tableId: number): number[] {
-  return listArms(layoutOf(rows), tableId).map(({ level }) => level)
-}
-
-/** Lists the physical tables that rows of a table come from on a branch. */
-export function listTables(layout: Layout, tableId: number): Sql[] {
-  return listArms(layout, tableId).map(({ table }) => table)
+/** The visible row of an id, as a statement joins it. */
+export interface JoinOptions {
+  readonly id: Sql
+  readonly alias: Sql
+  readonly outer?: boolean
+  readonly columns?: ReadonlySet<number>
 }
 
 /** Returns a column of an arm as an expression. If the arm lacks the column, that is its fill value. */
@@ -171,13 +133,12 @@ function armSelect(alias: Sql, arm: Arm, codec: TableCodec, wanted?: ReadonlySet
  * Returns a join with the visible row of an id, under `alias`. PostgreSQL runs the arms of the append in
  * order and stops at the first row. `columns` are the indexes of the needed columns; by default all.
  */
-export function joinVisible(
-  layout: Layout,
-  codec: TableCodec,
-  options: { id: Sql; alias: Sql; outer?: boolean; columns?: ReadonlySet<number> },
-): Sql {
+export function joinVisible(layout: Layout, codec: TableCodec, options: JoinOptions): Sql {
+  return joinArms(listArms(layout, codec.table.id), codec, options)
+}
+
+export function joinArms(arms: readonly Arm[], codec: TableCodec, options: JoinOptions): Sql {
   const { id, alias, columns } = options
-  const arms = listArms(layout, codec.table.id)
   const kind = options.outer ? sql`left join` : sql`join`
   const [only] = arms
   const hasAll = columnsOf(codec, columns).every(
@@ -271,7 +232,7 @@ export function selectVisible(
     where?(expressionOf: (column: PhysicalColumn) => Sql): Sql
   } = {},
 ): Sql {
-  const arms = listScannedArms(layout, codec)
+  const arms = listScannedArms(listArms(layout, codec.table.id), codec)
   const chosen = options.isInherited ? arms.filter((arm) => arm.level > 0) : arms
   if (chosen.length === 0) return selectNoRows(codec)
   const selects = chosen.map((arm) => {
@@ -304,9 +265,8 @@ export interface VisibleArm {
   column(index: number): Sql
 }
 
-/** Returns all tables that rows of the branch come from. Together they contain each visible row once. */
-export function visibleArms(layout: Layout, codec: TableCodec, alias: Sql): VisibleArm[] {
-  const arms = listScannedArms(layout, codec)
+/** Returns the arms as tables that together contain each visible row once. */
+export function visibleArms(arms: readonly Arm[], codec: TableCodec, alias: Sql): VisibleArm[] {
   const isPlain = arms.length === 1 && arms[0]?.isCurrent === true
   return arms.map((arm) => ({
     table: arm.table,

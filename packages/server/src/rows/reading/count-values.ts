@@ -1,9 +1,9 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { listAllColumns, type StoredColumn, type StoredTable } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
-import { listAllColumns, type StoredColumn, type StoredTable } from '../layout/stored-schema.js'
 import { selectVisible } from './arms.js'
 
 /**

@@ -8,12 +8,13 @@ import { parseFiles } from '../columns/file-value.js'
 import type { ProjectedField, Projection } from '../columns/projection.js'
 import { isFaults, type TableCodec } from '../columns/table-codec.js'
 import type { BranchRows } from '../layout/layout.js'
-import { countArms } from './arms.js'
+import type { TableRows } from './table-rows.js'
 
 /** Finds the tables of a branch, to resolve columns through links. */
 export interface TableLookup {
   readonly rows: BranchRows
   tableById(tableId: number): TableCodec | undefined
+  rowsOf(codec: TableCodec): TableRows
 }
 
 /**
@@ -105,7 +106,7 @@ export function planRead(
         faults.push(new Fault(`column [${prefix}${path}]: cannot be expanded`))
         return []
       }
-      scannedTables += countArms(lookup.rows, tableId)
+      scannedTables += lookup.rowsOf(target).armCount
       const linkPlan = plan(target, inner, `${prefix}${path}.`, depth + 1)
       return [{ position: projection.columns.indexOf(column), plan: linkPlan }]
     })

@@ -2,8 +2,6 @@ import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { layoutOf } from '../layout/layout.js'
-import { joinVisible } from './arms.js'
 import {
   countOwn,
   METADATA_COUNT,
@@ -11,32 +9,7 @@ import {
   type ReadPlan,
   type TableLookup,
 } from './read-plan.js'
-
-/** A record in a statement: its alias, and its columns as expressions. */
-export interface PlanRoot {
-  readonly alias: Sql
-  column(index: number): Sql
-}
-
-/** Returns the record that has the given alias. */
-export function recordAs(codec: TableCodec, alias: Sql): PlanRoot {
-  return {
-    alias,
-    column: (index) => sql`${alias}.${ident(codec.physical[index]?.physicalName ?? '')}`,
-  }
-}
-
-/**
- * Returns a join with the visible record of an id. `columns` are the indexes of the needed columns; by
- * default all.
- */
-export function joinRecord(
-  lookup: TableLookup,
-  codec: TableCodec,
-  options: { id: Sql; alias: Sql; outer?: boolean; columns?: ReadonlySet<number> },
-): Sql {
-  return joinVisible(layoutOf(lookup.rows), codec, options)
-}
+import { type PlanRoot, recordAs } from './table-rows.js'
 
 /** Reads the record of one id (slot 0). */
 export function compileReadOne(lookup: TableLookup, plan: ReadPlan): Statement {
@@ -50,7 +23,7 @@ export function compileReadMany(lookup: TableLookup, plan: ReadPlan): Statement 
 
 function readFrom(lookup: TableLookup, plan: ReadPlan, source: Sql): Sql {
   const alias = ident('r0')
-  const joined = joinRecord(lookup, plan.codec, { id: sql`k.id`, alias })
+  const joined = lookup.rowsOf(plan.codec).join({ id: sql`k.id`, alias })
   const { selected, joins } = selectPlan(lookup, plan, recordAs(plan.codec, alias))
   return sql`select ${join(selected, ', ')} from ${source} ${joined} ${joins}`
 }
@@ -120,7 +93,7 @@ function linkedSql(lookup: TableLookup, plan: ReadPlan, id: Sql): Sql {
   const columns = new Set(projection.columns)
   return sql`
     select array[${join(texts, ', ')}] from (select ${id} as id) k
-    ${joinRecord(lookup, codec, { id: sql`k.id`, alias, columns })}`
+    ${lookup.rowsOf(codec).join({ id: sql`k.id`, alias, columns })}`
 }
 
 function selectColumn(codec: TableCodec, index: number, value: Sql): Sql {

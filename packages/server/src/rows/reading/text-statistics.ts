@@ -1,11 +1,8 @@
+import { arrayLiteral } from '../../postgres/carriers.js'
 import { join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
-import { arrayLiteral } from '../columns/carriers.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { schemaName } from '../layout/database-schema.js'
-import { layoutOf } from '../layout/layout.js'
-import { listTables } from './arms.js'
-import type { TableLookup } from './read-plan.js'
 
 /** Assumed for tables that PostgreSQL has not analysed yet. */
 const ROWS_PER_PAGE = 20
@@ -17,14 +14,16 @@ const TEXT_LENGTH = 100
  * scan of all rows. `add` adds a parameter to the statement.
  */
 export function estimateTexts(
-  lookup: TableLookup,
   codec: TableCodec,
-  options: { columns: readonly number[]; add(text: string): Slot },
+  options: {
+    databaseId: string
+    /** The physical tables that rows come from. */
+    tables: readonly Sql[]
+    columns: readonly number[]
+    add(text: string): Slot
+  },
 ): Sql {
-  const layout = layoutOf(lookup.rows)
-  const tables = listTables(layout, codec.table.id).map(
-    (table) => sql`(select tableoid from ${table} limit 1)`,
-  )
+  const tables = options.tables.map((table) => sql`(select tableoid from ${table} limit 1)`)
   const names = options.columns.map((index) => codec.physical[index]?.physicalName ?? '')
   const length = raw(String(TEXT_LENGTH))
   return sql`
@@ -40,7 +39,7 @@ export function estimateTexts(
     cross join lateral (
       select coalesce(avg(avg_width), ${length}) as length
       from pg_stats
-      where schemaname = ${literal(schemaName(layout.databaseId))} and tablename = t.relname
+      where schemaname = ${literal(schemaName(options.databaseId))} and tablename = t.relname
         and attname = any(${options.add(arrayLiteral(names))}::name[])
     ) w`
 }

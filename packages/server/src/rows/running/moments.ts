@@ -1,6 +1,5 @@
 import { LRUCache } from 'lru-cache'
 import { BRANCH_CACHE } from '../../common/branch-cache.js'
-import type { Database } from '../../postgres/database.js'
 import { layoutOf, type Moment } from '../layout/layout.js'
 import { type Guard, isMomentPassed, type momentFrom } from './guard.js'
 
@@ -13,30 +12,19 @@ import { type Guard, isMomentPassed, type momentFrom } from './guard.js'
 
 const BRANCHES_MAX = 10_000
 
-const remembered = new WeakMap<Database, LRUCache<string, Moment>>()
+/** The last known moments of branches. */
+export class Moments {
+  readonly #known = new LRUCache<string, Moment>({ max: BRANCHES_MAX, ...BRANCH_CACHE })
 
-function momentsOf(database: Database): LRUCache<string, Moment> {
-  let moments = remembered.get(database)
-  if (moments === undefined) {
-    moments = new LRUCache({ max: BRANCHES_MAX, ...BRANCH_CACHE })
-    remembered.set(database, moments)
+  recall({ rows }: Guard): Moment {
+    const layout = layoutOf(rows)
+    return (layout.hasForks ? this.#known.get(rows.branchId) : undefined) ?? layout
   }
-  return moments
-}
 
-/** Returns the last known moment of a branch. */
-export function recallMoment(database: Database, { rows }: Guard): Moment {
-  const layout = layoutOf(rows)
-  return (layout.hasForks ? momentsOf(database).get(rows.branchId) : undefined) ?? layout
-}
-
-/** Remembers the moment that `momentFrom` has read. */
-export function rememberMoment(
-  database: Database,
-  { rows }: Guard,
-  moment: ReturnType<typeof momentFrom>,
-): void {
-  momentsOf(database).set(rows.branchId, moment)
+  /** Remembers the moment that `momentFrom` has read. */
+  remember({ rows }: Guard, moment: ReturnType<typeof momentFrom>): void {
+    this.#known.set(rows.branchId, moment)
+  }
 }
 
 /**

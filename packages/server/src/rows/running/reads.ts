@@ -38,6 +38,12 @@ export async function runReads(
   }
 }
 
+export interface SnapshotOptions {
+  readonly bounds?: Bounds | undefined
+  readonly connections?: Connections | undefined
+  readonly isAtOnce?: boolean
+}
+
 /**
  * Runs reads on one snapshot. An error of `body` ends the transaction. With `isAtOnce`, `body` knows all of its reads from
  * the start: each of its calls of `run` is a transaction of its own, in a single round trip.
@@ -46,11 +52,7 @@ export async function runSnapshot<Result>(
   database: Database,
   guard: Guard,
   body: (transaction: OpenTransaction) => Promise<Result>,
-  options: {
-    bounds?: Bounds | undefined
-    connections?: Connections | undefined
-    isAtOnce?: boolean
-  } = {},
+  options: SnapshotOptions = {},
 ): Promise<Result> {
   const { bounds, connections, isAtOnce = false } = options
   const client = await connectFor({ database, guard, bounds, connections })

@@ -8,7 +8,7 @@ import { brokenConnection } from './connection.js'
 import { ApartError, Gathering } from './gathering.js'
 import { type Guard, guardCall, ownerOf } from './guard.js'
 import { toStaleError } from './staleness.js'
-import { runWrites } from './transactions.js'
+import { type Running, runWrites } from './transactions.js'
 
 /*
  * Calls for one row. Those that arrive together share a round trip, and the guard that each of them needs.
@@ -22,33 +22,33 @@ interface SharedCall {
 /** Larger batches would leave PostgreSQL idle while they are prepared, and this process idle afterwards. */
 const GATHERED_MAX = 8
 
-const gatheredReads = new WeakMap<Database, Gathering<SharedCall, TextRow | undefined>>()
-const gatheredInserts = new WeakMap<Database, Gathering<SharedCall, TextRow | undefined>>()
+/** The calls that wait to share a round trip. */
+export class SharedCalls {
+  readonly #database: Database
+  readonly #reads: Gathering<SharedCall, TextRow | undefined>
+  readonly #inserts: Gathering<SharedCall, TextRow | undefined>
 
-/**
- * Runs a read of one row by its id. Reads of one branch and key that arrive together share a round trip; others
- * never wait for each other. Each sees what was committed when it started.
- */
-export function runSharedRead(
-  database: Database,
-  guard: Guard,
-  call: Call,
-): Promise<TextRow | undefined> {
-  const reads = gathered(gatheredReads, database, readTogether)
-  return traced(database, 'read', reads.add(sharedBy(guard), { guard, call }))
-}
+  constructor(running: Running) {
+    this.#database = running.database
+    this.#reads = new Gathering(GATHERED_MAX, (items) => readTogether(running.database, items))
+    this.#inserts = new Gathering(GATHERED_MAX, (items) => insertTogether(running, items))
+  }
 
-/**
- * Inserts a row with a generated id into a table without unique columns. Such an insert can neither wait for
- * nor conflict with another row, so inserts that arrive together share a transaction.
- */
-export function runSharedInsert(
-  database: Database,
-  guard: Guard,
-  call: Call,
-): Promise<TextRow | undefined> {
-  const inserts = gathered(gatheredInserts, database, insertTogether)
-  return traced(database, 'insert', inserts.add(sharedBy(guard), { guard, call }))
+  /**
+   * Runs a read of one row by its id. Reads of one branch and key that arrive together share a round trip; others
+   * never wait for each other. Each sees what was committed when it started.
+   */
+  read(guard: Guard, call: Call): Promise<TextRow | undefined> {
+    return traced(this.#database, 'read', this.#reads.add(sharedBy(guard), { guard, call }))
+  }
+
+  /**
+   * Inserts a row with a generated id into a table without unique columns. Such an insert can neither wait for
+   * nor conflict with another row, so inserts that arrive together share a transaction.
+   */
+  insert(guard: Guard, call: Call): Promise<TextRow | undefined> {
+    return traced(this.#database, 'insert', this.#inserts.add(sharedBy(guard), { guard, call }))
+  }
 }
 
 /** Names the calls that may share a round trip, which takes a connection of one owner. */
@@ -70,24 +70,6 @@ function traced<Result>(
     () => span.end({ attributes, hasFailed: true }),
   )
   return result
-}
-
-type RunTogether = (
-  database: Database,
-  items: readonly SharedCall[],
-) => Promise<readonly (TextRow | undefined)[]>
-
-function gathered(
-  known: WeakMap<Database, Gathering<SharedCall, TextRow | undefined>>,
-  database: Database,
-  run: RunTogether,
-): Gathering<SharedCall, TextRow | undefined> {
-  let gathering = known.get(database)
-  if (gathering === undefined) {
-    gathering = new Gathering(GATHERED_MAX, (items) => run(database, items))
-    known.set(database, gathering)
-  }
-  return gathering
 }
 
 async function readTogether(
@@ -112,7 +94,7 @@ async function readTogether(
 }
 
 function insertTogether(
-  database: Database,
+  running: Running,
   items: readonly SharedCall[],
 ): Promise<(TextRow | undefined)[]> {
   const [guard, ...others] = guardsOf(items)
@@ -120,7 +102,7 @@ function insertTogether(
   // Sessions of one branch and key differ while one of them is outdated.
   if (others.length > 0) return Promise.reject(new ApartError())
   return runWrites(
-    database,
+    running,
     guard,
     items.map(({ call }) => call),
   ).then(firstRows, (error: unknown) => {

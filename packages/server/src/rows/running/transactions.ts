@@ -2,38 +2,57 @@ import type pg from 'pg'
 import { AnswerReader, type Bounds, runBounded, type Unbound } from '../../postgres/bounds.js'
 import { COMMIT, COMMIT_CALLS, settleCommit } from '../../postgres/commit.js'
 import type { Database } from '../../postgres/database.js'
-import { toAppError } from '../../postgres/failures.js'
+import { isUndefinedTable, toAppError } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
+import type { Gates } from '../gates/gates.js'
 import type { Moment } from '../layout/layout.js'
 import { atMoment, BEGIN, BEGIN_READS, NO_TIMEOUT } from './calls.js'
 import { retryConflicts, withConnection } from './connection.js'
-import { enterGateCall } from './gate.js'
 import { type Guard, guardCall, momentFrom, ownerOf, writerGuardCall } from './guard.js'
-import { recallMoment, rememberMoment, withMoment } from './moments.js'
-import { throughGate } from './shared-gate.js'
-import { confirmed } from './staleness.js'
+import { type Moments, withMoment } from './moments.js'
+import { confirmed, StaleError } from './staleness.js'
+
+/** What a process shares between the transactions that it runs on branches. */
+export interface Running {
+  readonly database: Database
+  readonly gates: Gates
+  readonly moments: Moments
+}
+
+/** Runs one attempt of a transaction that writes to a branch, together with other writers. */
+function throughGate<Result>(
+  { gates }: Running,
+  { rows }: Guard,
+  attempt: () => Promise<Result>,
+): Promise<Result> {
+  return gates.runShared(
+    rows.branchId,
+    attempt,
+    (error) => error instanceof StaleError && isUndefinedTable(error.cause),
+  )
+}
 
 /**
  * Runs writes as one transaction in a single round trip. For writes whose results need no check before the
  * commit.
  */
 export function runWrites(
-  database: Database,
+  running: Running,
   guard: Guard,
   calls: readonly Call[],
 ): Promise<TextRows[]> {
-  const attempt = (isKnown: boolean) => writeWhole(database, { guard, calls, isKnown })
-  return retryConflicts(() => throughGate(database, guard.rows.branchId, () => withMoment(attempt)))
+  const attempt = (isKnown: boolean) => writeWhole(running, { guard, calls, isKnown })
+  return retryConflicts(() => throughGate(running, guard, () => withMoment(attempt)))
 }
 
 async function writeWhole(
-  database: Database,
+  running: Running,
   { guard, calls, isKnown }: { guard: Guard; calls: readonly Call[]; isKnown: boolean },
 ): Promise<TextRows[]> {
-  const client = await database.acquire({ owner: ownerOf(guard) })
+  const client = await running.database.acquire({ owner: ownerOf(guard) })
   return withConnection(client, async () => {
-    const { opening, moment } = await openWrites(database, guard, { client, isKnown })
+    const { opening, moment } = await openWrites(running, guard, { client, isKnown })
     const closed = [...opening, ...atMoment(client, calls, moment), ...COMMIT_CALLS]
     const rows = await runCommitting(client, closed)
     return rows.slice(opening.length, -COMMIT_CALLS.length)
@@ -45,18 +64,18 @@ async function writeWhole(
  * known, runs them instead, to read it.
  */
 async function openWrites(
-  database: Database,
+  { gates, moments }: Running,
   guard: Guard,
   { client, isKnown }: { client: pg.PoolClient; isKnown: boolean },
 ): Promise<{ opening: readonly Call[]; moment: Moment }> {
-  const entering = [BEGIN, enterGateCall(guard.rows.branchId)]
+  const entering = [BEGIN, gates.enterCall(guard.rows.branchId)]
   if (isKnown) {
-    const moment = recallMoment(database, guard)
+    const moment = moments.recall(guard)
     return { opening: [...entering, writerGuardCall(guard, moment)], moment }
   }
   const rows = await runPipeline(client, [...entering, writerGuardCall(guard, undefined)])
   const moment = momentFrom(rows[entering.length])
-  rememberMoment(database, guard, moment)
+  moments.remember(guard, moment)
   return { opening: [], moment }
 }
 
@@ -126,22 +145,28 @@ export function openTransaction(
   return { client, run: (calls) => reader.run(calls) }
 }
 
+export interface StepsOptions {
+  /** Calls that run with the beginning of the transaction. */
+  readonly first?: readonly Call[]
+  /** The transaction may take long, and its rows are processed as they arrive. */
+  readonly isLong?: boolean
+  /** The transaction is not repeated after a conflict. */
+  readonly isOnce?: boolean
+  readonly bounds?: Bounds | undefined
+  readonly connections?: Connections | undefined
+}
+
 /**
  * Runs a transaction in several steps. `body` may run more than once, each time on a transaction without
  * effects of the earlier attempts. If it throws, the transaction is rolled back.
  */
 export function runSteps<Result>(
-  database: Database,
+  running: Running,
   guard: Guard,
   body: (transaction: WriteTransaction, first: readonly TextRows[]) => Promise<Result>,
-  options: {
-    first?: readonly Call[]
-    isLong?: boolean
-    isOnce?: boolean
-    bounds?: Bounds | undefined
-    connections?: Connections | undefined
-  } = {},
+  options: StepsOptions = {},
 ): Promise<Result> {
+  const { database } = running
   let endsAt: number | undefined
   let hasBegun = false
   const attemptInside = async (isKnown: boolean) => {
@@ -155,7 +180,7 @@ export function runSteps<Result>(
     const run = async (unbind: Unbound): Promise<Result> => {
       hasBegun = false
       const beginning = { ...options, client, isKnown }
-      const { transaction, rows } = await beginWrites(database, guard, beginning)
+      const { transaction, rows } = await beginWrites(running, guard, beginning)
       hasBegun = true
       const result = await body(transaction, rows).catch((error) => {
         throw confirmed(error)
@@ -167,8 +192,7 @@ export function runSteps<Result>(
     const canLose = options.connections !== undefined
     return withConnection(client, () => runBounded({ database, client, bounds, canLose }, run))
   }
-  const attempt = () =>
-    throughGate(database, guard.rows.branchId, () => withMoment(attemptInside, () => hasBegun))
+  const attempt = () => throughGate(running, guard, () => withMoment(attemptInside, () => hasBegun))
   return options.isOnce
     ? attempt().catch((error) => Promise.reject(toAppError(error)))
     : retryConflicts(attempt)
@@ -176,14 +200,14 @@ export function runSteps<Result>(
 
 /** Begins a transaction behind the gate, and runs the first calls, in one round trip if the moment is known. */
 async function beginWrites(
-  database: Database,
+  running: Running,
   guard: Guard,
   options: { client: pg.PoolClient; isKnown: boolean; first?: readonly Call[]; isLong?: boolean },
 ): Promise<{ transaction: WriteTransaction; rows: TextRows[] }> {
   const { client, first = [] } = options
-  const { opening: entering, moment } = await openWrites(database, guard, options)
+  const { opening: entering, moment } = await openWrites(running, guard, options)
   const opening = [...entering, ...(options.isLong ? [NO_TIMEOUT] : [])]
-  const opened = openTransaction(database, guard, options)
+  const opened = openTransaction(running.database, guard, options)
   const calls = [...opening, ...atMoment(client, first, moment)]
   const rows = calls.length === 0 ? [] : await opened.run(calls)
   return {

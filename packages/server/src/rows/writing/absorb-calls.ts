@@ -1,8 +1,8 @@
+import { arrayLiteral } from '../../postgres/carriers.js'
 import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Statement, slot } from '../../postgres/statement.js'
-import { arrayLiteral } from '../columns/carriers.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { absorbSql, findOverlaid, type Overlaid, type WrittenRows } from '../layout/absorb-sql.js'
+import { absorbSql, findOverlaid, type Overlaid, type WrittenRows } from '../heaps/absorb-sql.js'
 import { heapName, type Layout } from '../layout/layout.js'
 
 /** The values that a writer is going to write to a unique column, given by its index. */

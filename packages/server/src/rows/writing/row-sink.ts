@@ -7,7 +7,7 @@ import { TakenError } from './refusals.js'
 import type { RowInput, TableWriter } from './table-writer.js'
 
 /** Inserts validated rows, slice by slice, in one transaction. */
-export interface RowSink {
+interface RowSink {
   add(rows: readonly RowInput[]): Promise<void>
   end(): Promise<void>
   abort(): Promise<void>

@@ -1,22 +1,22 @@
 import { randomBytes } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
 import { eachApart } from '../../common/each-apart.js'
+import { copyLine } from '../../postgres/carriers.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Statement } from '../../postgres/statement.js'
-import { copyLine } from '../columns/carriers.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { createFilledHeap, type FilledHeap, keepFilledHeap } from '../layout/filled-heaps.js'
+import { createFilledHeap, type FilledHeap, keepFilledHeap } from '../heaps/filled-heaps.js'
+import { dropSpare } from '../heaps/spare-heaps.js'
 import { heapName, layoutOf, qualified } from '../layout/layout.js'
-import { dropSpare } from '../layout/spare-heaps.js'
 import { removeStorage } from '../layout/storage-hold.js'
 import { brokenConnection } from '../running/connection.js'
 import { type Guard, ownerOf } from '../running/guard.js'
 import { runReads } from '../running/reads.js'
 import { confirmed } from '../running/staleness.js'
-import type { WriteTransaction } from '../running/transactions.js'
+import type { Running, WriteTransaction } from '../running/transactions.js'
 import { describeRefusal, rowsBefore, TakenError } from './refusals.js'
 import type { RowInput, TableWriter } from './table-writer.js'
 
@@ -90,13 +90,14 @@ export class StagedRows {
 
   /** With `mayReplace`, the rows may become those of the branch as they are staged. */
   static async create(
-    database: Database,
+    running: Running,
     guard: Guard,
     { table, mayReplace }: { table: StagedTable; mayReplace: boolean },
   ): Promise<StagedRows> {
+    const { database } = running
     const { databaseId } = guard.rows
     const heap = mayReplace
-      ? await createFilledHeap(database, layoutOf(guard.rows), table.codec.table)
+      ? await createFilledHeap(running, layoutOf(guard.rows), table.codec.table)
       : undefined
     if (heap !== undefined) return new StagedRows(database, { stage: heap, guard, table })
     const stage = { databaseId, id: randomBytes(12).toString('hex') }

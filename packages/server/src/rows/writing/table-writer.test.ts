@@ -4,8 +4,8 @@ import { sql } from '../../postgres/sql.js'
 import type { Call, Statement } from '../../postgres/statement.js'
 import { compileTable } from '../columns/table-codec.js'
 import type { Layout, Level, Overlay } from '../layout/layout.js'
-import { planRead, type ReadPlan } from '../reading/read-plan.js'
-import { compileReadMany, compileReadOne } from '../reading/select-plan.js'
+import { TableRead } from '../reading/table-read.js'
+import { TableRows } from '../reading/table-rows.js'
 import { TableWriter } from './table-writer.js'
 
 const codec = compileTable(
@@ -94,13 +94,14 @@ function listCalls(writer: TableWriter): Call[] {
 
 describe.each(LAYOUTS)('the statements of a branch that is %s', (_name, layout) => {
   it('touch the schema of the database alone', () => {
-    const writer = new TableWriter(layout, codec, heap('10'))
-    const lookup = { rows: layout, tableById: () => codec }
-    const plan = planRead(lookup, codec, ['*']) as ReadPlan
+    const writer = new TableWriter(layout, codec, { heap: heap('10'), statements: new Map() })
+    const rowsOf = () => new TableRows(layout, codec)
+    const lookup = { rows: layout, tableById: () => codec, rowsOf }
+    const read = TableRead.plan(lookup, codec, ['*']) as TableRead
     const texts = [
       ...listCalls(writer).map(({ statement }) => statement.text),
-      compileReadOne(lookup, plan).text,
-      compileReadMany(lookup, plan).text,
+      read.one.text,
+      read.many.text,
     ]
     for (const text of texts) {
       const schemas = [...text.matchAll(/"?(offshoot\w*)"?\./g)].map(([, schema]) => schema)
@@ -109,7 +110,7 @@ describe.each(LAYOUTS)('the statements of a branch that is %s', (_name, layout) 
   })
 
   it('take the moment from the transaction if the branch has forks', () => {
-    const writer = new TableWriter(layout, codec, heap('10'))
+    const writer = new TableWriter(layout, codec, { heap: heap('10'), statements: new Map() })
     const takesMoment = (call: Call) => 'takesMoment' in call
     expect(takesMoment(writer.updateOne({ id: 'x', update: NO_UPDATE }))).toBe(layout.hasForks)
     expect(takesMoment(writer.delete(['x']))).toBe(layout.hasForks)

@@ -1,9 +1,8 @@
-import { LRUCache } from 'lru-cache'
-import { BRANCH_CACHE } from '../../common/branch-cache.js'
+import type { CachePart } from '../../common/shared-cache.js'
+import { arrayLiteral, copyLine } from '../../postgres/carriers.js'
 import type { Server } from '../../postgres/server.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Call, Parameter, Statement } from '../../postgres/statement.js'
-import { arrayLiteral, copyLine } from '../columns/carriers.js'
 import type { EncodedUpdate } from '../columns/record-encoder.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import type { Heap, Layout } from '../layout/layout.js'
@@ -51,7 +50,7 @@ export interface RowInput {
 }
 
 /** Changes of one row. */
-export interface UpdateInput {
+interface UpdateInput {
   readonly id: string
   readonly ifVersion?: number | undefined
   readonly update: EncodedUpdate
@@ -90,18 +89,6 @@ interface StageStatements {
 const COPIED_ROWS_MIN = 32
 
 /**
- * One cache for the statements of all tables, limited in number and length, because an update needs a
- * statement for each combination of columns.
- */
-const statements = new LRUCache<string, Statement>({
-  max: 20_000,
-  maxSize: 32 * 1024 * 1024,
-  sizeCalculation: ({ text }, key) => key.length + text.length,
-  ...BRANCH_CACHE,
-})
-let writerCount = 0
-
-/**
  * Creates the calls that write a table on a branch. Each statement is compiled on first use. Only this class
  * and the statements know the order of the values.
  */
@@ -112,11 +99,16 @@ export class TableWriter {
   readonly #parts: StatementParts
   /** undefined: the table has no overlay. */
   readonly #absorb: AbsorbCalls | undefined
-  readonly #number = ++writerCount
+  readonly #statements: CachePart<Statement>
 
-  constructor(layout: Layout, codec: TableCodec, heap: Heap) {
+  constructor(
+    layout: Layout,
+    codec: TableCodec,
+    { heap, statements }: { heap: Heap; statements: CachePart<Statement> },
+  ) {
     this.uniqueColumns = codec.uniqueColumns
     this.#codec = codec
+    this.#statements = statements
     this.#parts = new StatementParts(layout, codec, heap, { isLocked: false })
     this.#absorb = AbsorbCalls.find(layout, codec)
   }
@@ -381,11 +373,10 @@ export class TableWriter {
   }
 
   #statement(key: string, compile: () => Statement): Statement {
-    const own = `${this.#number} ${key}`
-    let statement = statements.get(own)
+    let statement = this.#statements.get(key)
     if (statement === undefined) {
       statement = compile()
-      statements.set(own, statement)
+      this.#statements.set(key, statement)
     }
     return statement
   }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { Random } from '../../../../../../test/support/seeded-random.js'
-import { NO_COLUMN, UNDECIDED } from '../../../rows/merge.js'
+import { NO_COLUMN, UNDECIDED } from '../../../rows/merging/compare-rows.js'
 import { compactHistory, compactionSteps } from './compact-history.js'
 import {
   type Fork,

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../../postgres/database.js'
 import { sql } from '../../../postgres/sql.js'
-import { isWrittenBetween } from '../../../rows/merge.js'
+import { isWrittenBetween } from '../../../rows/merging/written-between.js'
 import { type Contained, isIn, type State } from './history.js'
 import type { StoredHistory } from './queries.js'
 

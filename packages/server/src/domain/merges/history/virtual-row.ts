@@ -1,4 +1,4 @@
-import { NO_COLUMN, UNDECIDED } from '../../../rows/merge.js'
+import { NO_COLUMN, UNDECIDED } from '../../../rows/merging/compare-rows.js'
 import type { MergeBase, State } from './history.js'
 
 /** A row as the texts of its columns. Undefined if the state does not have the row. */

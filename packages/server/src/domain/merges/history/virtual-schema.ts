@@ -4,8 +4,8 @@ import {
   type StoredColumn,
   type StoredSchema,
   type StoredTable,
-} from '../../../rows/columns.js'
-import { UNDECIDED } from '../../../rows/merge.js'
+} from '../../../rows/columns/stored-schema.js'
+import { UNDECIDED } from '../../../rows/merging/compare-rows.js'
 import { listRemovals, type Removal } from '../../schemas/data-loss.js'
 import { mergeSchemas, sameTable } from '../../schemas/merge-schemas.js'
 import type { MergeBase, State } from './history.js'

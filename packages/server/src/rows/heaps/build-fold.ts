@@ -1,18 +1,18 @@
 import { INDEX_KEY } from '../../postgres/advisory-keys.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import type { StoredSchema, StoredTable } from '../columns/stored-schema.js'
 import {
   BACKGROUND,
   countFolded,
   type FoldPolicy,
   inheritedSources,
   needsFold,
-} from './fold-policy.js'
+} from '../layout/fold-policy.js'
+import { tablesOf } from '../layout/heap-sizes.js'
+import { findLayout, heapName, type Layout, pastName, type Source } from '../layout/layout.js'
 import { createFoldIndexes } from './heap-ddl.js'
-import { tablesOf } from './heap-sizes.js'
-import { findLayout, heapName, type Layout, pastName, type Source } from './layout.js'
 import { publishFold } from './publish-fold.js'
-import type { StoredSchema, StoredTable } from './stored-schema.js'
 
 /** Thrown if a source has an overlay, which is gone soon: a fold must not end between the two. */
 export class OverlaidError extends Error {}

@@ -5,13 +5,20 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { SCHEMA_PREFIX } from '../../postgres/place.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { runAlone, runStatementsAlone } from '../running/alone.js'
-import { createGate, createGateSql } from '../running/gate.js'
-import { BACKGROUND, needsFold } from './fold-policy.js'
+import { listAllColumns, type StoredTable } from '../columns/stored-schema.js'
+import { createGate, createGateSql } from '../gates/gate.js'
+import type { Gates } from '../gates/gates.js'
+import { BACKGROUND, needsFold } from '../layout/fold-policy.js'
+import {
+  type HeapAddress,
+  heapName,
+  type Layout,
+  layoutSql,
+  pastName,
+  toLayout,
+} from '../layout/layout.js'
+import { removeEach } from '../layout/storage-hold.js'
 import { createTables, describeHeap, HEAP_COLUMNS, HEAP_VALUES } from './heap-ddl.js'
-import { type HeapAddress, heapName, type Layout, layoutSql, pastName, toLayout } from './layout.js'
-import { removeEach } from './storage-hold.js'
-import { listAllColumns, type StoredTable } from './stored-schema.js'
 
 /*
  * To create the tables of a heap takes longer than all the rest of the first write of a fork. So each database keeps a
@@ -57,38 +64,7 @@ interface Assigned {
   readonly layout: Layout | undefined
 }
 
-/**
- * Gives a branch spare heaps for tables that it is about to write to for the first time, in a single round trip.
- * Does nothing if the schema of the branch has changed, or if another request has created one of the heaps.
- */
-export async function assignSpares(
-  database: Database,
-  layout: Layout,
-  { tables, owner }: { tables: readonly StoredTable[]; owner: string },
-): Promise<Assigned> {
-  if (limitOf(database) === 0) return { isComplete: false, layout: undefined }
-  // The commit of the write that follows waits for the disk, and so for this one, too.
-  const options = { owner, isRepeatable: true }
-  const { branchId } = layout
-  const statements = [
-    createGateSql(branchId),
-    assignSql(layout, tables),
-    sql`select (${layoutSql(sql`${branchId}`)})::text`,
-  ]
-  const [, [assigned] = [], [found] = []] = await runStatementsAlone(
-    database,
-    [branchId],
-    statements,
-    options,
-  )
-  const [count, stamp] = assigned ?? []
-  return {
-    isComplete: count === String(tables.length),
-    layout: stamp === layout.stamp ? toLayout(JSON.parse(found?.[0] ?? '[]')) : undefined,
-  }
-}
-
-/** Does the same in a transaction that has the exclusive gate. Some of the tables may get no heap. */
+/** Does the same as `SpareHeaps.assign` in a transaction that has the exclusive gate. Some of the tables may get no heap. */
 export async function assignSparesIn(
   transaction: Queryable,
   layout: Layout,
@@ -163,15 +139,6 @@ function assignSql(layout: Layout, tables: readonly StoredTable[]): Sql {
     select count(*), (select stamp from branch) as stamp from inserted`
 }
 
-const limits = new WeakMap<Database, number>()
-
-/** Limits the spare heaps that this process creates in each database of users. 0: it creates none. */
-export function limitSpares(database: Database, max: number): void {
-  limits.set(database, max)
-}
-
-const limitOf = (database: Database): number => limits.get(database) ?? SPARES_MAX
-
 /** Tables of which this process is about to create spare heaps, by database and definition. */
 type Queue = Map<string, Wanting>
 
@@ -182,92 +149,114 @@ interface Wanting {
   readonly definition: string
 }
 
-/** The creation of spare heaps by this process, on one server. */
-interface Refilling {
+/** The spare heaps that one process gives to branches, and creates. */
+export class SpareHeaps {
+  readonly #gates: Gates
+  /** Spare heaps of each database of users. 0: this process neither creates nor takes any. */
+  readonly #max: number
   /** undefined: no spare heaps are being created. */
-  queue: Queue | undefined
+  #queue: Queue | undefined
   /** Resolves when the queue is empty. */
-  work: Promise<void>
-}
+  #work: Promise<void> = Promise.resolve()
 
-const refilling = new WeakMap<Database, Refilling>()
-
-function refillingOf(database: Database): Refilling {
-  let known = refilling.get(database)
-  if (known === undefined) {
-    known = { queue: undefined, work: Promise.resolve() }
-    refilling.set(database, known)
+  constructor(gates: Gates, max: number) {
+    this.#gates = gates
+    this.#max = max
   }
-  return known
-}
 
-/** Creates spare heaps for tables after a branch has taken some. Does not wait for it. */
-export function refillSpares(database: Database, { databaseId, tables }: SpareTables): void {
-  if (limitOf(database) === 0) return
-  const state = refillingOf(database)
-  const queue: Queue = state.queue ?? new Map()
-  for (const table of tables) {
-    const definition = definitionOf(table)
-    if (definition !== undefined && queue.size < QUEUE_MAX) {
-      queue.set(`${databaseId} ${definition}`, { databaseId, table, definition })
+  /**
+   * Gives a branch spare heaps for tables that it is about to write to for the first time, in a single round trip.
+   * Does nothing if the schema of the branch has changed, or if another request has created one of the heaps.
+   */
+  async assign(
+    layout: Layout,
+    { tables, owner }: { tables: readonly StoredTable[]; owner: string },
+  ): Promise<Assigned> {
+    if (this.#max === 0) return { isComplete: false, layout: undefined }
+    // The commit of the write that follows waits for the disk, and so for this one, too.
+    const options = { owner, isRepeatable: true }
+    const { branchId } = layout
+    const statements = [
+      createGateSql(branchId),
+      assignSql(layout, tables),
+      sql`select (${layoutSql(sql`${branchId}`)})::text`,
+    ]
+    const [, [assigned] = [], [found] = []] = await this.#gates.runStatementsAlone(
+      [branchId],
+      statements,
+      options,
+    )
+    const [count, stamp] = assigned ?? []
+    return {
+      isComplete: count === String(tables.length),
+      layout: stamp === layout.stamp ? toLayout(JSON.parse(found?.[0] ?? '[]')) : undefined,
     }
   }
-  if (state.queue !== undefined || queue.size === 0) return
-  state.queue = queue
-  state.work = createWaiting(database, queue).finally(() => {
-    state.queue = undefined
-  })
-}
 
-/** Waits until this process creates no more spare heaps. */
-export async function untilRefilled(database: Database): Promise<void> {
-  await refillingOf(database).work
-}
+  /** Creates spare heaps for tables after a branch has taken some. Does not wait for it. */
+  refill({ databaseId, tables }: SpareTables): void {
+    if (this.#max === 0) return
+    const queue: Queue = this.#queue ?? new Map()
+    for (const table of tables) {
+      const definition = definitionOf(table)
+      if (definition !== undefined && queue.size < QUEUE_MAX) {
+        queue.set(`${databaseId} ${definition}`, { databaseId, table, definition })
+      }
+    }
+    if (this.#queue !== undefined || queue.size === 0) return
+    this.#queue = queue
+    this.#work = this.#createWaiting(queue).finally(() => {
+      this.#queue = undefined
+    })
+  }
 
-/** One at a time, so that requests find connections. */
-async function createWaiting(database: Database, queue: Queue): Promise<void> {
-  await delay(REFILL_AFTER_MS, undefined, { ref: false })
-  for (const [key, wanting] of queue) {
-    queue.delete(key)
-    try {
-      await createSpares(database, wanting)
-    } catch {
-      // The database may be gone, or PostgreSQL is stopping. Requests create what they need.
+  /** Waits until this process creates no more spare heaps. */
+  async untilRefilled(): Promise<void> {
+    await this.#work
+  }
+
+  /** One at a time, so that requests find connections. */
+  async #createWaiting(queue: Queue): Promise<void> {
+    await delay(REFILL_AFTER_MS, undefined, { ref: false })
+    for (const [key, wanting] of queue) {
+      queue.delete(key)
+      try {
+        await this.#createWanted(wanting)
+      } catch {
+        // The database may be gone, or PostgreSQL is stopping. Requests create what they need.
+      }
     }
   }
-}
 
-/** Creates spare heaps of a table. Requests may take them as fast as they are created; other tables get their turn, too. */
-async function createSpares(database: Database, wanting: Wanting): Promise<void> {
-  for (let count = 0; count < SPARES_OF_TABLE; count++) {
-    if (!(await createSpare(database, wanting))) return
+  /** Creates spare heaps of a table. Requests may take them as fast as they are created; other tables get their turn, too. */
+  async #createWanted(wanting: Wanting): Promise<void> {
+    for (let count = 0; count < SPARES_OF_TABLE; count++) {
+      if (!(await this.#createOne(wanting))) return
+    }
   }
-}
 
-/** Creates a spare heap, unless there are enough. Returns whether it did. */
-function createSpare(
-  database: Database,
-  { databaseId, table, definition }: Wanting,
-): Promise<boolean> {
-  const create = async (transaction: Queryable): Promise<boolean> => {
-    const [next] = await transaction.query<{ heapId: string }>(sql`
-      select nextval(pg_get_serial_sequence('offshoot.heaps', 'id')) as "heapId"
-      from offshoot.databases d
-      cross join lateral (
-        select count(*) as all, count(*) filter (where definition = ${definition}) as own
-        from offshoot_work.spares
-        where database_id = d.id
-      ) s
-      where d.id = ${databaseId} and s.own < ${SPARES_OF_TABLE} and s.all < ${limitOf(database)}`)
-    if (next === undefined) return false
-    await createTables(transaction, [{ databaseId, heapId: next.heapId, table }])
-    await transaction.query(sql`
-      insert into offshoot_work.spares (heap_id, database_id, definition)
-      values (${next.heapId}, ${databaseId}, ${definition})`)
-    return true
+  /** Creates a spare heap, unless there are enough. Returns whether it did. */
+  #createOne({ databaseId, table, definition }: Wanting): Promise<boolean> {
+    const create = async (transaction: Queryable): Promise<boolean> => {
+      const [next] = await transaction.query<{ heapId: string }>(sql`
+        select nextval(pg_get_serial_sequence('offshoot.heaps', 'id')) as "heapId"
+        from offshoot.databases d
+        cross join lateral (
+          select count(*) as all, count(*) filter (where definition = ${definition}) as own
+          from offshoot_work.spares
+          where database_id = d.id
+        ) s
+        where d.id = ${databaseId} and s.own < ${SPARES_OF_TABLE} and s.all < ${this.#max}`)
+      if (next === undefined) return false
+      await createTables(transaction, [{ databaseId, heapId: next.heapId, table }])
+      await transaction.query(sql`
+        insert into offshoot_work.spares (heap_id, database_id, definition)
+        values (${next.heapId}, ${databaseId}, ${definition})`)
+      return true
+    }
+    // A crash loses both the tables and their entry.
+    return this.#gates.runAlone([], create, { isRepeatable: true })
   }
-  // A crash loses both the tables and their entry.
-  return runAlone(database, [], create, { isRepeatable: true })
 }
 
 /** Drops spare heaps that nobody has taken, and those of deleted databases. Returns whether there may be more. */

@@ -2,9 +2,9 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { collected } from '../../telemetry/events.js'
+import { type HeapAddress, pastName } from '../layout/layout.js'
+import { removeEach } from '../layout/storage-hold.js'
 import { dropHeap } from './heap-ddl.js'
-import { type HeapAddress, pastName } from './layout.js'
-import { removeEach } from './storage-hold.js'
 
 /*
  * Unused storage is deleted in the background, in small steps with a transaction each. Several processes may

@@ -2,12 +2,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
-import { runAlone } from '../running/alone.js'
+import type { StoredSchema } from '../columns/stored-schema.js'
+import type { Gates } from '../gates/gates.js'
+import { findLayout, type HeapAddress, heapName, type Layout } from '../layout/layout.js'
 import { absorbSql, findOverlaid, type Overlaid } from './absorb-sql.js'
 import { dropHeap } from './heap-ddl.js'
-import { findLayout, type HeapAddress, heapName, type Layout } from './layout.js'
 import { renewReaders } from './renew-readers.js'
-import type { StoredSchema } from './stored-schema.js'
 
 /*
  * The outcome of a large merge is published as overlays, in constant time. Afterwards the rows are moved to the
@@ -108,15 +108,20 @@ async function absorbSome(
   return { released: first.overlay, next: others.length === 0 ? undefined : NOTHING_MOVED }
 }
 
+interface OverlaidHeaps {
+  readonly database: Database
+  readonly gates: Gates
+}
+
 /**
  * Moves the rows of all overlays of a branch to its heaps, in small steps. Between them, waiting requests have
  * the branch for as long as a step takes.
  */
-export async function absorbOverlays(database: Database, branchId: string): Promise<void> {
-  let next = (await hasOverlay(database, branchId)) ? NOTHING_MOVED : undefined
+export async function absorbOverlays(heaps: OverlaidHeaps, branchId: string): Promise<void> {
+  let next = (await hasOverlay(heaps.database, branchId)) ? NOTHING_MOVED : undefined
   while (next !== undefined) {
     const startedAt = performance.now()
-    next = await absorbStep(database, { branchId, isHidden: false, progress: next })
+    next = await absorbStep(heaps, { branchId, isHidden: false, progress: next })
     if (next !== undefined) await delay(performance.now() - startedAt)
   }
 }
@@ -129,11 +134,11 @@ async function hasOverlay(database: Queryable, branchId: string): Promise<boolea
 
 /** Returns where the next step begins, or undefined if all rows are moved. */
 async function absorbStep(
-  database: Database,
+  { database, gates }: OverlaidHeaps,
   { branchId, isHidden, progress }: { branchId: string; isHidden: boolean; progress: Progress },
 ): Promise<Progress | undefined> {
   // Nobody writes to a hidden branch, and it has no gate.
-  const { released, next } = await runAlone(database, isHidden ? [] : [branchId], (transaction) =>
+  const { released, next } = await gates.runAlone(isHidden ? [] : [branchId], (transaction) =>
     absorbSome(transaction, branchId, progress),
   )
   if (released !== undefined) await dropReleased(database, released).catch(() => undefined)
@@ -152,8 +157,8 @@ async function dropReleased(database: Database, overlay: HeapAddress): Promise<v
 }
 
 /** Moves some rows of an overlay, if its merge did not. Returns whether there may be more. */
-export async function absorbNext(database: Database): Promise<boolean> {
-  const [found] = await database.query<{ branchId: string; isHidden: boolean }>(sql`
+export async function absorbNext(heaps: OverlaidHeaps): Promise<boolean> {
+  const [found] = await heaps.database.query<{ branchId: string; isHidden: boolean }>(sql`
     select b.id as "branchId", b.deleted_at is not null as "isHidden"
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id
@@ -167,6 +172,6 @@ export async function absorbNext(database: Database): Promise<boolean> {
     order by random()
     limit 1`)
   if (found === undefined) return false
-  await absorbStep(database, { ...found, progress: NOTHING_MOVED })
+  await absorbStep(heaps, { ...found, progress: NOTHING_MOVED })
   return true
 }

@@ -5,6 +5,8 @@ import { ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../columns/column-types.js'
+import { listAllColumns, type StoredColumn, type StoredTable } from '../columns/stored-schema.js'
+import { createGate } from '../gates/gate.js'
 import {
   newIndexStatements,
   releaseIndexes,
@@ -14,10 +16,14 @@ import {
   wantsSearchIndex,
 } from '../indexes/heap-indexes.js'
 import { stopBuilding } from '../indexes/index-lock.js'
-import { createGate } from '../running/gate.js'
-import { type HeapAddress, heapName, pastName, qualified, uniqueIndexName } from './layout.js'
-import { mayRemoveStorage } from './storage-hold.js'
-import { listAllColumns, type StoredColumn, type StoredTable } from './stored-schema.js'
+import {
+  type HeapAddress,
+  heapName,
+  pastName,
+  qualified,
+  uniqueIndexName,
+} from '../layout/layout.js'
+import { mayRemoveStorage } from '../layout/storage-hold.js'
 
 type ColumnShape = Pick<PhysicalColumn, 'id' | 'physicalName' | 'sqlType' | 'column'>
 

@@ -1,37 +1,44 @@
-import type { Database, Queryable } from '../../postgres/database.js'
+import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { runAlone } from '../running/alone.js'
-import { foldTooDeep, requestFolds } from './folds.js'
+import type { StoredTable } from '../columns/stored-schema.js'
+import type { Gates } from '../gates/gates.js'
+import type { Layout } from '../layout/layout.js'
+import { type DeepFolds, requestFolds } from './folds.js'
 import { createHeaps } from './heap-ddl.js'
-import type { Layout } from './layout.js'
-import { assignSpares, refillSpares } from './spare-heaps.js'
-import type { StoredTable } from './stored-schema.js'
+import type { SpareHeaps } from './spare-heaps.js'
 
 /** Heaps that one transaction creates. Writers of the branch wait for it, and it locks each new table. */
 const HEAPS_AT_ONCE = 32
+
+/** What a process needs to create heaps. */
+export interface NewHeaps {
+  readonly gates: Gates
+  readonly spares: SpareHeaps
+  readonly folds: DeepFolds
+}
 
 /**
  * Creates the missing heaps of tables on a branch, before the branch writes to them for the first time. Returns the new
  * layout if it is known, and differs from the given one in these heaps only.
  */
 export async function ensureHeaps(
-  database: Database,
+  heaps: NewHeaps,
   layout: Layout,
   { tables, owner }: { tables: readonly StoredTable[]; owner: string },
 ): Promise<Layout | undefined> {
-  await foldTooDeep(database, layout, tables)
+  await heaps.folds.fold(layout, tables)
   let current: Layout | undefined = layout
   for (let start = 0; start < tables.length; start += HEAPS_AT_ONCE) {
     const some = tables.slice(start, start + HEAPS_AT_ONCE)
-    const next = await ensureSome(database, current ?? layout, { tables: some, owner })
+    const next = await ensureSome(heaps, current ?? layout, { tables: some, owner })
     current = current && next
   }
   return current
 }
 
 async function ensureSome(
-  database: Database,
+  { gates, spares }: NewHeaps,
   layout: Layout,
   { tables, owner }: { tables: readonly StoredTable[]; owner: string },
 ): Promise<Layout | undefined> {
@@ -64,10 +71,10 @@ async function ensureSome(
       where id = ${branchId}`),
     )
   }
-  const assigned = await assignSpares(database, layout, { tables, owner })
+  const assigned = await spares.assign(layout, { tables, owner })
   if (!assigned.isComplete) {
-    await runAlone(database, [branchId], create, { owner })
+    await gates.runAlone([branchId], create, { owner })
   }
-  refillSpares(database, { databaseId, tables })
+  spares.refill({ databaseId, tables })
   return assigned.isComplete ? assigned.layout : undefined
 }

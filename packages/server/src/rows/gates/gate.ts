@@ -1,12 +1,9 @@
-import { LRUCache } from 'lru-cache'
-import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { REPEATABLE_WORK, runTransaction, setLockWait } from '../../postgres/run-transaction.js'
 import type { Server } from '../../postgres/server.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, prepared, slot } from '../../postgres/statement.js'
-import { GateQueues } from './gate-queues.js'
 
 /*
  * The gate of a branch is an empty table. Writers lock it in shared mode, forks and schema edits in exclusive
@@ -27,16 +24,9 @@ function gateOf(branchId: string): Sql {
 
 const toCall = (statement: Sql): Call => ({ statement: compileStatement(statement), values: [] })
 
-const sharedCalls = new LRUCache<string, Call>({ max: 10_000, ...BRANCH_CACHE })
-
 /** Enters the gate of a branch as a writer, together with other writers. */
 export function enterGateCall(branchId: string): Call {
-  let call = sharedCalls.get(branchId)
-  if (call === undefined) {
-    call = toCall(sql`lock table ${gateOf(branchId)} in row share mode`)
-    sharedCalls.set(branchId, call)
-  }
-  return call
+  return toCall(sql`lock table ${gateOf(branchId)} in row share mode`)
 }
 
 /** A backup of a cluster waits for the transactions that run alone, and these for a backup that takes its snapshots. */
@@ -132,16 +122,4 @@ export async function collectGates(database: Database): Promise<boolean> {
     ),
   )
   return dropped > 0 && gone.length === STEP_GATES
-}
-
-const queues = new WeakMap<Database, GateQueues>()
-
-/** Returns the queues in front of the gates. The writers of one branch take at most half of the pool. */
-export function queuesOf(database: Database): GateQueues {
-  let found = queues.get(database)
-  if (found === undefined) {
-    found = new GateQueues({ sharedMax: Math.max(1, Math.floor(database.poolMax / 2)) })
-    queues.set(database, found)
-  }
-  return found
 }

@@ -2,10 +2,10 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { codeOf, isUndefinedTable, QUERY_CANCELED } from '../../postgres/failures.js'
 import { sql } from '../../postgres/sql.js'
 import type { Work } from '../../postgres/work.js'
+import type { StoredTable } from '../columns/stored-schema.js'
+import { BACKGROUND, needsFold, SOURCES_MAX } from '../layout/fold-policy.js'
+import type { Layout } from '../layout/layout.js'
 import { foldTable, OverlaidError } from './build-fold.js'
-import { BACKGROUND, needsFold, SOURCES_MAX } from './fold-policy.js'
-import type { Layout } from './layout.js'
-import type { StoredTable } from './stored-schema.js'
 
 /*
  * The queue of tables to fold. The background works it off; a branch that would become too deep does not wait for it.
@@ -30,24 +30,29 @@ export async function requestFolds(
     select 'fold', ${layout.databaseId}::bigint, unnest(${deep.map(({ id }) => foldOf(layout, id))}::text[])`)
 }
 
-/** Requests fold one at a time, because each fold needs a connection of its own. */
-let lastFold: Promise<unknown> = Promise.resolve()
+/**
+ * Folds tables that have so many sources that another one would be too many. Requests fold one at a time, because each
+ * fold needs a connection of its own.
+ */
+export class DeepFolds {
+  readonly #database: Database
+  #last: Promise<unknown> = Promise.resolve()
 
-/** Folds tables that have so many sources that another one would be too many. */
-export async function foldTooDeep(
-  database: Database,
-  layout: Layout,
-  tables: readonly Pick<StoredTable, 'id'>[],
-): Promise<void> {
-  for (const { id } of tables) {
-    if (!needsFold(layout, id, { ...BACKGROUND, sourcesMax: SOURCES_MAX })) continue
-    const fold = lastFold.then(() => {
-      return foldTable(database, { branchId: layout.branchId, tableId: id })
-    })
-    lastFold = fold.catch(() => undefined)
-    await fold.catch((error: unknown) => {
-      if (!isPassing(error)) throw error
-    })
+  constructor(database: Database) {
+    this.#database = database
+  }
+
+  async fold(layout: Layout, tables: readonly Pick<StoredTable, 'id'>[]): Promise<void> {
+    for (const { id } of tables) {
+      if (!needsFold(layout, id, { ...BACKGROUND, sourcesMax: SOURCES_MAX })) continue
+      const fold = this.#last.then(() => {
+        return foldTable(this.#database, { branchId: layout.branchId, tableId: id })
+      })
+      this.#last = fold.catch(() => undefined)
+      await fold.catch((error: unknown) => {
+        if (!isPassing(error)) throw error
+      })
+    }
   }
 }
 

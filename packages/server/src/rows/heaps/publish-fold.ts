@@ -1,9 +1,9 @@
 import { FOLD_KEY } from '../../postgres/advisory-keys.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import { enterBesideBackups } from '../running/gate.js'
-import { inheritedSources } from './fold-policy.js'
-import { findLayout, type Layout, type Source } from './layout.js'
+import { enterBesideBackups } from '../gates/gate.js'
+import { inheritedSources } from '../layout/fold-policy.js'
+import { findLayout, type Layout, type Source } from '../layout/layout.js'
 import { renewReaders } from './renew-readers.js'
 
 /** Others may lock the rows of branches. The fold is built again later, so it does not wait long. */

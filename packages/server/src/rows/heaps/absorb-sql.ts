@@ -1,5 +1,5 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
-import { heapColumns } from '../reading/arms.js'
+import { listAllColumns, type StoredTable } from '../columns/stored-schema.js'
 import {
   type Heap,
   heapName,
@@ -9,8 +9,8 @@ import {
   ownHeap,
   ownOverlay,
   pastName,
-} from './layout.js'
-import { listAllColumns, type StoredTable } from './stored-schema.js'
+} from '../layout/layout.js'
+import { heapColumns } from '../reading/arms.js'
 
 /*
  * Moving rows from an overlay to the heap. They get the epoch of the merge, and the versions that they replace are

@@ -3,13 +3,13 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { sql } from '../../postgres/sql.js'
+import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
 import { requestIndexes } from '../indexes/heap-indexes.js'
+import { type BranchRows, type Layout, layoutOf, ownHeap } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
 import { addHeapColumn, createHeaps, dropColumnRules, dropHeap } from './heap-ddl.js'
-import { type BranchRows, type Layout, layoutOf, ownHeap } from './layout.js'
 import { absorbAll } from './overlays.js'
-import type { StoredColumn, StoredTable } from './stored-schema.js'
 
 const TOO_MANY_COLUMNS = '54011'
 
@@ -101,7 +101,7 @@ async function requireFillable(
 }
 
 /** A not-null column without a default cannot be added, because existing rows would have no value. */
-export class UnfillableColumnError extends AppError {
+class UnfillableColumnError extends AppError {
   constructor(
     readonly table: string,
     readonly column: string,

@@ -1,8 +1,8 @@
 import type { Database, Queryable } from '../../postgres/database.js'
 import { isUndefinedTable } from '../../postgres/failures.js'
 import { raw, sql } from '../../postgres/sql.js'
-import { runAlone } from '../running/alone.js'
-import { createTables, describeHeap, HEAP_COLUMNS, HEAP_VALUES } from './heap-ddl.js'
+import { listAllColumns, type StoredTable } from '../columns/stored-schema.js'
+import type { Gates } from '../gates/gates.js'
 import {
   type HeapAddress,
   heapName,
@@ -10,8 +10,8 @@ import {
   type Layout,
   ownHeap,
   ownOverlay,
-} from './layout.js'
-import { listAllColumns, type StoredTable } from './stored-schema.js'
+} from '../layout/layout.js'
+import { createTables, describeHeap, HEAP_COLUMNS, HEAP_VALUES } from './heap-ddl.js'
 
 /*
  * A heap that is filled before its branch has it. As long as a table is empty and no fork knows its heap, nobody can tell
@@ -53,7 +53,7 @@ const isReplaceable = (own: HeapAddress) => sql`exists (
  * has rows, or others read its heap.
  */
 export async function createFilledHeap(
-  database: Database,
+  { database, gates }: { readonly database: Database; readonly gates: Gates },
   layout: Layout,
   table: StoredTable,
 ): Promise<FilledHeap | undefined> {
@@ -61,7 +61,8 @@ export async function createFilledHeap(
   const own = ownHeap(layout, table.id)
   // Heaps that are elsewhere are made known to all nodes, and an index of vectors depends on the extensions of PostgreSQL.
   const isExcluded =
-    database.server.hasRowsApart || listAllColumns(table.columns).some(({ type }) => type === 'vector')
+    database.server.hasRowsApart ||
+    listAllColumns(table.columns).some(({ type }) => type === 'vector')
   if (own === undefined || isExcluded) return undefined
   if (ownOverlay(layout, table.id) !== undefined || inheritsRows(layout, table.id)) return undefined
   const [branch] = await database
@@ -91,7 +92,7 @@ export async function createFilledHeap(
     return next.heapId
   }
   // A crash loses both the tables and their entry.
-  const heapId = await runAlone(database, [], create, { isRepeatable: true })
+  const heapId = await gates.runAlone([], create, { isRepeatable: true })
   return { databaseId, heapId, table, branchId, ownId: own.heapId, epoch }
 }
 

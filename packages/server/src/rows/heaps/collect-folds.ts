@@ -1,8 +1,8 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
+import type { HeapAddress } from '../layout/layout.js'
 import { insertSweep } from './collect.js'
 import { dropHeap } from './heap-ddl.js'
-import type { HeapAddress } from './layout.js'
 
 /*
  * A fold makes reads skip the heaps and folds of the levels that it covers. They are dropped once no branch

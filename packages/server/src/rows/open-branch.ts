@@ -1,0 +1,244 @@
+import type pg from 'pg'
+import type { CachePart, SharedCache } from '../common/shared-cache.js'
+import type { Bounds } from '../postgres/bounds.js'
+import type { Database } from '../postgres/database.js'
+import type { Call, Statement, TextRow, TextRows } from '../postgres/statement.js'
+import type { Fault } from './columns/fault.js'
+import type { TableCodec } from './columns/table-codec.js'
+import { ensureHeaps, type NewHeaps } from './heaps/ensure-heaps.js'
+import { schemaName } from './layout/database-schema.js'
+import { type BranchRows, layoutOf, ownHeap, withTable } from './layout/layout.js'
+import { refuseColumns, type TableLookup } from './reading/read-plan.js'
+import { TableRead } from './reading/table-read.js'
+import { TableRows } from './reading/table-rows.js'
+import { type Guard, ownerOf } from './running/guard.js'
+import { runReads, runSnapshot, type SnapshotOptions } from './running/reads.js'
+import type { SharedCalls } from './running/shared-calls.js'
+import { NewStorageError } from './running/staleness.js'
+import {
+  type OpenTransaction,
+  openTransaction,
+  type Running,
+  runSerialReads,
+  runSteps,
+  runWrites,
+  type StepsOptions,
+  type WriteTransaction,
+} from './running/transactions.js'
+import { StagedRows } from './writing/staged-rows.js'
+import { TableWriter } from './writing/table-writer.js'
+
+/*
+ * A branch as a session uses it: its tables, the statements that read and write them, and the ways to run these. Callers
+ * do not know whether a branch has a parent.
+ */
+
+/** A level takes about as much memory as this number of columns. */
+const COLUMNS_OF_LEVEL = 10
+
+/** A table on a branch. */
+export interface BranchTable {
+  readonly codec: TableCodec
+  /** undefined until `makeWritable` has created the branch's own storage for the table. */
+  readonly writer: TableWriter | undefined
+  /**
+   * Compiles statements that read the given columns (dotted paths). Returns faults if columns are invalid.
+   */
+  read(columns: readonly string[]): TableRead | readonly Fault[]
+}
+
+/** A table that the branch can write to. */
+export type WritableTable = BranchTable & { readonly writer: TableWriter }
+
+/** The tables of a schema. */
+export interface SchemaTables {
+  tableByName(name: string): TableCodec | undefined
+  tableById(id: number): TableCodec | undefined
+}
+
+/** What the branches of one storage share. */
+export interface SharedByBranches extends Running, NewHeaps {
+  readonly database: Database
+  readonly sharedCalls: SharedCalls
+  /** Reads of all tables, because there is no limit to the combinations of columns. */
+  readonly reads: SharedCache<TableRead>
+  /** Statements that write to all tables, because an update needs one for each combination of columns. */
+  readonly statements: SharedCache<Statement>
+}
+
+/**
+ * A branch with its rows at one moment, and the key of its requests. Each table is compiled on first use. What runs on
+ * the branch throws a `StaleError` if the branch or the key has changed since.
+ */
+export class OpenBranch implements TableLookup {
+  readonly guard: Guard
+  readonly #shared: SharedByBranches
+  readonly #schema: SchemaTables
+  readonly #tables = new Map<string, BranchTable>()
+  readonly #tableRows = new Map<number, TableRows>()
+
+  constructor(shared: SharedByBranches, guard: Guard, schema: SchemaTables) {
+    this.guard = guard
+    this.#shared = shared
+    this.#schema = schema
+  }
+
+  get rows(): BranchRows {
+    return this.guard.rows
+  }
+
+  /** Returns the branch with rows that were read later. */
+  withRows(rows: BranchRows): OpenBranch {
+    return new OpenBranch(this.#shared, { ...this.guard, rows }, this.#schema)
+  }
+
+  /** Whether the branch was ever forked, so that its writers keep old versions. */
+  get hasForks(): boolean {
+    return layoutOf(this.rows).hasForks
+  }
+
+  /** The schema of PostgreSQL that has the rows. */
+  get schemaName(): string {
+    return schemaName(this.rows.databaseId)
+  }
+
+  /** The number of columns of all physical tables that rows of the branch come from. */
+  get columnCount(): number {
+    const { levels } = layoutOf(this.rows)
+    const heaps = levels.flatMap(({ heaps, overlays, folds }) => [
+      ...heaps.values(),
+      ...overlays.values(),
+      ...folds.values(),
+    ])
+    return heaps.reduce(
+      (count, { columnIds }) => count + 1 + columnIds.size,
+      levels.length * COLUMNS_OF_LEVEL,
+    )
+  }
+
+  tableById(id: number): TableCodec | undefined {
+    return this.#schema.tableById(id)
+  }
+
+  rowsOf(codec: TableCodec): TableRows {
+    const { id } = codec.table
+    let rows = this.#tableRows.get(id)
+    if (rows === undefined) {
+      rows = new TableRows(this.rows, codec)
+      this.#tableRows.set(id, rows)
+    }
+    return rows
+  }
+
+  /** Returns the rows of one table only, so that less data is sent to a worker thread. */
+  narrowTo(tableId: number): BranchRows {
+    return withTable(layoutOf(this.rows), tableId)
+  }
+
+  findTable(name: string): BranchTable | undefined {
+    const known = this.#tables.get(name)
+    if (known !== undefined) return known
+    const codec = this.#schema.tableByName(name)
+    if (codec === undefined) return undefined
+    const table = this.#createTable(codec)
+    this.#tables.set(name, table)
+    return table
+  }
+
+  #createTable(codec: TableCodec): BranchTable {
+    const { reads, statements } = this.#shared
+    const layout = layoutOf(this.rows)
+    const heap = ownHeap(layout, codec.table.id)
+    const known: CachePart<TableRead> = reads.createPart()
+    return {
+      codec,
+      writer: heap && new TableWriter(layout, codec, { heap, statements: statements.createPart() }),
+      read: (columns) => {
+        const refused = refuseColumns(columns)
+        if (refused !== undefined) return [refused]
+        const key = columns.join()
+        const found = known.get(key)
+        if (found !== undefined) return found
+        const read = TableRead.plan(this, codec, columns)
+        if (read instanceof TableRead) known.set(key, read)
+        return read
+      },
+    }
+  }
+
+  /** Returns a table, ready for writes, see `makeWritable`. */
+  async writable(table: BranchTable): Promise<WritableTable> {
+    if (isWritable(table)) return table
+    const [writable] = await this.makeWritable([table])
+    if (writable === undefined) throw new Error('a writable table must be returned')
+    return writable
+  }
+
+  /**
+   * Returns the tables, ready for writes. The first write of a branch to a table creates its own storage. In
+   * that case, throws a `StaleError`, so that the request starts over with the new layout.
+   */
+  async makeWritable(tables: readonly BranchTable[]): Promise<WritableTable[]> {
+    const writable = tables.filter(isWritable)
+    if (writable.length === tables.length) return writable
+    const missing = tables.filter((table) => !isWritable(table))
+    const stored = missing.map(({ codec }) => codec.table)
+    const options = { tables: stored, owner: ownerOf(this.guard) }
+    throw new NewStorageError(await ensureHeaps(this.#shared, layoutOf(this.rows), options))
+  }
+
+  /** Runs reads in one round trip. Each sees what was committed when it started (read committed). */
+  runReads(calls: readonly Call[], bounds?: Bounds): Promise<TextRows[]> {
+    return runReads(this.#shared.database, this.guard, calls, bounds)
+  }
+
+  /** Runs a read of one row by its id, together with others that arrive at the same time. */
+  runSharedRead(call: Call): Promise<TextRow | undefined> {
+    return this.#shared.sharedCalls.read(this.guard, call)
+  }
+
+  /** Runs reads in one round trip, on a snapshot that is consistent with the serial order of the writes. */
+  runSerialReads(calls: readonly Call[]): Promise<TextRows[]> {
+    return runSerialReads(this.#shared.database, this.guard, calls)
+  }
+
+  /** Runs reads on one snapshot. */
+  runSnapshot<Result>(
+    body: (transaction: OpenTransaction) => Promise<Result>,
+    options?: SnapshotOptions,
+  ): Promise<Result> {
+    return runSnapshot(this.#shared.database, this.guard, body, options)
+  }
+
+  /** Inserts a row with a generated id into a table without unique columns, together with others. */
+  runSharedInsert(call: Call): Promise<TextRow | undefined> {
+    return this.#shared.sharedCalls.insert(this.guard, call)
+  }
+
+  /** Runs writes as one transaction in a single round trip. */
+  runWrites(calls: readonly Call[]): Promise<TextRows[]> {
+    return runWrites(this.#shared, this.guard, calls)
+  }
+
+  /** Runs a transaction in several steps. `body` may run more than once. */
+  runSteps<Result>(
+    body: (transaction: WriteTransaction, first: readonly TextRows[]) => Promise<Result>,
+    options?: StepsOptions,
+  ): Promise<Result> {
+    return runSteps(this.#shared, this.guard, body, options)
+  }
+
+  /** Returns a transaction that was begun elsewhere, for calls of a request on the branch. */
+  inTransaction(client: pg.PoolClient): OpenTransaction {
+    return openTransaction(this.#shared.database, this.guard, { client })
+  }
+
+  /** Creates a stage for the rows of a stream. With `mayReplace`, they may become those of the branch as they are staged. */
+  stageRows(options: { table: WritableTable; mayReplace: boolean }): Promise<StagedRows> {
+    return StagedRows.create(this.#shared, this.guard, options)
+  }
+}
+
+function isWritable(table: BranchTable): table is WritableTable {
+  return table.writer !== undefined
+}
