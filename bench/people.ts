@@ -93,6 +93,22 @@ async function listHeaps({ direct }: Pick<Service, 'direct'>, database: string):
   return rows
 }
 
+/** Inserts records into a table of the database `bench` as one atomic stream. */
+export async function insertStream(
+  { http }: Pick<Service, 'http'>,
+  table: string,
+  body: Buffer,
+): Promise<void> {
+  const response = await http.request({
+    method: 'POST',
+    path: `/db/bench:main/tables/${table}/bulk`,
+    headers: { ...headers(), 'content-type': 'application/x-ndjson' },
+    body,
+  })
+  const text = await response.body.text()
+  if (response.statusCode !== 200) throw new Error(text)
+}
+
 /** Measures two kinds of requests alternately, with all connections, after a warm-up of both. */
 export async function compareRates(
   environment: Environment,

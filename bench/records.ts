@@ -14,7 +14,7 @@ import {
   stopProcess,
 } from './environment.js'
 import { inTurns, requestRate, timeMs } from './measure.js'
-import { COLUMNS, personOf, thousands } from './people.js'
+import { COLUMNS, insertStream, personOf, thousands } from './people.js'
 import { type Figure, figure } from './report.js'
 
 const BULK_RECORDS = 10_000
@@ -426,18 +426,7 @@ async function benchStream(
     },
     async ours() {
       const table = await nextTable()
-      return rate(
-        await timeMs(async () => {
-          const response = await environment.http.request({
-            method: 'POST',
-            path: `/db/bench:main/tables/${table}/bulk`,
-            headers: { ...headers(), 'content-type': 'application/x-ndjson' },
-            body,
-          })
-          const text = await response.body.text()
-          if (response.statusCode !== 200) throw new Error(text)
-        }),
-      )
+      return rate(await timeMs(() => insertStream(environment, table, body)))
     },
   })
   return figure('atomic stream into an empty table', {

@@ -10,7 +10,7 @@ import { gzipSync } from 'node:zlib'
 import { build } from 'vite'
 import { createEnvironment, type Environment, headers } from './environment.js'
 import { inTurns, timeMs } from './measure.js'
-import { thousands } from './people.js'
+import { insertStream, thousands } from './people.js'
 import { type Figure, figure } from './report.js'
 
 const execute = promisify(execFile)
@@ -201,15 +201,4 @@ async function createTable({ call }: Environment, table: string): Promise<void> 
       ],
     },
   })
-}
-
-async function insertStream({ http }: Environment, table: string, body: Buffer): Promise<void> {
-  const response = await http.request({
-    method: 'POST',
-    path: `/db/bench:main/tables/${table}/bulk`,
-    headers: { ...headers(), 'content-type': 'application/x-ndjson' },
-    body,
-  })
-  const text = await response.body.text()
-  if (response.statusCode !== 200) throw new Error(text)
 }

@@ -1,5 +1,5 @@
 import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
 import { createDatabase, createKey, createUser, createWorkspace } from '../support/people.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -72,6 +72,9 @@ it('Unread large answers of many keys of one workspace leave room for large answ
     expectOk(await write(`n${row}`, 'x'.repeat(TEXT_LENGTH)))
   }
   const greedy: Awaited<ReturnType<typeof readGreedily>>[] = []
+  onTestFinished(() => {
+    for (const { socket } of greedy) socket.destroy()
+  })
   for (let number = 0; number < 10; number++) {
     const wire = await readGreedily(await createKey(service, `greedy${number}`))
     greedy.push(wire)

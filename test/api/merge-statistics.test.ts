@@ -19,11 +19,14 @@ afterAll(async () => {
 
 const TABLES = { t: [{ name: 'code', type: 'string', unique: true }] } as const
 
-/** More than a stream has that is inserted, or a merge that is done in one transaction. */
+/** More rows, and more bytes, than a stream has that is inserted, or a merge that is done in one transaction. */
 const ROWS = 12_000
 
 const recordsOf = (prefix: string, count: number) =>
-  Array.from({ length: count }, (_, n) => ({ id: `${prefix}-${n}`, code: `${prefix}-${n}` }))
+  Array.from({ length: count }, (_, n) => ({
+    id: `${prefix}-${n}`,
+    code: `${prefix}-${n}`.padEnd(100, '.'),
+  }))
 
 async function insert(branches: TestBranches, branch: string, records: readonly object[]) {
   const body = records.map((record) => `${JSON.stringify(record)}\n`).join('')

@@ -12,7 +12,7 @@ let service: TestService
 let number = 0
 
 beforeAll(async () => {
-  service = await createTestService({ limits: { tablesPerBranchMax: 12, columnsPerTableMax: 20 } })
+  service = await createTestService({ limits: { tablesPerBranchMax: 12, columnsPerTableMax: 30 } })
 })
 afterAll(() => service.close())
 
@@ -895,11 +895,11 @@ describe('schemas', () => {
     for (const branch of ['main', 'dev']) {
       await branches.edit(
         branch,
-        ...Array.from({ length: 10 }, (_, index) => column(`${branch}${index}`)),
+        ...Array.from({ length: 15 }, (_, index) => column(`${branch}${index}`)),
       )
     }
     expect(conflictsOf(await branches.merging('dev'))).toMatchObject([
-      { table: 'items', message: 'a table cannot have more than 20 columns' },
+      { table: 'items', message: 'a table cannot have more than 30 columns' },
     ])
     const tables = await open()
     for (const branch of ['main', 'dev']) {

@@ -302,6 +302,44 @@ describe('columns', () => {
       { name: 'c', type: 'string', notNull: true, defaultValue: 'a\'"\\b' },
       { name: 'c', type: 'string', unique: true },
     ],
+    decimal: [
+      {
+        name: 'c',
+        type: 'decimal',
+        decimal: { precision: 12, scale: 2 },
+        notNull: true,
+        defaultValue: '-1.5',
+      },
+      { name: 'c', type: 'decimal', decimal: { precision: 1000, scale: 1000 }, unique: true },
+    ],
+    date: [
+      { name: 'c', type: 'date', notNull: true, defaultValue: '2026-02-28' },
+      { name: 'c', type: 'date', notNull: true, defaultValue: 'now' },
+      { name: 'c', type: 'date', unique: true },
+    ],
+    time: [
+      { name: 'c', type: 'time', notNull: true, defaultValue: '09:30' },
+      { name: 'c', type: 'time', unique: true },
+    ],
+    uuid: [
+      {
+        name: 'c',
+        type: 'uuid',
+        notNull: true,
+        defaultValue: '0190A5C1-7d3e-7cc2-9f0b-2a6f1c3d4e5f',
+      },
+      { name: 'c', type: 'uuid', unique: true },
+    ],
+    enum: [
+      {
+        name: 'c',
+        type: 'enum',
+        enum: { values: ['new', 'paid'] },
+        notNull: true,
+        defaultValue: 'paid',
+      },
+      { name: 'c', type: 'enum', enum: { values: ['a'] }, unique: true },
+    ],
     text: [
       { name: 'c', type: 'text', notNull: true, defaultValue: 'long' },
       { name: 'c', type: 'text', notNull: true, defaultValue: '' },

@@ -31,6 +31,8 @@ export class SummaryReporter implements Reporter {
 
   onTestRunStart(): void {
     this.#startedAt = performance.now()
+    // A run that is interrupted has no summary.
+    this.#write(`${this.#seedLine()}\n`)
   }
 
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly { message?: string }[]): void {
@@ -53,11 +55,15 @@ export class SummaryReporter implements Reporter {
       'Files that took the most CPU time',
       ...slowestLines(modules),
       '',
-      `Seed of the random tests: ${this.#seed} (OFFSHOOT_TEST_SEED=${this.#seed} repeats them)`,
+      this.#seedLine(),
       ...failureLines(failures),
       '',
     ]
     this.#write(`${lines.join('\n')}\n`)
+  }
+
+  #seedLine(): string {
+    return `Seed of the random tests: ${this.#seed} (OFFSHOOT_TEST_SEED=${this.#seed} repeats them)`
   }
 }
 

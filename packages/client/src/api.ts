@@ -14,6 +14,11 @@ export type ColumnType =
   | 'link'
   | 'object'
   | 'datetime'
+  | 'decimal'
+  | 'date'
+  | 'time'
+  | 'uuid'
+  | 'enum'
   | 'vector'
   | 'file[]'
   | 'file'
@@ -24,6 +29,10 @@ export interface ColumnDefinition {
   readonly type: ColumnType
   readonly link?: { readonly table: string }
   readonly vector?: { readonly dimension: number }
+  /** Digits in all, and after the decimal point. */
+  readonly decimal?: { readonly precision: number; readonly scale: number }
+  /** The possible values, in their order. */
+  readonly enum?: { readonly values: readonly string[] }
   readonly file?: { readonly defaultPublicAccess?: boolean }
   readonly 'file[]'?: { readonly defaultPublicAccess?: boolean }
   readonly notNull?: boolean

@@ -1,4 +1,4 @@
-import type { DateTime, Json, Link, WithDefault } from './schema.js'
+import type { DateTime, Decimal, Json, Link, WithDefault } from './schema.js'
 
 type Text = string
 
@@ -40,19 +40,21 @@ type ColumnFilter<Schema, Column> =
       ? string | LinkFilter<Schema, Table>
       : Column extends DateTime
         ? string | Date | Comparison<string | Date>
-        : Column extends Json
-          ? unknown
-          : Column extends readonly string[]
-            ? ListComparison
-            : Column extends string
-              ? Column | TextComparison | readonly Column[]
-              : Column extends number | boolean
-                ? Column | Comparison<Column> | readonly Column[]
-                : Column extends readonly unknown[]
-                  ? never
-                  : Column extends object
-                    ? ColumnFilters<Schema, Column>
-                    : never
+        : Column extends Decimal
+          ? string | number | Comparison<string | number> | readonly (string | number)[]
+          : Column extends Json
+            ? unknown
+            : Column extends readonly string[]
+              ? ListComparison
+              : Column extends string
+                ? Column | TextComparison | readonly Column[]
+                : Column extends number | boolean
+                  ? Column | Comparison<Column> | readonly Column[]
+                  : Column extends readonly unknown[]
+                    ? never
+                    : Column extends object
+                      ? ColumnFilters<Schema, Column>
+                      : never
 
 type LinkFilter<Schema, Table> = Table extends keyof Schema
   ? ColumnFilters<Schema, Schema[Table]> & Comparison<string> & { readonly id?: Condition<string> }

@@ -20,6 +20,7 @@ export type {
   Arithmetic,
   BaseRecord,
   DateTime,
+  Decimal,
   File,
   FileInfo,
   FileInput,

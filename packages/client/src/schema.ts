@@ -7,7 +7,8 @@
  *   }
  *
  * A column that may be empty has `| null`. Plain types stand for themselves: string, number, boolean,
- * string[] (`multiple`), number[] (`vector`), and an object type for an `object` column. The markers
+ * string[] (`multiple`), number[] (`vector`), and an object type for an `object` column. Dates, times and UUIDs are
+ * strings, and an enum is a union of its values. The markers
  * below stand for the other column types. They exist only as types.
  */
 
@@ -24,6 +25,9 @@ export interface Link<Table extends string> extends Marker<'link'> {
 
 /** A point in time. Records have it as text in the format of RFC 3339. */
 export interface DateTime extends Marker<'datetime'> {}
+
+/** A number with decimal digits. Records have it as text, so that no digit is lost. */
+export interface Decimal extends Marker<'decimal'> {}
 
 /** A JSON value. */
 export interface Json<Value = unknown> extends Marker<'json'> {
@@ -102,7 +106,7 @@ type OptionalKeys<Columns> = {
 export type ReadValue<Column> =
   Column extends Link<string>
     ? { readonly id: string }
-    : Column extends DateTime
+    : Column extends DateTime | Decimal
       ? string
       : Column extends Json<infer Value>
         ? Value
@@ -131,19 +135,21 @@ type WriteValue<Column> =
     ? string | { readonly id: string }
     : Column extends DateTime
       ? string | Date
-      : Column extends Json<infer Value>
-        ? Value
-        : Column extends File
-          ? FileInput
-          : Column extends Files
-            ? readonly FileInput[]
-            : Column extends WithDefault<infer Inner>
-              ? WriteValue<Inner>
-              : Column extends readonly unknown[]
-                ? Readonly<Column>
-                : Column extends object
-                  ? WriteColumns<Column>
-                  : Column
+      : Column extends Decimal
+        ? string | number
+        : Column extends Json<infer Value>
+          ? Value
+          : Column extends File
+            ? FileInput
+            : Column extends Files
+              ? readonly FileInput[]
+              : Column extends WithDefault<infer Inner>
+                ? WriteValue<Inner>
+                : Column extends readonly unknown[]
+                  ? Readonly<Column>
+                  : Column extends object
+                    ? WriteColumns<Column>
+                    : Column
 
 /** Columns that an insert may leave out. */
 type OmissibleKeys<Columns> = {
@@ -168,11 +174,11 @@ export type InsertRecord<Schema, Table extends keyof Schema> = {
 } & WriteColumns<Schema[Table]>
 
 /** Arithmetic on a number that the service does, so that concurrent changes are not lost. */
-export type Arithmetic =
-  | { readonly $increment: number }
-  | { readonly $decrement: number }
-  | { readonly $multiply: number }
-  | { readonly $divide: number }
+export type Arithmetic<Operand = number> =
+  | { readonly $increment: Operand }
+  | { readonly $decrement: Operand }
+  | { readonly $multiply: Operand }
+  | { readonly $divide: Operand }
 
 type Unwrapped<Column> = Column extends WithDefault<infer Inner> ? Inner : Column
 
@@ -182,6 +188,9 @@ export type UpdateFields<Schema, Table extends keyof Schema> = {
     | WriteValue<NonNullable<Schema[Table][Key]>>
     | (null extends Schema[Table][Key] ? null : never)
     | (NonNullable<Unwrapped<Schema[Table][Key]>> extends number ? Arithmetic : never)
+    | (NonNullable<Unwrapped<Schema[Table][Key]>> extends Decimal
+        ? Arithmetic<number | string>
+        : never)
 }
 
 /** A record with all its columns. Links have the id of the linked record. */

@@ -30,6 +30,12 @@ export const LIMITS = {
   objectDepthMax: 8,
   vectorDimensionMin: 2,
   vectorDimensionMax: 10_000,
+  /** Digits of a `decimal` column. */
+  decimalPrecisionMax: 1000,
+  /** Values of an `enum` column. */
+  enumValuesMax: 1000,
+  /** Characters of a value of an `enum` column. */
+  enumValueLengthMax: 255,
   stringLengthMax: 2048,
   emailLengthMax: 254,
   /** Bytes of one record without its files, as JSON. */

@@ -13,6 +13,11 @@ export const COLUMN_TYPES = [
   'link',
   'object',
   'datetime',
+  'decimal',
+  'date',
+  'time',
+  'uuid',
+  'enum',
   'vector',
   'file[]',
   'file',
@@ -40,6 +45,35 @@ export const ColumnSchema = Type.Object(
         closed,
       ),
     ),
+    decimal: Type.Optional(
+      Type.Object(
+        {
+          precision: Type.Integer({
+            minimum: 1,
+            maximum: LIMITS.decimalPrecisionMax,
+            description: 'Digits in all.',
+          }),
+          scale: Type.Integer({
+            minimum: 0,
+            maximum: LIMITS.decimalPrecisionMax,
+            description: 'Digits after the decimal point.',
+          }),
+        },
+        closed,
+      ),
+    ),
+    enum: Type.Optional(
+      Type.Object(
+        {
+          values: Type.Array(Type.String({ minLength: 1, maxLength: LIMITS.enumValueLengthMax }), {
+            minItems: 1,
+            maxItems: LIMITS.enumValuesMax,
+            description: 'The possible values, in their order.',
+          }),
+        },
+        closed,
+      ),
+    ),
     file: Type.Optional(ColumnFileSchema),
     'file[]': Type.Optional(ColumnFileSchema),
     notNull: Type.Optional(Type.Boolean()),
@@ -61,6 +95,8 @@ export interface Column {
   readonly type: ColumnType
   readonly link?: { readonly table: string }
   readonly vector?: { readonly dimension: number }
+  readonly decimal?: { readonly precision: number; readonly scale: number }
+  readonly enum?: { readonly values: readonly string[] }
   readonly file?: { readonly defaultPublicAccess?: boolean }
   readonly 'file[]'?: { readonly defaultPublicAccess?: boolean }
   readonly notNull?: boolean

@@ -106,6 +106,10 @@ function valueType(column: ColumnDefinition, indent: string, used: Set<string>):
       return 'number[]'
     case 'datetime':
       return marker('DateTime')
+    case 'decimal':
+      return marker('Decimal')
+    case 'enum':
+      return (column.enum?.values ?? []).map(textType).join(' | ')
     case 'json':
       return marker('Json')
     case 'file':

@@ -285,7 +285,9 @@ function typeOf(value: unknown): ColumnType {
     const inference = new TypeInference()
     inference.add(value)
     // A text that looks like a number is a text in JSON.
-    return ['datetime', 'email', 'text'].includes(inference.type) ? inference.type : 'string'
+    return ['datetime', 'date', 'time', 'uuid', 'email', 'text'].includes(inference.type)
+      ? inference.type
+      : 'string'
   }
   if (Array.isArray(value) && value.every((item) => typeof item === 'string')) return 'multiple'
   return 'json'
@@ -295,7 +297,7 @@ function widest(left: ColumnType | undefined, right: ColumnType): ColumnType {
   if (left === undefined || left === right) return right
   const both = new Set([left, right])
   if (both.has('int') && both.has('float')) return 'float'
-  const texts = ['email', 'datetime', 'string', 'text']
+  const texts = ['email', 'datetime', 'date', 'time', 'uuid', 'string', 'text']
   if (texts.includes(left) && texts.includes(right)) return both.has('text') ? 'text' : 'string'
   return 'json'
 }

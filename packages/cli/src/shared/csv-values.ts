@@ -11,6 +11,9 @@ const STRING_LENGTH_MAX = 2048
 const INTEGER = /^-?(?:0|[1-9]\d{0,14})$/
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
 const TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?$/
+const DATE = /^\d{4}-\d{2}-\d{2}$/
+const TIME_OF_DAY = /^(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?$/
+const UUID = /^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/i
 const EMAIL = /^[^\s@]+@[^\s@]+\.[^\s@]+$/
 
 /** The types that a column of a CSV file can have, from the narrowest. */
@@ -19,6 +22,9 @@ const CANDIDATES: readonly { type: ColumnType; fits(text: string): boolean }[] =
   { type: 'int', fits: (text) => INTEGER.test(text) },
   { type: 'float', fits: (text) => NUMBER.test(text) },
   { type: 'datetime', fits: (text) => TIME.test(text) && !Number.isNaN(Date.parse(text)) },
+  { type: 'date', fits: (text) => DATE.test(text) && !Number.isNaN(Date.parse(text)) },
+  { type: 'time', fits: (text) => TIME_OF_DAY.test(text) },
+  { type: 'uuid', fits: (text) => UUID.test(text) },
   { type: 'email', fits: (text) => EMAIL.test(text) },
   { type: 'multiple', fits: isListOfTexts },
   { type: 'string', fits: (text) => text.length <= STRING_LENGTH_MAX },

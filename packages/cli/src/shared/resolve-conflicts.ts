@@ -250,6 +250,11 @@ const PLAIN_TYPES: ReadonlySet<ColumnType | undefined> = new Set([
   'text',
   'email',
   'datetime',
+  'decimal',
+  'date',
+  'time',
+  'uuid',
+  'enum',
   'link',
 ])
 

@@ -6,6 +6,8 @@ export function describeColumn(column: ColumnDefinition): string {
     column.type,
     column.link && `to ${column.link.table}`,
     column.vector && `of ${column.vector.dimension} numbers`,
+    column.decimal && `of ${column.decimal.precision} digits, ${column.decimal.scale} decimals`,
+    column.enum && `of ${column.enum.values.join(', ')}`,
     column.columns && `of ${column.columns.map(({ name }) => name).join(', ')}`,
     column.unique === true && 'unique',
     column.notNull === true && 'required',

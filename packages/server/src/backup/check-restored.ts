@@ -41,6 +41,26 @@ const StoredColumnSchema = Type.Object(
         closed,
       ),
     ),
+    decimal: Type.Optional(
+      Type.Object(
+        {
+          precision: Type.Integer({ minimum: 1, maximum: LIMITS.decimalPrecisionMax }),
+          scale: Type.Integer({ minimum: 0, maximum: LIMITS.decimalPrecisionMax }),
+        },
+        closed,
+      ),
+    ),
+    enum: Type.Optional(
+      Type.Object(
+        {
+          values: Type.Array(Type.String({ minLength: 1, maxLength: LIMITS.enumValueLengthMax }), {
+            minItems: 1,
+            maxItems: LIMITS.enumValuesMax,
+          }),
+        },
+        closed,
+      ),
+    ),
     defaultPublicAccess: Type.Optional(Type.Boolean()),
     notNull: Type.Optional(Type.Boolean()),
     defaultValue: Type.Optional(Type.String()),
@@ -272,7 +292,8 @@ async function checkHeaps(database: Queryable, databaseId: string): Promise<void
 /** Returns the type of a column as PostgreSQL prints it. */
 function printedType(type: ColumnType): string {
   const [name = ''] = COLUMN_TYPE_ENTRIES[type].sqlType.split(' collate ')
-  return name === 'timestamptz' ? 'timestamp with time zone' : name
+  if (name === 'timestamptz') return 'timestamp with time zone'
+  return name === 'time' ? 'time without time zone' : name
 }
 
 /** Returns the types of all columns in the schemas of a database, by id. They were checked. */

@@ -13,14 +13,18 @@ const TYPES: ReadonlyMap<string, Sql> = new Map([
   ['bigint', sql`bigint`],
   ['boolean', sql`boolean`],
   ['bytea', sql`bytea`],
+  ['date', sql`date`],
   ['double precision', sql`double precision`],
   ['integer', sql`integer`],
   ['jsonb', sql`jsonb`],
+  ['numeric', sql`numeric`],
   ['real[]', sql`real[]`],
   ['text', sql`text`],
   ['text[]', sql`text[]`],
+  ['time without time zone', sql`time`],
   ['timestamp with time zone', sql`timestamptz`],
   ['timestamp(3) with time zone', sql`timestamptz(3)`],
+  ['uuid', sql`uuid`],
 ])
 
 const DEFAULTS: ReadonlyMap<string, Sql> = new Map([

@@ -13,6 +13,11 @@ const SORTABLE: ReadonlySet<string> = new Set([
   'text',
   'email',
   'datetime',
+  'decimal',
+  'date',
+  'time',
+  'uuid',
+  'enum',
   'link',
 ])
 

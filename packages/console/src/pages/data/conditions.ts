@@ -42,9 +42,14 @@ export function operatorsOf({ type }: Pick<ColumnDefinition, 'type'>): readonly 
     case 'int':
     case 'float':
     case 'datetime':
+    case 'decimal':
+    case 'date':
+    case 'time':
+    case 'enum':
       return [...COMPARE, ...PRESENCE]
     case 'bool':
     case 'link':
+    case 'uuid':
       return ['$is', '$isNot', ...PRESENCE]
     case 'multiple':
       return ['$includes', '$includesNone', ...PRESENCE]

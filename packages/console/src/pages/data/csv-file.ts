@@ -113,7 +113,16 @@ async function* readLines(file: File): AsyncGenerator<FileRow, void> {
 }
 
 /** Types to try for a new column, the strictest first. */
-const GUESSES: readonly ColumnDefinition['type'][] = ['bool', 'int', 'float', 'datetime', 'email']
+const GUESSES: readonly ColumnDefinition['type'][] = [
+  'bool',
+  'int',
+  'float',
+  'date',
+  'time',
+  'datetime',
+  'uuid',
+  'email',
+]
 /** Longer texts become `text`, which has no limit. */
 const STRING_LENGTH_MAX = 500
 

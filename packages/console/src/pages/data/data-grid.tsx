@@ -582,7 +582,7 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
   )
 }
 
-const MONO: ReadonlySet<string> = new Set(['json', 'object', 'vector', 'datetime', 'link'])
+const MONO: ReadonlySet<string> = new Set(['json', 'object', 'vector', 'datetime', 'uuid', 'link'])
 
 function cellContent(column: ColumnDefinition, value: unknown): React.ReactNode {
   if (column.type === 'bool') {

@@ -6,7 +6,7 @@ import { saveBlob } from '../../ui/save-blob.js'
 import type { EditorProps } from './editor-props.js'
 import { FileEditor } from './file-editor.js'
 import { LinkEditor } from './link-editor.js'
-import { longText, parseText, type Row } from './values.js'
+import { isNumeric, longText, parseText, type Row } from './values.js'
 
 /** The editor that fits the type of a column. `row` is undefined for a record that is not saved yet. */
 export function CellEditor({
@@ -20,7 +20,9 @@ export function CellEditor({
 }) {
   switch (props.column.type) {
     case 'bool':
-      return <BoolEditor {...props} />
+      return <ChoiceEditor {...props} choices={['true', 'false']} />
+    case 'enum':
+      return <ChoiceEditor {...props} choices={props.column.enum?.values ?? []} />
     case 'text':
     case 'json':
     case 'object':
@@ -85,9 +87,17 @@ const MOVES: Readonly<Record<string, (isShift: boolean) => Move>> = {
   Tab: (isShift) => (isShift ? 'left' : 'right'),
 }
 
-/** Text in the cell itself: text, numbers, e-mail addresses. */
+/** Types that browsers have an input for, with a calendar or a clock. It cannot begin with a typed letter. */
+const INPUT_TYPES: Partial<Record<EditorProps['column']['type'], string>> = {
+  date: 'date',
+  time: 'time',
+}
+
+/** Text in the cell itself: text, numbers, e-mail addresses, days. */
 function ShortEditor({ column, value, typed, onChange, onEnd }: EditorProps) {
-  const [text, setText] = useState(typed ?? longText(column, value))
+  const inputType = INPUT_TYPES[column.type]
+  const present = longText(column, value)
+  const [text, setText] = useState(inputType === undefined ? (typed ?? present) : present)
   const isLeft = useRef(false)
   const parsed = parseText({ ...column, notNull: false }, text)
   const fault = 'fault' in parsed ? parsed.fault : undefined
@@ -106,11 +116,15 @@ function ShortEditor({ column, value, typed, onChange, onEnd }: EditorProps) {
         autoFocus
         aria-label={column.name}
         aria-invalid={fault !== undefined}
-        className={column.type === 'int' || column.type === 'float' ? 'number' : ''}
+        type={inputType ?? 'text'}
+        {...(inputType === 'time' ? { step: 1 } : {})}
+        className={isNumeric(column) ? 'number' : ''}
         dir="auto"
         value={text}
         spellCheck={false}
-        onFocus={(event) => typed === undefined && event.currentTarget.select()}
+        onFocus={(event) =>
+          typed === undefined && inputType === undefined && event.currentTarget.select()
+        }
         onChange={(event) => setText(event.target.value)}
         onKeyDown={(event) => {
           if (event.nativeEvent.isComposing) return
@@ -246,7 +260,15 @@ function EditorFoot({
   )
 }
 
-function BoolEditor({ column, value, typed, onChange, onEnd }: EditorProps) {
+/** One of a few values. */
+function ChoiceEditor({
+  column,
+  value,
+  typed,
+  choices,
+  onChange,
+  onEnd,
+}: EditorProps & { readonly choices: readonly string[] }) {
   const typedValue = typed === undefined ? undefined : parseText(column, typed)
   const start = typedValue !== undefined && 'value' in typedValue ? typedValue.value : value
   const [chosen, setChosen] = useState(start === null || start === undefined ? '' : String(start))
@@ -254,7 +276,7 @@ function BoolEditor({ column, value, typed, onChange, onEnd }: EditorProps) {
   const commit = (text: string, move: Move) => {
     if (isLeft.current) return
     isLeft.current = true
-    onChange(text === '' ? null : text === 'true')
+    onChange(text === '' ? null : column.type === 'bool' ? text === 'true' : text)
     onEnd(move)
   }
   return (
@@ -278,8 +300,9 @@ function BoolEditor({ column, value, typed, onChange, onEnd }: EditorProps) {
         }}
       >
         <option value="">empty</option>
-        <option value="true">true</option>
-        <option value="false">false</option>
+        {choices.map((choice) => (
+          <option key={choice}>{choice}</option>
+        ))}
       </select>
     </span>
   )

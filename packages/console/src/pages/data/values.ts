@@ -108,6 +108,26 @@ export function parseText(column: ColumnDefinition, text: string): Parsed {
         : { fault: 'expected an e-mail address' }
     case 'datetime':
       return parseTime(text)
+    case 'decimal':
+      return /^[+-]?\d+(\.\d+)?$/.test(text.trim())
+        ? { value: text.trim() }
+        : { fault: 'expected a decimal number such as 12.50' }
+    case 'date':
+      return /^\d{4}-\d\d-\d\d$/.test(text.trim()) && !Number.isNaN(Date.parse(text.trim()))
+        ? { value: text.trim() }
+        : { fault: 'expected a day such as 2026-11-30' }
+    case 'time':
+      return TIME_OF_DAY.test(text.trim())
+        ? { value: text.trim() }
+        : { fault: 'expected a time such as 08:15' }
+    case 'uuid':
+      return UUID.test(text.trim())
+        ? { value: text.trim().toLowerCase() }
+        : { fault: 'expected a UUID' }
+    case 'enum':
+      return column.enum?.values.includes(text) === false
+        ? { fault: `is not one of ${column.enum.values.join(', ')}` }
+        : { value: text }
     case 'multiple':
       return parseList(text)
     case 'vector':
@@ -125,6 +145,9 @@ export function parseText(column: ColumnDefinition, text: string): Parsed {
       return { value: text }
   }
 }
+
+const TIME_OF_DAY = /^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?$/
+const UUID = /^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$/i
 
 const YES = new Set(['true', 't', 'yes', 'y', '1'])
 const NO = new Set(['false', 'f', 'no', 'n', '0'])
@@ -201,7 +224,7 @@ export function isEqual(column: ColumnDefinition, left: unknown, right: unknown)
   return longText(column, left) === longText(column, right)
 }
 
-const NUMERIC = new Set(['int', 'float'])
+const NUMERIC = new Set(['int', 'float', 'decimal'])
 export const isNumeric = ({ type }: ColumnDefinition): boolean => NUMERIC.has(type)
 
 const WIDTHS: Partial<Record<ColumnDefinition['type'], number>> = {
@@ -209,6 +232,10 @@ const WIDTHS: Partial<Record<ColumnDefinition['type'], number>> = {
   int: 110,
   float: 120,
   datetime: 200,
+  decimal: 120,
+  date: 120,
+  time: 110,
+  uuid: 300,
   text: 280,
   json: 240,
   object: 240,

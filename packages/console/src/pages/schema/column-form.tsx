@@ -9,8 +9,13 @@ const TYPES: Readonly<Record<Type, string>> = {
   text: 'text: text of any length',
   int: 'int: whole number',
   float: 'float: number',
+  decimal: 'decimal: exact number, such as an amount of money',
   bool: 'bool: true or false',
   datetime: 'datetime: a point in time',
+  date: 'date: a day',
+  time: 'time: a time of day',
+  enum: 'enum: one of a list of values',
+  uuid: 'uuid: universally unique identifier',
   email: 'email: e-mail address',
   link: 'link: a record of a table',
   multiple: 'multiple: list of texts',
@@ -21,19 +26,24 @@ const TYPES: Readonly<Record<Type, string>> = {
   'file[]': 'file[]: list of files',
 }
 
-const UNIQUE: ReadonlySet<Type> = new Set(['int', 'float', 'string', 'email', 'datetime', 'link'])
-const NOT_NULL: ReadonlySet<Type> = new Set([
-  'bool',
+/** Types of plain values, which can be unique, required and have a default. */
+const PLAIN: readonly Type[] = [
   'int',
   'float',
+  'decimal',
   'string',
-  'text',
   'email',
   'datetime',
-  'json',
-])
+  'date',
+  'time',
+  'uuid',
+  'enum',
+]
+const UNIQUE: ReadonlySet<Type> = new Set<Type>([...PLAIN, 'link'])
+const NOT_NULL: ReadonlySet<Type> = new Set<Type>([...PLAIN, 'bool', 'text', 'json'])
 const NESTED_NEVER: ReadonlySet<Type> = new Set(['file', 'file[]'])
 const DIMENSION_DEFAULT = 1536
+const DECIMAL_DEFAULT = { precision: 12, scale: 2 }
 
 export const BLANK: ColumnDefinition = { name: '', type: 'string' }
 
@@ -52,6 +62,8 @@ function withType(
     ...(NOT_NULL.has(type) && defaultValue !== undefined ? { defaultValue } : {}),
     ...(type === 'link' ? { link: { table: tables[0] ?? '' } } : {}),
     ...(type === 'vector' ? { vector: { dimension: DIMENSION_DEFAULT } } : {}),
+    ...(type === 'decimal' ? { decimal: DECIMAL_DEFAULT } : {}),
+    ...(type === 'enum' ? { enum: { values: [] } } : {}),
     ...(type === 'object' ? { columns: [BLANK] } : {}),
   }
 }
@@ -134,6 +146,66 @@ export function ColumnForm({
           />
         </Field>
       )}
+      {type === 'decimal' && (
+        <div className="row column-form">
+          <Field label="Digits in all">
+            <input
+              type="number"
+              min={1}
+              max={1000}
+              required
+              value={column.decimal?.precision ?? ''}
+              onChange={(event) =>
+                onChange({
+                  ...column,
+                  decimal: {
+                    ...(column.decimal ?? DECIMAL_DEFAULT),
+                    precision: Number(event.target.value),
+                  },
+                })
+              }
+            />
+          </Field>
+          <Field label="After the decimal point">
+            <input
+              type="number"
+              min={0}
+              max={column.decimal?.precision ?? 1000}
+              required
+              value={column.decimal?.scale ?? ''}
+              onChange={(event) =>
+                onChange({
+                  ...column,
+                  decimal: {
+                    ...(column.decimal ?? DECIMAL_DEFAULT),
+                    scale: Number(event.target.value),
+                  },
+                })
+              }
+            />
+          </Field>
+        </div>
+      )}
+      {type === 'enum' && (
+        <Field label="Values" hint="One on each line, in the order by which records are sorted.">
+          <textarea
+            required
+            rows={5}
+            defaultValue={(column.enum?.values ?? []).join('\n')}
+            onChange={(event) =>
+              onChange({
+                ...column,
+                enum: {
+                  values: event.target.value
+                    .split('\n')
+                    .map((line) => line.trim())
+                    .filter((line) => line !== ''),
+                },
+              })
+            }
+          />
+        </Field>
+      )}
       {file !== undefined && (
         <Checkbox
           label="Public by default"
@@ -149,8 +221,8 @@ export function ColumnForm({
           <Field
             label="Default"
             hint={
-              type === 'datetime'
-                ? 'A time, or now. Leave it empty for none.'
+              type === 'datetime' || type === 'date'
+                ? `A ${type === 'date' ? 'day' : 'time'}, or now. Leave it empty for none.`
                 : 'Leave it empty for none.'
             }
           >

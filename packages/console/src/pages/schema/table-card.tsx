@@ -23,6 +23,11 @@ const INDEXABLE: ReadonlySet<string> = new Set([
   'string',
   'email',
   'datetime',
+  'decimal',
+  'date',
+  'time',
+  'uuid',
+  'enum',
   'link',
   'vector',
 ])

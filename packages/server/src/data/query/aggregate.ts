@@ -91,8 +91,15 @@ class Writer {
   }
 }
 
+/** Measures of decimals that are decimals themselves. */
+const EXACT: ReadonlySet<Measure['kind']> = new Set(['sum', 'min', 'max'])
+
 function writeMeasure(measure: Measure, text: string | null | undefined): string {
-  if (measure.kind !== 'percentiles') return text ?? 'null'
+  if (measure.kind !== 'percentiles') {
+    const type = measure.kind === 'count' ? 'int' : measure.field.type
+    const isExact = type === 'decimal' && EXACT.has(measure.kind)
+    return writeValue(isExact ? 'decimal' : 'float', text, { jsonAsText: false })
+  }
   const values = JSON.parse(text ?? '[]') as (number | null)[]
   const members = measure.percents.map((percent, index) => {
     const key = Number.isInteger(percent) ? percent.toFixed(1) : String(percent)

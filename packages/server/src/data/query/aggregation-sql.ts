@@ -60,7 +60,8 @@ export function listNodes(aggregations: Aggregations): AggregationNode[] {
 }
 
 function keyType({ kind, field }: Bucketing): FieldType {
-  return kind === 'numericHistogram' ? 'float' : field.type
+  if (kind === 'numericHistogram') return 'float'
+  return kind === 'dateHistogram' ? 'datetime' : field.type
 }
 
 const nodeName = ({ index }: AggregationNode): Sql => ident(`node_${index}`)
@@ -228,9 +229,9 @@ function keySql(bucketing: Bucketing, { base, parameters }: NodeContext): Sql {
       const shift = sql`make_interval(mins => ${parameters.share(String(offsetMinutes))}::double precision::integer)`
       if (typeof interval !== 'string') {
         const length = sql`make_interval(secs => ${parameters.share(String(interval.ms))}::double precision / 1000.0)`
-        return sql`date_bin(${length}, ${value}, 'epoch'::timestamptz - ${shift})`
+        return sql`date_bin(${length}, ${value}::timestamptz, 'epoch'::timestamptz - ${shift})`
       }
-      const local = sql`((${value} at time zone 'UTC') + ${shift})`
+      const local = sql`((${value}::timestamptz at time zone 'UTC') + ${shift})`
       return sql`((date_trunc(${literal(interval)}, ${local}) - ${shift}) at time zone 'UTC')`
     }
   }

@@ -1,4 +1,4 @@
-import { type Field, type FieldResolver, type FieldType, SQL_TYPES } from './field.js'
+import { type Field, type FieldResolver, type FieldType, NUMBERS, SQL_TYPES } from './field.js'
 import { type Filter, parseFilter } from './filter.js'
 import { invalidQuery } from './invalid-query.js'
 
@@ -52,8 +52,7 @@ const TOP_SIZE_MAX = 1000
 const PERCENTILES_MAX = 100
 const INTERVAL_MS_MAX = 100 * 366 * 86_400_000
 
-const NUMBERS: ReadonlySet<FieldType> = new Set(['int', 'float'])
-const TIMES: ReadonlySet<FieldType> = new Set(['datetime'])
+const TIMES: ReadonlySet<FieldType> = new Set(['datetime', 'date'])
 const SINGLE: ReadonlySet<FieldType> = new Set(Object.keys(SQL_TYPES) as FieldType[])
 
 type Shape = Readonly<Record<string, unknown>>

@@ -21,6 +21,11 @@ const VALUE_TYPES: Readonly<Record<FieldType, Sql>> = {
   float: sql`double precision`,
   bool: sql`boolean`,
   datetime: sql`timestamptz`,
+  decimal: sql`numeric`,
+  date: sql`date`,
+  time: sql`time`,
+  uuid: sql`uuid`,
+  enum: sql`text`,
   list: sql`text[]`,
   json: sql`jsonb`,
   other: sql`text`,
@@ -119,6 +124,11 @@ export function writeValue(
   if (text === null || text === undefined) return 'null'
   switch (type) {
     case 'text':
+    case 'decimal':
+    case 'date':
+    case 'time':
+    case 'uuid':
+    case 'enum':
     case 'other':
       return quoteJson(text)
     case 'datetime':

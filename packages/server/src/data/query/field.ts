@@ -10,7 +10,20 @@ import type { TableLookup } from '../../rows/reading/read-plan.js'
 import { invalidQuery } from './invalid-query.js'
 
 /** The type by which values of a field are compared. */
-export type FieldType = 'text' | 'int' | 'float' | 'bool' | 'datetime' | 'list' | 'json' | 'other'
+export type FieldType =
+  | 'text'
+  | 'int'
+  | 'float'
+  | 'decimal'
+  | 'bool'
+  | 'datetime'
+  | 'date'
+  | 'time'
+  | 'uuid'
+  | 'enum'
+  | 'list'
+  | 'json'
+  | 'other'
 
 /** The PostgreSQL types of field types that have an order. */
 export const SQL_TYPES: Readonly<Partial<Record<FieldType, Sql>>> = {
@@ -19,7 +32,15 @@ export const SQL_TYPES: Readonly<Partial<Record<FieldType, Sql>>> = {
   float: sql`double precision`,
   bool: sql`boolean`,
   datetime: sql`timestamptz`,
+  decimal: sql`numeric`,
+  date: sql`date`,
+  time: sql`time`,
+  uuid: sql`uuid`,
+  enum: sql`text`,
 }
+
+/** Field types with numbers. */
+export const NUMBERS: ReadonlySet<FieldType> = new Set(['int', 'float', 'decimal'])
 
 /** The location of a value in the record that the links lead to. */
 type FieldSource =
@@ -40,6 +61,8 @@ export interface Field {
   readonly type: FieldType
   /** Every record has a value. */
   readonly isNeverNull?: boolean
+  /** The values of an enum, in their order. */
+  readonly values?: readonly string[] | undefined
   /** The field has an index: of its values only, or of values and ids. */
   readonly index?: 'values' | 'valuesAndIds' | undefined
 }
@@ -72,6 +95,11 @@ const TYPES: Readonly<Record<ColumnType, FieldType>> = {
   float: 'float',
   bool: 'bool',
   datetime: 'datetime',
+  decimal: 'decimal',
+  date: 'date',
+  time: 'time',
+  uuid: 'uuid',
+  enum: 'enum',
   multiple: 'list',
   json: 'json',
   vector: 'other',
@@ -143,6 +171,8 @@ export function resolveField(lookup: TableLookup, codec: TableCodec, path: strin
 }
 
 function indexOf(column: StoredColumn): Field['index'] {
+  // Enums are stored as texts, and ordered by their positions in the schema.
+  if (column.type === 'enum') return undefined
   if (column.unique) return 'values'
   return wantsIndex(column) ? 'valuesAndIds' : undefined
 }
@@ -163,6 +193,7 @@ function ownField(options: {
       source: { kind: 'column', index },
       type: TYPES[column.type],
       isNeverNull: isOwn && column.notNull === true,
+      values: column.enum?.values,
       index: isOwn ? indexOf(column) : undefined,
     }
   }

@@ -1,9 +1,12 @@
 import { arrayLiteral } from '../../postgres/carriers.js'
 import { join, type Sql, sql } from '../../postgres/sql.js'
+import { encodeDate, encodeTime } from '../../rows/columns/date-types.js'
 import { encodeDatetime } from '../../rows/columns/datetime-type.js'
+import { encodeDecimal } from '../../rows/columns/decimal-type.js'
 import { Fault } from '../../rows/columns/fault.js'
 import { checkJsonText } from '../../rows/columns/json-text.js'
-import { checkText } from '../../rows/columns/text-types.js'
+import { checkText, encodeUuid } from '../../rows/columns/text-types.js'
+import { orderOf } from './enum-order.js'
 import { type Field, type FieldType, SQL_TYPES } from './field.js'
 import type { Filter, Operator, Predicate } from './filter.js'
 import { invalidQuery } from './invalid-query.js'
@@ -21,9 +24,9 @@ export function filterSql(filter: Filter, fields: Expressions, parameters: Param
   switch (filter.kind) {
     case 'field': {
       const { field, predicate } = filter
-      const { path, type, source } = field
+      const { path, type, source, values } = field
       const isDocument = type === 'json' && source.kind === 'column'
-      const value = { expression: fields.expression(field), type, path, isDocument }
+      const value = { expression: fields.expression(field), type, path, isDocument, values }
       return predicateSql(predicate, value, parameters)
     }
     case 'exists': {
@@ -53,6 +56,8 @@ interface Value {
   readonly path: string
   /** The value is a whole JSON document, not a value inside one. */
   readonly isDocument: boolean
+  /** The values of an enum, in their order. */
+  readonly values?: readonly string[] | undefined
 }
 
 function predicateSql(predicate: Predicate, value: Value, parameters: Parameters): Sql {
@@ -124,9 +129,7 @@ function listOfValues(items: readonly Predicate[], value: Value): string[] | und
     const { type } = value
     // Fractions are compared separately, without conversion to an integer.
     if (type === 'int' && !Number.isSafeInteger(item.value)) return undefined
-    if (type !== 'text' && type !== 'int' && type !== 'float' && type !== 'datetime') {
-      return undefined
-    }
+    if (type === 'bool' || SQL_TYPES[type] === undefined) return undefined
     texts.push(operandText(item.value, value))
   }
   return texts
@@ -208,8 +211,18 @@ function compareSql(operator: Operator, given: unknown, context: Comparison): Sq
       if (operator !== '$is' && operator !== '$isNot') throw notAllowed(operator, value)
       return sql`${expression} ${sign} ${parameters.add(operandText(given, value))}::boolean`
     case 'datetime':
+    case 'decimal':
+    case 'date':
+    case 'time':
+    case 'uuid':
       if (sign === undefined) throw notAllowed(operator, value)
-      return sql`${expression} ${sign} ${parameters.add(operandText(given, value))}::timestamptz`
+      return sql`${expression} ${sign} ${parameters.add(operandText(given, value))}::${SQL_TYPES[type]}`
+    case 'enum': {
+      if (sign === undefined) throw notAllowed(operator, value)
+      const operand = sql`${parameters.add(operandText(given, value))}::text`
+      if (operator === '$is' || operator === '$isNot') return sql`${expression} ${sign} ${operand}`
+      return sql`${orderOf(value, expression, parameters)} ${sign} ${orderOf(value, operand, parameters)}`
+    }
     case 'json':
       return compareJson(operator, given, context)
     case 'list': {
@@ -238,16 +251,30 @@ function operandText(given: unknown, value: Value): string {
     case 'bool':
       if (typeof given !== 'boolean') throw wrongType('a boolean', value)
       return given ? 't' : 'f'
-    case 'datetime': {
+    case 'datetime':
       if (typeof given !== 'string') throw wrongType('a time', value)
-      const text = encodeDatetime(given)
-      if (text instanceof Fault)
-        throw invalidQuery(`filter: column [${value.path}]: ${text.message}`)
-      return text
+      return checked(encodeDatetime(given), value)
+    case 'decimal':
+      return checked(encodeDecimal(given), value)
+    case 'date':
+      return checked(encodeDate(given), value)
+    case 'time':
+      return checked(encodeTime(given), value)
+    case 'uuid':
+      return checked(encodeUuid(given), value)
+    case 'enum': {
+      const text = textOf(given, value)
+      if (value.values?.includes(text) !== false) return text
+      throw invalidQuery(`filter: column [${value.path}]: [${text}] is not a value of the enum`)
     }
     default:
       return textOf(given, value)
   }
+}
+
+function checked(text: string | Fault, { path }: Value): string {
+  if (text instanceof Fault) throw invalidQuery(`filter: column [${path}]: ${text.message}`)
+  return text
 }
 
 /** Compares a value inside a JSON document. It does not match values of another type. */

@@ -1,5 +1,6 @@
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
-import type { FieldType } from './field.js'
+import { orderOf } from './enum-order.js'
+import type { Field, FieldType } from './field.js'
 import type { FieldExpressions } from './field-sql.js'
 import type { Parameters } from './parameters.js'
 import type { Direction, Sort, SortKey } from './sort.js'
@@ -27,17 +28,23 @@ export function sortKeys(
   { fields, parameters }: { fields: FieldExpressions; parameters: Parameters },
 ): KeyExpression[] {
   const keys = sort.keys.map(({ field, direction }): KeyExpression => {
-    const { type, isNeverNull } = field
-    return { expression: fields.expression(field), type, direction, isNullable: !isNeverNull }
+    const type = keyType(field)
+    const expression = orderOf(field, fields.expression(field), parameters)
+    return { expression, type, direction, isNullable: !field.isNeverNull }
   })
   if (!sort.isRandom) return keys
   const chance = sql`hashtextextended(${ROOT}.id, ${parameters.add(String(seed))}::bigint)`
   return [...keys, { expression: chance, type: 'int', direction: 'asc', isNullable: false }]
 }
 
+/** An enum is sorted by the positions of its values. */
+function keyType({ type }: Field): FieldType {
+  return type === 'enum' ? 'int' : type
+}
+
 /** Returns the types of the sort keys. */
 export function sortTypes({ keys, isRandom }: Sort): FieldType[] {
-  return [...keys.map(({ field }) => field.type), ...(isRandom ? ['int' as const] : [])]
+  return [...keys.map(({ field }) => keyType(field)), ...(isRandom ? ['int' as const] : [])]
 }
 
 /** Returns the ORDER BY list, by the names of the sort keys. */

@@ -1,4 +1,4 @@
-import type { Field, FieldResolver, FieldType } from './field.js'
+import { type Field, type FieldResolver, type FieldType, SQL_TYPES } from './field.js'
 import { invalidQuery } from './invalid-query.js'
 
 export type Direction = 'asc' | 'desc'
@@ -15,7 +15,7 @@ export interface Sort {
 }
 
 /** Types whose values have an order. */
-const SORTABLE: ReadonlySet<FieldType> = new Set(['text', 'int', 'float', 'bool', 'datetime'])
+export const SORTABLE: ReadonlySet<FieldType> = new Set(Object.keys(SQL_TYPES) as FieldType[])
 const KEYS_MAX = 16
 
 export function parseSort(resolve: FieldResolver, sort: unknown): Sort {

@@ -6,7 +6,8 @@ import { type Call, compileSharing } from '../../postgres/statement.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import type { TableLookup } from '../../rows/reading/read-plan.js'
 import { BaseRows, runCalculation, textOfValue, writeValue } from './base-rows.js'
-import { type Field, type FieldType, resolveField } from './field.js'
+import { extremeOf, orderOf } from './enum-order.js'
+import { type Field, type FieldType, NUMBERS, resolveField } from './field.js'
 import { type Filter, parseFilter } from './filter.js'
 import { filterSql } from './filter-sql.js'
 import { invalidQuery } from './invalid-query.js'
@@ -14,7 +15,7 @@ import { PAGE_SIZE } from './page.js'
 import { Parameters } from './parameters.js'
 import { lookupOf, type QueryContext } from './query-records.js'
 import { requireQuerySize } from './query-size.js'
-import { parseSort, type Sort } from './sort.js'
+import { parseSort, SORTABLE, type Sort } from './sort.js'
 
 type Operation = 'count' | 'min' | 'max' | 'sum' | 'average'
 
@@ -44,17 +45,10 @@ interface SummarizePlan {
   readonly limit: number
 }
 
-const GROUPABLE: ReadonlySet<FieldType> = new Set([
-  'text',
-  'int',
-  'float',
-  'bool',
-  'datetime',
-  'list',
-  'json',
-])
-const NUMBERS: ReadonlySet<FieldType> = new Set(['int', 'float'])
-const ORDERED: ReadonlySet<FieldType> = new Set(['int', 'float', 'datetime', 'text'])
+const GROUPABLE: ReadonlySet<FieldType> = new Set([...SORTABLE, 'list', 'json'])
+const ORDERED: ReadonlySet<FieldType> = new Set(
+  [...SORTABLE].filter((type) => type !== 'bool' && type !== 'uuid'),
+)
 
 /** The field types that each operation accepts. */
 const OPERATIONS: ReadonlyMap<string, ReadonlySet<FieldType>> = new Map([
@@ -196,18 +190,23 @@ function planSummary(resolve: (path: string) => Field, name: string, given: unkn
 
 /** Resolves the columns of the result, by position, for its filter and sort. */
 function resultResolver(groups: readonly Group[], summaries: readonly Summary[]) {
-  const types = new Map<string, { index: number; type: FieldType }>()
+  const types = new Map<string, Pick<Field, 'type' | 'values'> & { index: number }>()
   for (const [index, { field }] of groups.entries()) {
-    types.set(field.path, { index, type: field.type })
+    types.set(field.path, { index, type: field.type, values: field.values })
   }
-  for (const [index, { name, type }] of summaries.entries()) {
-    types.set(name, { index: groups.length + index, type })
+  for (const [index, { name, type, field }] of summaries.entries()) {
+    types.set(name, {
+      index: groups.length + index,
+      type,
+      values: type === 'enum' ? field?.values : undefined,
+    })
   }
   return (path: string): Field => {
     const found = types.get(path)
     if (found === undefined)
       throw invalidQuery(`column [${path}]: is neither grouped nor summarized`)
-    return { path, links: [], source: { kind: 'column', index: found.index }, type: found.type }
+    const { index, type, values } = found
+    return { path, links: [], source: { kind: 'column', index }, type, values }
   }
 }
 
@@ -226,7 +225,7 @@ function summarizeSql(plan: SummarizePlan): Call {
   const parameters = new Parameters()
   const base = new BaseRows(plan.lookup, plan.codec, plan.filter)
   const keys = groups.map(({ field }) => base.value(field))
-  const values = summaries.map((summary) => summarySql(summary, base))
+  const values = summaries.map((summary) => summarySql(summary, { base, parameters }))
   const named = [...keys, ...values].map((value, index) => sql`${value} as ${resultName(index)}`)
   const grouped = groups.length === 0 ? empty : sql`group by ${join(keys, ', ')}`
   const types = [...groups.map(({ field }) => field.type), ...summaries.map(({ type }) => type)]
@@ -234,10 +233,12 @@ function summarizeSql(plan: SummarizePlan): Call {
   const order = [
     ...sort.keys.map(({ field, direction }) => {
       const sign = direction === 'asc' ? sql`asc` : sql`desc`
-      return sql`${resultValue(indexOf(field))} ${sign} nulls last`
+      return sql`${orderOf(field, resultValue(indexOf(field)), parameters)} ${sign} nulls last`
     }),
     ...(sort.isRandom ? [sql`random()`] : []),
-    ...keys.map((_key, index) => sql`${resultValue(index)} asc nulls last`),
+    ...groups.map(({ field }, index) => {
+      return sql`${orderOf(field, resultValue(index), parameters)} asc nulls last`
+    }),
   ]
   const result = { expression: (field: Field) => resultName(indexOf(field)) }
   const text = sql`
@@ -253,7 +254,10 @@ function summarizeSql(plan: SummarizePlan): Call {
   return { statement: compileSharing(text), values: parameters.values }
 }
 
-function summarySql({ operation, field, type }: Summary, base: BaseRows): Sql {
+function summarySql(
+  { operation, field, type }: Summary,
+  { base, parameters }: { base: BaseRows; parameters: Parameters },
+): Sql {
   if (field === undefined) return sql`count(*)`
   const value = base.value(field)
   switch (operation) {
@@ -262,11 +266,13 @@ function summarySql({ operation, field, type }: Summary, base: BaseRows): Sql {
     case 'average':
       return sql`avg(${value}::double precision)`
     case 'min':
-      return sql`min(${value})`
     case 'max':
-      return sql`max(${value})`
+      if (field.values !== undefined) {
+        return extremeOf(field.values, value, { parameters, extreme: operation })
+      }
+      return operation === 'min' ? sql`min(${value})` : sql`max(${value})`
     case 'sum':
-      return type === 'int' ? sql`sum(${value})` : sql`sum(${value}::double precision)`
+      return type === 'float' ? sql`sum(${value}::double precision)` : sql`sum(${value})`
   }
 }
 

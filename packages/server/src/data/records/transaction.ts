@@ -52,8 +52,17 @@ export async function runOperations(
       await requireHeaps(context, planned)
       return run(context, planned)
     },
-    { createdIn: (answer) => listCreated(session, operations, answer), isShort: true },
+    {
+      createdIn: (answer) => listCreated(session, operations, answer),
+      // Reads store no response, so that they would not find the response to another request.
+      isShort: !operations.every(isGet),
+    },
   )
+}
+
+/** Returns whether an operation only reads, if it is valid at all. */
+export function isGet(operation: unknown): boolean {
+  return typeof operation === 'object' && operation !== null && 'get' in operation
 }
 
 /** Lists the records that operations have created and not deleted again, from their results. */

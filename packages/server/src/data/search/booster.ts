@@ -1,7 +1,7 @@
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { encodeDatetime } from '../../rows/columns/datetime-type.js'
 import { Fault } from '../../rows/columns/fault.js'
-import type { Field, FieldResolver, FieldType } from '../query/field.js'
+import { type Field, type FieldResolver, type FieldType, NUMBERS } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
 import { type Expressions, filterSql } from '../query/filter-sql.js'
 import { invalidQuery } from '../query/invalid-query.js'
@@ -55,8 +55,7 @@ export interface BoosterRequest {
   }
 }
 
-const NUMBERS: ReadonlySet<FieldType> = new Set(['int', 'float'])
-const DATES: ReadonlySet<FieldType> = new Set(['datetime'])
+const DATES: ReadonlySet<FieldType> = new Set(['datetime', 'date'])
 /** The required JSON type of values, by field type. */
 const VALUES: ReadonlyMap<FieldType, string> = new Map([
   ['text', 'string'],
@@ -64,6 +63,8 @@ const VALUES: ReadonlyMap<FieldType, string> = new Map([
   ['int', 'number'],
   ['float', 'number'],
   ['bool', 'boolean'],
+  ['enum', 'string'],
+  ['uuid', 'string'],
 ])
 const UNIT_SECONDS: Readonly<Record<string, number>> = {
   d: 86_400,

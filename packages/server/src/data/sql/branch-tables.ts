@@ -240,6 +240,11 @@ const INPUT_TYPES: Readonly<Record<ColumnType, Sql | undefined>> = {
   link: sql`text`,
   multiple: sql`text[]`,
   datetime: sql`timestamptz`,
+  decimal: sql`numeric`,
+  date: sql`date`,
+  time: sql`time`,
+  uuid: sql`uuid`,
+  enum: sql`text`,
   vector: sql`real[]`,
   json: sql`jsonb`,
   object: undefined,
@@ -263,8 +268,10 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
       path,
       valueOf(expression) {
         const value = sql`cast(${expression} as ${inputType})`
-        // As text, so that numbers of the document keep all digits.
-        return type === 'json' ? sql`to_json(cast(${value} as text))` : sql`to_json(${value})`
+        // As text, so that numbers keep all digits.
+        return type === 'json' || type === 'decimal'
+          ? sql`to_json(cast(${value} as text))`
+          : sql`to_json(${value})`
       },
     },
   ]

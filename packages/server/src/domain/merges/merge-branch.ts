@@ -83,6 +83,7 @@ function compareInSnapshot(
         const sides = await findSides(transaction, options, { locks: false })
         const plan = await planMerge(transaction, options, sides)
         const compared = await compareMerge(transaction, plan)
+        await compared.comparison.count(transaction)
         return {
           result: toResult(plan, compared, { isMerged: false }),
           isNothingNew: compared.conflicts.count === 0 && hasNothingNew(plan, compared),
@@ -157,7 +158,8 @@ async function mergeLocked(
   const { comparison } = compared
   const outcome = await applyMerge(transaction, plan, { comparison, ours })
   transaction.lastStatements.push(insertMergeSql(plan))
-  const result = toResult(plan, compared, { isMerged: true })
+  const effect = { ...compared, tables: outcome.tables }
+  const result = toResult(plan, effect, { isMerged: true })
   await plan.keep?.(transaction, result)
   return { result, outcome }
 }

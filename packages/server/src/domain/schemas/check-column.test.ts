@@ -15,6 +15,8 @@ function columnOf(type: ColumnType, rest: Partial<Column> = {}): Column {
     type,
     ...(type === 'link' && { link: { table: 'users' } }),
     ...(type === 'vector' && { vector: { dimension: 3 } }),
+    ...(type === 'decimal' && { decimal: { precision: 10, scale: 2 } }),
+    ...(type === 'enum' && { enum: { values: ['fine'] } }),
     ...(type === 'object' && { columns: [{ name: 'n', type: 'string' }] }),
     ...rest,
   }
@@ -64,6 +66,8 @@ describe('types', () => {
   const fields: [keyof Column, ColumnType, Partial<Column>][] = [
     ['link', 'link', { link: { table: 'users' } }],
     ['vector', 'vector', { vector: { dimension: 3 } }],
+    ['decimal', 'decimal', { decimal: { precision: 10, scale: 2 } }],
+    ['enum', 'enum', { enum: { values: ['fine'] } }],
     ['file', 'file', { file: {} }],
     ['file[]', 'file[]', { 'file[]': { defaultPublicAccess: true } }],
     ['columns', 'object', { columns: [{ name: 'n', type: 'int' }] }],
@@ -81,6 +85,8 @@ describe('types', () => {
   test.each([
     [{ name: 'c', type: 'link' }, 'field [link] is required for type [link]'],
     [{ name: 'c', type: 'vector' }, 'field [vector] is required for type [vector]'],
+    [{ name: 'c', type: 'decimal' }, 'field [decimal] is required for type [decimal]'],
+    [{ name: 'c', type: 'enum' }, 'field [enum] is required for type [enum]'],
     [{ name: 'c', type: 'object' }, 'field [columns] is required for type [object]'],
     [{ name: 'c', type: 'object', columns: [] }, 'field [columns] is required for type [object]'],
   ] satisfies [Column, string][])('refuses %j', (column, fault) => {
@@ -102,9 +108,13 @@ describe('types', () => {
 })
 
 describe('constraints', () => {
-  const unique: readonly ColumnType[] = ['string', 'email', 'int', 'float', 'datetime', 'link']
+  const unique: readonly ColumnType[] = [
+    ...['string', 'email', 'int', 'float', 'datetime', 'link'],
+    ...['decimal', 'date', 'time', 'uuid', 'enum'],
+  ] as ColumnType[]
   const valued: readonly ColumnType[] = [
     ...['string', 'text', 'email', 'int', 'float', 'bool', 'datetime', 'json'],
+    ...['decimal', 'date', 'time', 'uuid', 'enum'],
   ] as ColumnType[]
 
   const refusal = (type: ColumnType, field: string) =>

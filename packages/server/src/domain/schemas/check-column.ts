@@ -2,6 +2,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
 import { COLUMN_TYPES, type Column, type ColumnType } from '@offshoot/contract/schema'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../../rows/columns/column-types.js'
+import { checkText } from '../../rows/columns/text-types.js'
 import { checkName } from './check-name.js'
 
 export interface ColumnChecks {
@@ -14,6 +15,8 @@ export interface ColumnChecks {
 const TYPE_FIELDS = [
   ['link', 'link'],
   ['vector', 'vector'],
+  ['decimal', 'decimal'],
+  ['enum', 'enum'],
   ['file', 'file'],
   ['file[]', 'file[]'],
   ['columns', 'object'],
@@ -69,6 +72,8 @@ function checkAnyColumn(column: Column, { limits }: ColumnChecks): string | unde
   }
   if (column.type === 'link' && column.link === undefined) return missing(column, 'link')
   if (column.type === 'vector') return checkVector(column, limits)
+  if (column.type === 'decimal') return checkDecimal(column, limits)
+  if (column.type === 'enum') return checkEnum(column, limits)
   if (column.type === 'object' && !column.columns?.length) return missing(column, 'columns')
   return undefined
 }
@@ -79,6 +84,35 @@ function checkVector(column: Column, limits: Limits): string | undefined {
   const { dimension } = column.vector
   if (Number.isInteger(dimension) && dimension >= min && dimension <= max) return undefined
   return `vector dimension must be a whole number from ${min} to ${max}`
+}
+
+function checkDecimal(column: Column, { decimalPrecisionMax }: Limits): string | undefined {
+  if (column.decimal === undefined) return missing(column, 'decimal')
+  const { precision, scale } = column.decimal
+  if (!Number.isInteger(precision) || precision < 1 || precision > decimalPrecisionMax) {
+    return `decimal precision must be a whole number from 1 to ${decimalPrecisionMax}`
+  }
+  if (Number.isInteger(scale) && scale >= 0 && scale <= precision) return undefined
+  return `decimal scale must be a whole number from 0 to the precision, ${precision}`
+}
+
+function checkEnum(column: Column, limits: Limits): string | undefined {
+  if (column.enum === undefined) return missing(column, 'enum')
+  const { values } = column.enum
+  if (values.length < 1 || values.length > limits.enumValuesMax) {
+    return `enum must have 1 to ${limits.enumValuesMax} values`
+  }
+  const known = new Set<string>()
+  for (const value of values) {
+    if (value === '' || value.length > limits.enumValueLengthMax) {
+      return `enum value [${value}] must have 1 to ${limits.enumValueLengthMax} characters`
+    }
+    const fault = checkText(value)
+    if (fault !== undefined) return `enum value [${value}] ${fault.message}`
+    if (known.has(value)) return `enum value [${value}] is listed twice`
+    known.add(value)
+  }
+  return undefined
 }
 
 function checkConstraints(column: Column, checks: ColumnChecks): string | undefined {

@@ -32,6 +32,9 @@ function isSameColumn(one: Column, other: Column): boolean {
     one.type === other.type &&
     one.link?.table === other.link?.table &&
     one.vector?.dimension === other.vector?.dimension &&
+    one.decimal?.precision === other.decimal?.precision &&
+    one.decimal?.scale === other.decimal?.scale &&
+    isSameValues(one, other) &&
     isPublic(one) === isPublic(other) &&
     (one.notNull ?? false) === (other.notNull ?? false) &&
     (one.unique ?? false) === (other.unique ?? false) &&
@@ -44,6 +47,13 @@ function isSameList(source: readonly Column[], target: readonly Column[]): boole
   if (source.length !== target.length) return false
   const { removed, added } = compareColumns(source, target)
   return removed.length === 0 && added.length === 0
+}
+
+function isSameValues({ enum: one }: Column, { enum: other }: Column): boolean {
+  return (
+    one?.values.length === other?.values.length &&
+    (one?.values ?? []).every((value, index) => value === other?.values[index])
+  )
 }
 
 function isPublic(column: Column): boolean {

@@ -180,6 +180,8 @@ function columns(tables: readonly string[]): fc.Arbitrary<Column[]> {
       const detail = (inner: string) => ({
         ...(inner === 'link' && { link: { table } }),
         ...(inner === 'vector' && { vector: { dimension } }),
+        ...(inner === 'decimal' && { decimal: { precision: 10, scale: dimension } }),
+        ...(inner === 'enum' && { enum: { values: flag ? ['a', 'b'] : ['a'] } }),
       })
       const base = { name, type, ...detail(type) }
       if (type === 'int' || type === 'json') {

@@ -12,8 +12,15 @@ export function editOptions(options: { limits: Limits; nextId(): number }): Edit
     limits,
     nextId,
     checkDefault(column, text) {
-      const { name, type } = column
-      const parsed = COLUMN_TYPE_ENTRIES[type].parseDefault(text, { id: 0, name, type }, codec)
+      const { name, type, decimal, enum: values } = column
+      const stored = {
+        id: 0,
+        name,
+        type,
+        ...(decimal && { decimal }),
+        ...(values && { enum: values }),
+      }
+      const parsed = COLUMN_TYPE_ENTRIES[type].parseDefault(text, stored, codec)
       return parsed instanceof Fault ? parsed.message : undefined
     },
     defaultFill(column) {

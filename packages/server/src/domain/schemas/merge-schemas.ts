@@ -44,7 +44,7 @@ interface MergedSchema {
 /** A decision about a conflict: the state of the target, or that of the merged branch. */
 export type Take = Exclude<MergeStrategy, 'fail'>
 
-interface MergeSides {
+interface SchemaSides {
   readonly base: StoredSchema
   readonly ours: StoredSchema
   readonly theirs: StoredSchema
@@ -63,7 +63,7 @@ interface Named {
  * with the number of records that the other side has changed there since the base.
  */
 export function mergeSchemas(
-  sides: MergeSides,
+  sides: SchemaSides,
   options: {
     limits: Limits
     ruleOf(tableId: number): TableRule
@@ -167,7 +167,7 @@ function mergeTable(
     conflicts: SchemaConflict[]
     /** Gets the ids of columns of theirs that are not taken. Like removed ones, they stay away. */
     rejected: number[]
-    sides: MergeSides
+    sides: SchemaSides
     keepsBoth: boolean
   },
 ): StoredTable {
@@ -248,7 +248,7 @@ function differentColumns(
   table: string,
   ours: StoredColumn,
   theirs: StoredColumn,
-  sides: MergeSides,
+  sides: SchemaSides,
 ): SchemaConflict {
   const definitionIn = ({ tables }: StoredSchema, column: StoredColumn) =>
     toPublicColumn(column, new Map(tables.map(({ id, name }) => [id, name])))

@@ -67,6 +67,8 @@ export function toPublicColumn(
     type: column.type,
     ...(column.link && { link: { table: linkedTable(column.link.tableId, tableNames) } }),
     ...(column.vector && { vector: column.vector }),
+    ...(column.decimal && { decimal: column.decimal }),
+    ...(column.enum && { enum: column.enum }),
     ...(isPublic && column.type === 'file' && { file: { defaultPublicAccess: true } }),
     ...(isPublic && column.type === 'file[]' && { 'file[]': { defaultPublicAccess: true } }),
     ...(column.notNull && { notNull: true }),

@@ -156,6 +156,8 @@ export class SchemaDraft {
       name: column.name,
       type: column.type,
       ...(column.vector && { vector: { dimension: column.vector.dimension } }),
+      ...(column.decimal && { decimal: column.decimal }),
+      ...(column.enum && { enum: column.enum }),
       ...(isPublic && { defaultPublicAccess: true }),
       ...(column.notNull && { notNull: true }),
       ...(column.defaultValue !== undefined && { defaultValue: column.defaultValue }),

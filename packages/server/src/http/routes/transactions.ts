@@ -2,7 +2,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
 import { TransactionResultSchema, TransactionSchema } from '@offshoot/contract/records'
 import { Type } from 'typebox'
-import { runOperations } from '../../data/records/transaction.js'
+import { isGet, runOperations } from '../../data/records/transaction.js'
 import { idempotent } from '../idempotency-key.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { limitBodies } from '../read-body.js'
@@ -54,8 +54,4 @@ export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox
       },
     )
   }
-}
-
-function isGet(operation: unknown): boolean {
-  return typeof operation === 'object' && operation !== null && 'get' in operation
 }

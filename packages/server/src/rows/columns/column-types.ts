@@ -1,10 +1,20 @@
 import type { ColumnType } from '@offshoot/contract/schema'
 import { type ColumnTypeEntry, selectItself } from './column-type.js'
+import { dateType, timeType } from './date-types.js'
 import { datetimeType } from './datetime-type.js'
+import { decimalType } from './decimal-type.js'
 import { expected, Fault } from './fault.js'
 import { fileArrayType, fileType, jsonType } from './json-types.js'
 import { boolType, floatType, intType, vectorType } from './number-types.js'
-import { emailType, linkType, multipleType, stringType, textType } from './text-types.js'
+import {
+  emailType,
+  enumType,
+  linkType,
+  multipleType,
+  stringType,
+  textType,
+  uuidType,
+} from './text-types.js'
 
 /**
  * The physical column of an object is a boolean that is true if the record has the object. Its nested
@@ -36,6 +46,11 @@ export const COLUMN_TYPE_ENTRIES: Readonly<Record<ColumnType, ColumnTypeEntry>> 
   link: linkType,
   object: objectType,
   datetime: datetimeType,
+  decimal: decimalType,
+  date: dateType,
+  time: timeType,
+  uuid: uuidType,
+  enum: enumType,
   vector: vectorType,
   file: fileType,
   'file[]': fileArrayType,

@@ -3,6 +3,7 @@ import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
 import type { ColumnLevel, ColumnNode, ColumnTree } from './column-tree.js'
 import { NOW, type Room } from './column-type.js'
 import { isFileType } from './column-types.js'
+import { encodeDecimal } from './decimal-type.js'
 import { expected, Fault } from './fault.js'
 import type { StoredColumn } from './stored-schema.js'
 
@@ -150,7 +151,8 @@ function isObject(value: unknown): value is InputRecord {
 }
 
 function isNumeric(node: ColumnNode): boolean {
-  return node.column.type === 'int' || node.column.type === 'float'
+  const { type } = node.column
+  return type === 'int' || type === 'float' || type === 'decimal'
 }
 
 function encodeArithmetic(node: ColumnNode, value: InputRecord): Arithmetic | Fault {
@@ -158,12 +160,20 @@ function encodeArithmetic(node: ColumnNode, value: InputRecord): Arithmetic | Fa
   const operator = ARITHMETIC_OPERATORS.get(key)
   if (operator === undefined || otherKeys.length > 0) return NOT_ARITHMETIC
   const operand = value[key]
-  if (typeof operand !== 'number') return expected(`a number for ${key}`, operand)
-  if (operator === '/' && operand === 0) return new Fault('cannot be divided by zero')
+  const isDecimal = node.column.type === 'decimal'
+  if (typeof operand !== 'number' && !(isDecimal && typeof operand === 'string')) {
+    return expected(`a number for ${key}`, operand)
+  }
+  if (operator === '/' && Number(operand) === 0) return new Fault('cannot be divided by zero')
+  const mayHaveAnyScale = operator === '*' || operator === '/'
   // A whole number times or divided by a fraction can be whole; plus or minus a fraction it cannot.
-  const mayBeFraction = operator === '*' || operator === '/'
   const isFraction = Number.isFinite(operand) && !Number.isInteger(operand)
-  const text = mayBeFraction && isFraction ? String(operand) : node.codec.encode(operand)
+  const text =
+    isDecimal && mayHaveAnyScale
+      ? encodeDecimal(operand)
+      : mayHaveAnyScale && isFraction
+        ? String(operand)
+        : node.codec.encode(operand)
   if (text instanceof Fault) return new Fault(`${key}: ${text.message}`)
   return { column: node.index, operator, operand: text }
 }

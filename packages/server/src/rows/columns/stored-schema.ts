@@ -35,6 +35,10 @@ export interface StoredColumn {
   /** The linked table, by id so that it may be renamed. */
   readonly link?: { readonly tableId: number }
   readonly vector?: { readonly dimension: number }
+  /** Digits in all, and after the decimal point. */
+  readonly decimal?: { readonly precision: number; readonly scale: number }
+  /** The possible values, in their order. */
+  readonly enum?: { readonly values: readonly string[] }
   /** For `file` and `file[]` columns only. */
   readonly defaultPublicAccess?: boolean
   readonly notNull?: boolean

@@ -121,6 +121,49 @@ export const emailType: ColumnTypeEntry = {
   },
 }
 
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+const NOT_A_UUID = new Fault('is not a UUID, such as 0190a5c1-7d3e-7cc2-9f0b-2a6f1c3d4e5f')
+
+/** Returns the lower-case text of a UUID, as PostgreSQL writes it. */
+export function encodeUuid(value: unknown): string | Fault {
+  if (typeof value !== 'string') return expected('a string', value)
+  return UUID.test(value) ? value.toLowerCase() : NOT_A_UUID
+}
+
+export const uuidType: ColumnTypeEntry = {
+  sqlType: 'uuid',
+  allows: { unique: true, index: true, notNull: true, defaultValue: true },
+  select: selectItself,
+  compile: () => ({ encode: encodeUuid, decode: (text) => `"${text}"` }),
+  parseDefault: encodeUuid,
+}
+
+/** Values that the message about an unknown one lists. */
+const LISTED_MAX = 20
+
+/** Stored as texts. The order of the values is that of the schema, so that adding one changes no row. */
+export const enumType: ColumnTypeEntry = {
+  sqlType: TEXT_SQL_TYPE,
+  allows: { unique: true, index: true, notNull: true, defaultValue: true },
+  select: selectItself,
+  compile({ enum: definition }) {
+    const values = definition?.values ?? []
+    const known = new Set(values)
+    const more = values.length > LISTED_MAX ? ', …' : ''
+    const unknown = new Fault(`is not one of ${values.slice(0, LISTED_MAX).join(', ')}${more}`)
+    return {
+      encode(value) {
+        if (typeof value !== 'string') return expected('a string', value)
+        return known.has(value) ? value : unknown
+      },
+      decode: quoteJson,
+    }
+  },
+  parseDefault(text, column, options) {
+    return enumType.compile(column, options).encode(text)
+  },
+}
+
 export function checkRecordId(id: unknown, lengthMax: number): Fault | undefined {
   if (typeof id !== 'string') return expected('a record id', id)
   if (id === '') return new Fault('is empty; a record id has at least one character')

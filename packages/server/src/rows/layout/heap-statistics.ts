@@ -20,16 +20,24 @@ export async function analyzeGrownHeaps(
   // The statistics are where the rows are.
   if (database.server.hasRowsApart) return
   const grown = await database.query<{ name: string }>(sql`
-    select c.relname as name
-    from offshoot.heaps h
-    cross join unnest(array['heap_', 'past_']) kind
-    join pg_class c on c.relname = kind || h.id
-      and c.relnamespace = to_regnamespace(${schemaName(databaseId)})
-    cross join lateral (select pg_relation_size(c.oid) as bytes) s
-    where h.branch_id = any(${branchIds}::text[]) and h.kind = 'heap'
-      and s.bytes >= ${ANALYZED_BYTES_MIN}
+    with free as materialized (
+      select c.oid, c.relname as name, c.reltuples, c.relpages
+      from offshoot.heaps h
+      cross join unnest(array['heap_', 'past_']) p (prefix)
+      join pg_class c on c.relname = p.prefix || h.id
+        and c.relnamespace = to_regnamespace(${schemaName(databaseId)})
+      where h.branch_id = any(${branchIds}::text[]) and h.kind = 'heap'
+        -- The size of a table that is being changed is only known when that is done.
+        and not exists (
+          select from pg_locks l where l.relation = c.oid and l.mode = 'AccessExclusiveLock'
+        )
+    )
+    select f.name
+    from free f
+    cross join lateral (select pg_relation_size(f.oid) as bytes) s
+    where s.bytes >= ${ANALYZED_BYTES_MIN}
       -- Without statistics, the number of rows is -1.
-      and (c.reltuples < 0 or s.bytes > 2 * c.relpages * current_setting('block_size')::bigint)`)
+      and (f.reltuples < 0 or s.bytes > 2 * f.relpages * current_setting('block_size')::bigint)`)
   for (const { name } of grown) {
     try {
       // Another one that is being done is as good.

@@ -74,9 +74,7 @@ interface RowDecisions {
 }
 
 /** A row in conflict in all three states. A value on which the states of a virtual base disagree is `UNDECIDED`. */
-interface ReviewedConflict
-  extends RowConflict,
-    Record<'base' | 'theirs' | 'ours', RowTexts> {
+interface ReviewedConflict extends RowConflict, Record<'base' | 'theirs' | 'ours', RowTexts> {
   /** Stands for the values of both sides. */
   readonly token: string
 }
@@ -152,6 +150,11 @@ export class Comparison {
     return new Outcome(tables)
   }
 
+  /** Counts the effects that are otherwise counted when they are published. */
+  async count(transaction: Transaction): Promise<void> {
+    for (const table of this.tables) await table.count(transaction)
+  }
+
   /** Drops what a comparison that is kept has stored and not published. */
   drop(database: Queryable): Promise<void> {
     return this.#stage.drop(database)
@@ -191,7 +194,7 @@ export class TableComparison {
     return this.codec.table.name
   }
 
-  /** The effect of the merge on the table. */
+  /** The effect of the merge on the table. Until it is counted, only `changed` tells whether there is any. */
   get tally(): MergeTally {
     return this.#tally
   }
@@ -232,6 +235,11 @@ export class TableComparison {
       (state) => state.table !== undefined && JSON.stringify(state.table.columns) === columns,
     )
     return isSame ? stageUncontested(transaction, this.#merge, only) : undefined
+  }
+
+  async count(transaction: Transaction): Promise<void> {
+    if (!this.#staged?.isQuery || this.#tally.changed === 0) return
+    this.#tally = await countStaged(transaction, this.#staged)
   }
 
   /** Returns the token of all rows in conflict. undefined: there are none. */
@@ -400,7 +408,7 @@ export class TableComparison {
     }
     const isOpened =
       state.table !== undefined && ownHeap(layoutOf(state.rows), codec.table.id) === undefined
-    return { staged, tally, overlay, isOpened: isOpened && effectsOf(tally) > 0 }
+    return { staged, tally, overlay, isOpened: isOpened && isWritten({ staged, tally }) }
   }
 
   async #restage(
@@ -441,12 +449,13 @@ interface OutcomeTable {
 
 /** What a merge writes to a locked target. */
 export class Outcome {
-  readonly #tables: readonly OutcomeTable[]
+  #tables: readonly OutcomeTable[]
 
   constructor(tables: readonly OutcomeTable[]) {
     this.#tables = tables
   }
 
+  /** The effects on tables, which are counted by the time they are published. */
   get tables(): { readonly name: string; readonly tally: MergeTally }[] {
     return this.#tables.map(({ staged, tally }) => ({ name: staged.codec.table.name, tally }))
   }
@@ -457,10 +466,12 @@ export class Outcome {
     const overlaid = this.#tables.flatMap(({ staged, overlay }) =>
       overlay === undefined ? [] : { staged, overlay },
     )
-    const written = this.#tables.filter(
-      ({ overlay, tally }) => overlay === undefined && effectsOf(tally) > 0,
-    )
-    await publishRows(transaction, written, layout)
+    const written = this.#tables.filter((table) => table.overlay === undefined && isWritten(table))
+    const tallies = await publishRows(transaction, written, layout)
+    this.#tables = this.#tables.map((table) => {
+      const tally = tallies.get(table.staged)
+      return tally === undefined ? table : { ...table, tally }
+    })
     if (!(await publishOverlays(transaction, overlaid, layout.branchId))) {
       throw new OutdatedError('an overlay was dropped')
     }
@@ -471,6 +482,11 @@ export class Outcome {
     const opened = this.#tables.filter(({ isOpened }) => isOpened)
     spares.refill({ databaseId, tables: opened.map(({ staged }) => staged.codec.table) })
   }
+}
+
+/** Returns whether there is something to write. The changes of a query are counted when they are written. */
+function isWritten({ staged, tally }: Pick<OutcomeTable, 'staged' | 'tally'>): boolean {
+  return staged.isQuery ? tally.changed > 0 : effectsOf(tally) > 0
 }
 
 function effectsOf({ inserted, updated, deleted }: MergeTally): number {

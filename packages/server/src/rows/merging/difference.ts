@@ -29,7 +29,7 @@ interface ChangedRow {
   readonly after: RowTexts
 }
 
-export interface DifferenceOptions {
+interface DifferenceOptions {
   readonly table: StoredTable
   readonly form: TableCodecOptions
   readonly base: TableBase | TableState

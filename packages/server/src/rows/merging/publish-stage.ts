@@ -2,7 +2,7 @@ import { allDone } from '../../common/all-done.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, raw, type Sql, sql } from '../../postgres/sql.js'
-import type { Statement, TextRows } from '../../postgres/statement.js'
+import { compileStatement, type Statement, type TextRows } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { requestFolds } from '../heaps/folds.js'
@@ -20,19 +20,64 @@ import { WRITES } from './stage-sql.js'
 /** The number of rows written by one statement. Bounds the ids that it returns. */
 const CHUNK_ROWS = 10_000
 
-/** Writes the staged rows of several tables to a branch, whose gate must be locked. */
+/** Writes the staged rows of several tables to a branch, whose gate must be locked. Returns their effects. */
 export async function publishRows(
   transaction: Transaction,
   tables: readonly { readonly staged: StagedRows; readonly tally: MergeTally }[],
   target: Layout,
-): Promise<void> {
+): Promise<ReadonlyMap<StagedRows, MergeTally>> {
+  const tallies = new Map<StagedRows, MergeTally>()
   const codecs = tables.map(({ staged }) => staged.codec)
   const layout = await openTarget(transaction, codecs, target)
   for (const { staged, tally } of tables) {
     const heap = ownHeap(layout, staged.codec.table.id)
     if (heap === undefined) throw new Error('the target must have a heap')
-    await publishTable(transaction, { staged, tally, target: { layout, heap } })
+    const to = { layout, heap }
+    if (!staged.isQuery) await publishTable(transaction, { staged, tally, target: to })
+    tallies.set(staged, staged.isQuery ? await publishQuery(transaction, staged, to) : tally)
   }
+  return tallies
+}
+
+/**
+ * Writes and counts changes that a query compares. It compares with the base, which has the rows of the target that
+ * change, so they need not be looked up.
+ */
+async function publishQuery(
+  transaction: Transaction,
+  { codec, name }: StagedRows,
+  target: MergeTarget,
+): Promise<MergeTally> {
+  const parts = new StagedParts(target, codec, empty)
+  const gone = sql`select s.id from ${name} s where decision = 'delete'`
+  const deleteGone = () => runOnce(transaction, deleteStatement(parts, sql`array(${gone})`))
+  // A row may take a unique value that a deleted row has, or one that another row gives up.
+  const isOrdered = codec.uniqueColumns.length > 0
+  if (isOrdered) {
+    await deleteGone()
+    const rows = sql`select * from ${name} s where decision in ${WRITES}`
+    await clearMoved(transaction, target, { codec, rows })
+  }
+  const values = parts.names.map((column) => sql`u.${column}`)
+  const [counts = []] = await runOnce(
+    transaction,
+    compileStatement(sql`
+    with changed as (select * from ${name} s),
+    u as (select * from changed where decision in ${WRITES})${parts.keep(sql`select id from u`)},
+    written as (
+      insert into ${parts.own} ${parts.rowColumns}
+      select u.id, coalesce(u.version + 1, 0),
+        coalesce(u.created_at, now()), now(), ${parts.epoch}, false${furtherColumns(values)}
+      from u
+      on conflict (id) do update set ${parts.overwrite}
+    )
+    select count(*) filter (where decision = 'insert'), count(*) filter (where decision = 'update'),
+      count(*) filter (where decision = 'delete')
+    from changed`),
+  )
+  const [inserted = 0, updated = 0, deleted = 0] = counts.map(Number)
+  if (!isOrdered && deleted > 0) await deleteGone()
+  return { inserted, updated, deleted, changed: inserted + updated + deleted, conflictCount: 0 }
 }
 
 async function publishTable(

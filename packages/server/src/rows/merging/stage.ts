@@ -156,18 +156,17 @@ export async function stageUncontested(
   const { joins, isInserted, isUpdated, isDeleted } = joinChanges(changed)
   const columns = valueNames(codec).map((name) => sql`, a.${name}`)
   const name = sql`(
-    select 0 as n, k.id${join([empty, ...columns], '')},
+    select 0 as n, k.id, b.version, b.created_at${join([empty, ...columns], '')},
       case when b.id is null then 'insert' when a.id is null then 'delete' else 'update' end as decision
     ${joins}
     where ${isInserted} or ${isUpdated} or ${isDeleted}
   )`
-  // The changes are only counted if they are not contested.
-  const [found] = await transaction.query<MergeTally & { isContested: boolean }>(sql`
-    select t.*, c."isContested"
-    from (select ${isContested({ codec, theirs, ours }, base)} as "isContested" offset 0) c
-    cross join lateral (${selectTally(sql`${name} s`)} where not c."isContested") t`)
+  // All changes are counted when they are written, so that they are compared once.
+  const [found] = await transaction.query<{ isContested: boolean; isChanged: boolean }>(sql`
+    select c."isContested", not c."isContested" and exists (select from ${name} s) as "isChanged"
+    from (select ${isContested({ codec, theirs, ours }, base)} as "isContested" offset 0) c`)
   if (found === undefined || found.isContested) return undefined
-  const { isContested: _, ...tally } = found
+  const tally = { ...NO_EFFECT, changed: found.isChanged ? 1 : 0 }
   return { staged: { codec, name, isQuery: true, first: 0, last: 0 }, tally }
 }
 
@@ -444,7 +443,7 @@ export async function countStaged(
   condition = sql`true`,
 ): Promise<MergeTally> {
   const [tally] = await transaction.query<MergeTally>(sql`
-    ${selectTally(staged.name)} where ${condition}`)
+    ${selectTally(sql`${staged.name} s`)} where ${condition}`)
   return tally ?? NO_EFFECT
 }
 

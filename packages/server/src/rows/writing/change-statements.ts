@@ -1,5 +1,6 @@
 import { empty, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
+import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { Arithmetic } from '../columns/record-encoder.js'
 import { joinForCopy, joinVisible } from '../reading/arms.js'
 import {
@@ -50,7 +51,7 @@ export function updateOneStatement(
       sql`${alias}.${parts.name(column)}`,
       operator,
       slot(operandsAt + position),
-      parts.sqlType(column),
+      parts.column(column),
     )
   const values = new Map([
     ...columns.map((index, position) => {
@@ -167,22 +168,27 @@ function upsertOwnRow(
 
 /**
  * Integers are calculated as numeric. The result must be a whole number that JSON represents exactly. Floats
- * are calculated in double precision; PostgreSQL reports an overflow as an error.
+ * are calculated in double precision; PostgreSQL reports an overflow as an error. Decimals are rounded to their scale.
  */
 function arithmeticValue(
   value: Sql,
   operator: Arithmetic['operator'],
   operand: ReturnType<typeof slot>,
-  sqlType: string,
+  { sqlType, column: { decimal } }: Pick<PhysicalColumn, 'sqlType' | 'column'>,
 ): { value: Sql; fits: Sql } {
   const sign = raw(operator)
+  const exact = sql`(${value}::numeric ${sign} ${operand}::numeric)`
+  if (decimal !== undefined) {
+    const rounded = sql`round(${exact}, ${raw(String(decimal.scale))})`
+    const bound = sql`10::numeric ^ ${raw(String(decimal.precision - decimal.scale))}`
+    return { value: rounded, fits: sql`abs(${rounded}) < ${bound}` }
+  }
   if (sqlType !== 'bigint') {
     return {
       value: sql`(${value} ${sign} ${operand}::double precision)`,
       fits: sql`${value} is not null`,
     }
   }
-  const exact = sql`(${value}::numeric ${sign} ${operand}::numeric)`
   const max = raw(String(Number.MAX_SAFE_INTEGER))
   return {
     value: sql`${exact}::bigint`,

@@ -1,0 +1,52 @@
+import { type ColumnTypeEntry, NOW, selectItself } from './column-type.js'
+import { encodeDatetime } from './datetime-type.js'
+import { expected, Fault } from './fault.js'
+
+/*
+ * Dates without a time, and times of a day without a date or an offset.
+ */
+
+const DATE = /^[0-9]{4}-[0-9]{2}-[0-9]{2}$/
+const TIME = /^[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?$/
+
+const NOT_A_DATE = new Fault('is not a date, such as 2026-01-31')
+const NOT_A_TIME = new Fault('is not a time of a day, such as 09:30:00')
+const NO_SUCH_TIME = new Fault('is a time that does not exist')
+
+/** Returns the text of a date, or a fault. */
+export function encodeDate(value: unknown): string | Fault {
+  if (typeof value !== 'string') return expected('a string', value)
+  if (!DATE.test(value)) return NOT_A_DATE
+  const midnight = encodeDatetime(`${value}T00:00:00Z`)
+  return midnight instanceof Fault ? midnight : value
+}
+
+/** Returns the text of a time, or a fault. */
+export function encodeTime(value: unknown): string | Fault {
+  if (typeof value !== 'string') return expected('a string', value)
+  if (!TIME.test(value)) return NOT_A_TIME
+  const full = value.length === 5 ? `${value}:00` : value
+  const moment = encodeDatetime(`2000-01-01T${full}Z`)
+  if (moment instanceof Fault) {
+    return moment.message.includes('does not exist') ? NO_SUCH_TIME : moment
+  }
+  return full
+}
+
+const quoted = (text: string): string => `"${text}"`
+
+export const dateType: ColumnTypeEntry = {
+  sqlType: 'date',
+  allows: { unique: true, index: true, notNull: true, defaultValue: true },
+  select: selectItself,
+  compile: () => ({ encode: encodeDate, decode: quoted }),
+  parseDefault: (text) => (text === 'now' ? NOW : encodeDate(text)),
+}
+
+export const timeType: ColumnTypeEntry = {
+  sqlType: 'time',
+  allows: { unique: true, index: true, notNull: true, defaultValue: true },
+  select: selectItself,
+  compile: () => ({ encode: encodeTime, decode: quoted }),
+  parseDefault: encodeTime,
+}

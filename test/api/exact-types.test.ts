@@ -1,0 +1,424 @@
+import { LIMITS } from '@offshoot/contract/limits'
+import type { Column } from '@offshoot/contract/schema'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+import { type BranchCall, branchCall, createTables, expectOk } from '../support/tables.js'
+
+/*
+ * Decimals, dates, times, UUIDs and enums, on a branch and on a fork of it that has written half of the rows itself.
+ */
+
+let service: TestService
+let main: BranchCall
+let fork: BranchCall
+
+const STATES = ['new', 'paid', 'cancelled']
+
+const ORDERS: readonly Column[] = [
+  { name: 'price', type: 'decimal', decimal: { precision: 12, scale: 2 } },
+  { name: 'day', type: 'date' },
+  { name: 'at', type: 'time' },
+  { name: 'key', type: 'uuid', unique: true },
+  { name: 'state', type: 'enum', enum: { values: STATES } },
+]
+
+const key = (digit: number): string => `0190a5c1-7d3e-7cc2-9f0b-00000000000${digit}`
+
+const ROWS: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
+  a: { price: '9.90', day: '2026-01-31', at: '09:30:00', key: key(1), state: 'paid' },
+  b: { price: '10.00', day: '2026-02-01', at: '23:59:59.5', key: key(2), state: 'new' },
+  c: { price: '-0.01', day: '2025-12-31', at: '00:00:00', key: key(3), state: 'cancelled' },
+  d: { price: '9999999999.99', day: '2026-02-28', at: '12:00:00', key: key(4), state: 'new' },
+  e: {},
+}
+
+beforeAll(async () => {
+  service = await createTestService()
+  await createTables(service, 'shop', { orders: ORDERS })
+  main = branchCall(service, 'shop')
+  for (const id of ['a', 'b', 'e']) await put(main, id, ROWS[id] ?? {})
+  expectOk(
+    await service.call('PUT', `${service.workspace}/db/shop:half`, { body: { from: 'main' } }),
+  )
+  fork = branchCall(service, 'shop', { branch: 'half' })
+  for (const id of ['c', 'd']) {
+    await put(main, id, ROWS[id] ?? {})
+    await put(fork, id, ROWS[id] ?? {})
+  }
+})
+afterAll(() => service.close())
+
+async function put(call: BranchCall, id: string, body: unknown): Promise<void> {
+  expectOk(await call('PUT', `/tables/orders/data/${id}`, { body }))
+}
+
+async function query(call: BranchCall, body: object): Promise<Record<string, unknown>[]> {
+  const answer = expectOk(await call('POST', '/tables/orders/query', { body }))
+  return (answer.body as { records: Record<string, unknown>[] }).records
+}
+
+const idsOf = (records: readonly Record<string, unknown>[]) => records.map(({ id }) => id)
+
+/** Returns the columns of a record without its metadata. */
+function plain({ id: _, service: __, xata: ___, ...columns }: Record<string, unknown>) {
+  return columns
+}
+
+const branches: readonly (readonly [string, () => BranchCall])[] = [
+  ['a branch', () => main],
+  ['a fork', () => fork],
+]
+
+describe.each(branches)('on %s', (_name, branch) => {
+  it('records have the values as they were written', async () => {
+    const records = await query(branch(), { sort: { id: 'asc' } })
+    expect(Object.fromEntries(records.map((record) => [record.id, plain(record)]))).toEqual(ROWS)
+  })
+
+  it.each([
+    [{ price: '9.9' }, ['a']],
+    [{ price: 9.9 }, ['a']],
+    [{ price: { $gt: 9.9 } }, ['b', 'd']],
+    [{ price: { $lt: '0.005' } }, ['c']],
+    [{ price: { $any: ['9.90', '-0.010'] } }, ['a', 'c']],
+    [{ day: { $ge: '2026-02-01' } }, ['b', 'd']],
+    [{ day: '2025-12-31' }, ['c']],
+    [{ at: { $lt: '09:30' } }, ['c']],
+    [{ at: '23:59:59.500' }, ['b']],
+    [{ key: key(4).toUpperCase() }, ['d']],
+    [{ state: 'new' }, ['b', 'd']],
+    [{ state: { $gt: 'new' } }, ['a', 'c']],
+    [{ state: { $le: 'paid' } }, ['a', 'b', 'd']],
+    [{ state: { $isNot: 'paid' } }, ['b', 'c', 'd']],
+    [{ $notExists: 'state' }, ['e']],
+  ])('the filter %j finds %j', async (filter, ids) => {
+    expect(idsOf(await query(branch(), { filter, sort: { id: 'asc' } }))).toEqual(ids)
+  })
+
+  it.each([
+    [{ price: '12,5' }, 'is not a decimal number'],
+    [{ price: true }, 'expected a decimal number'],
+    [{ day: '2026-02-30' }, 'does not exist'],
+    [{ at: '24:00' }, 'does not exist'],
+    [{ key: 'a' }, 'is not a UUID'],
+    [{ state: 'gone' }, '[gone] is not a value of the enum'],
+    [{ state: { $contains: 'n' } }, 'operator [$contains] cannot be used with type [enum]'],
+  ])('the filter %j is refused: %s', async (filter, message) => {
+    const { status, body } = await branch()('POST', '/tables/orders/query', { body: { filter } })
+    expect(status).toBe(400)
+    expect((body as { message: string }).message).toContain(message)
+  })
+
+  it.each([
+    ['price', ['c', 'a', 'b', 'd', 'e']],
+    ['day', ['c', 'a', 'b', 'd', 'e']],
+    ['at', ['c', 'a', 'd', 'b', 'e']],
+    ['key', ['a', 'b', 'c', 'd', 'e']],
+    // By the order of the values in the schema.
+    ['state', ['b', 'd', 'a', 'c', 'e']],
+  ])('sorts by %s, page by page in both directions', async (column, ids) => {
+    for (const direction of ['asc', 'desc']) {
+      const found: unknown[] = []
+      let after: string | undefined
+      for (;;) {
+        const body =
+          after === undefined
+            ? { sort: { [column]: direction }, page: { size: 2 } }
+            : { page: { after, size: 2 } }
+        const answer = expectOk(await branch()('POST', '/tables/orders/query', { body }))
+        const { records, meta } = answer.body as {
+          records: Record<string, unknown>[]
+          meta: { page: { cursor: string; more: boolean } }
+        }
+        found.push(...idsOf(records))
+        if (!meta.page.more) break
+        after = meta.page.cursor
+      }
+      const [withValue, without] = [ids.slice(0, -1), ids.slice(-1)]
+      const isTied = column === 'state'
+      const expected = direction === 'asc' ? withValue : withValue.toReversed()
+      // Records with equal values are in the order of their ids.
+      const tied = direction === 'asc' || !isTied ? expected : ['c', 'a', 'b', 'd']
+      expect(found).toEqual([...tied, ...without])
+    }
+  })
+
+  it('summaries are exact, and know the order of an enum', async () => {
+    const summaries = {
+      sum: { sum: 'price' },
+      least: { min: 'price' },
+      first: { min: 'day' },
+      latest: { max: 'at' },
+      lowest: { min: 'state' },
+      highest: { max: 'state' },
+      average: { average: 'price' },
+    }
+    const all = expectOk(
+      await branch()('POST', '/tables/orders/summarize', { body: { summaries } }),
+    )
+    expect(all.body).toEqual({
+      summaries: [
+        {
+          sum: '10000000019.88',
+          least: '-0.01',
+          first: '2025-12-31',
+          latest: '23:59:59.5',
+          lowest: 'new',
+          highest: 'cancelled',
+          average: 2_500_000_004.97,
+        },
+      ],
+    })
+    const grouped = expectOk(
+      await branch()('POST', '/tables/orders/summarize', {
+        body: {
+          columns: ['state'],
+          summaries: { total: { sum: 'price' } },
+          sort: [{ state: 'desc' }],
+          summariesFilter: { total: { $gt: '-1' } },
+        },
+      }),
+    )
+    expect(grouped.body).toEqual({
+      summaries: [
+        { state: 'cancelled', total: '-0.01' },
+        { state: 'paid', total: '9.90' },
+        { state: 'new', total: '10000000009.99' },
+      ],
+    })
+  })
+
+  it('aggregations have buckets of days and values', async () => {
+    const aggs = {
+      months: { dateHistogram: { column: 'day', calendarInterval: 'month' } },
+      weeks: { dateHistogram: { column: 'day', interval: '7d' } },
+      states: { topValues: { column: 'state', aggs: { total: { sum: { column: 'price' } } } } },
+      dearest: { max: { column: 'price' } },
+      prices: { numericHistogram: { column: 'price', interval: 10_000_000_000 } },
+      keys: { uniqueCount: { column: 'key' } },
+    }
+    const { body } = expectOk(
+      await branch()('POST', '/tables/orders/aggregate', { body: { aggs } }),
+    )
+    const { aggs: found } = body as { aggs: Record<string, { values: unknown[] }> }
+    expect(found.months).toEqual({
+      values: [
+        { $key: '2025-12-01T00:00:00.000Z', $count: 1 },
+        { $key: '2026-01-01T00:00:00.000Z', $count: 1 },
+        { $key: '2026-02-01T00:00:00.000Z', $count: 2 },
+      ],
+    })
+    expect(found.weeks?.values).toHaveLength(3)
+    expect(found.states).toEqual({
+      values: [
+        { $key: 'new', $count: 2, total: '10000000009.99' },
+        { $key: 'cancelled', $count: 1, total: '-0.01' },
+        { $key: 'paid', $count: 1, total: '9.90' },
+      ],
+    })
+    expect(found.dearest).toBe('9999999999.99')
+    expect(found.keys).toBe(4)
+    expect(found.prices?.values).toHaveLength(2)
+  })
+
+  it('SQL reads and writes them', async () => {
+    const call = branch()
+    const run = async (statement: string, params: unknown[] = []) => {
+      const answer = expectOk(await call('POST', '/sql', { body: { statement, params } }))
+      return (answer.body as { records: Record<string, unknown>[] }).records
+    }
+    await run(
+      `insert into orders (id, price, day, at, key, state) values ('s', 123456789.12, '2026-03-01', '08:00', $1, 'new')`,
+      [key(9)],
+    )
+    expect(await run(`select price, day, at, key, state from orders where id = 's'`)).toEqual([
+      { price: 123_456_789.12, day: '2026-03-01', at: '08:00:00', key: key(9), state: 'new' },
+    ])
+    await run(`update orders set price = price + 0.88, day = day + 1 where key = $1`, [key(9)])
+    expect(plain((await query(call, { filter: { id: 's' } }))[0] ?? {})).toEqual({
+      price: '123456790.00',
+      day: '2026-03-02',
+      at: '08:00:00',
+      key: key(9),
+      state: 'new',
+    })
+    const refused = await call('POST', '/sql', {
+      body: { statement: `update orders set state = 'gone' where id = 's'` },
+    })
+    expect([refused.status, refused.body]).toEqual([
+      400,
+      expect.objectContaining({ message: expect.stringContaining('is not one of new, paid') }),
+    ])
+    await run(`delete from orders where id = 's'`)
+  })
+
+  it('arithmetic on decimals is exact', async () => {
+    const call = branch()
+    await put(call, 'sum', { price: '0.10' })
+    const update = (price: unknown) =>
+      call('PATCH', '/tables/orders/data/sum?columns=price', { body: { price } })
+    const outcomes: unknown[] = []
+    for (const change of [
+      { $increment: 0.2 },
+      { $increment: '9999999999.00' },
+      { $decrement: '9999999999.00' },
+      { $multiply: '3.333' },
+      { $divide: 3 },
+    ]) {
+      outcomes.push((expectOk(await update(change)).body as { price: string }).price)
+    }
+    // Products and quotients are rounded to the scale of the column.
+    expect(outcomes).toEqual(['0.30', '9999999999.30', '0.30', '1.00', '0.33'])
+    expect((await update({ $increment: '9999999999.99' })).status).toBe(400)
+    expect((await update({ $increment: '0.001' })).status).toBe(400)
+    expect((await update({ $divide: '0.0' })).status).toBe(400)
+    expect((await query(call, { filter: { id: 'sum' } }))[0]).toMatchObject({ price: '0.33' })
+    expectOk(await call('DELETE', '/tables/orders/data/sum'))
+  })
+})
+
+describe('values', () => {
+  it.each([
+    ['price', '1.234', 'has more than 2 digits after the decimal point'],
+    ['price', '12345678901', 'has more than 10 digits before the decimal point'],
+    ['price', 1e300, 'has more than 10 digits before the decimal point'],
+    ['price', 0.1 + 0.2, 'has more than 15 digits'],
+    ['price', '1e99999', 'has more than 1000 digits'],
+    ['price', 'NaN', 'is not a decimal number'],
+    ['price', '', 'is not a decimal number'],
+    ['price', {}, 'expected a'],
+    ['day', '2026-2-1', 'is not a date'],
+    ['day', '2025-02-29', 'does not exist'],
+    ['day', '0000-01-01', 'years 0001 to 9999'],
+    ['day', 20_260_101, 'expected a string'],
+    ['at', '9:30', 'is not a time of a day'],
+    ['at', '09:30Z', 'is not a time of a day'],
+    ['at', '12:60:00', 'is a time that does not exist'],
+    ['at', '12:00:00.0000001', 'is finer than a microsecond'],
+    ['key', `{${key(1)}}`, 'is not a UUID'],
+    ['state', 'NEW', 'is not one of new, paid, cancelled'],
+    ['state', 1, 'expected a string'],
+  ])('%s %j is refused: %s', async (column, value, message) => {
+    const answer = await main('PUT', '/tables/orders/data/refused', { body: { [column]: value } })
+    expect(answer.status).toBe(400)
+    expect((answer.body as { message: string }).message).toContain(message)
+    expect((await main('GET', '/tables/orders/data/refused')).status).toBe(404)
+  })
+
+  it.each([
+    ['price', 5, '5.00'],
+    ['price', -0, '0.00'],
+    ['price', '+007.5', '7.50'],
+    ['price', '1.5e3', '1500.00'],
+    ['price', '150000e-5', '1.50'],
+    ['price', '1.000000', '1.00'],
+    ['day', '2024-02-29', '2024-02-29'],
+    ['day', '9999-12-31', '9999-12-31'],
+    ['at', '09:30', '09:30:00'],
+    ['at', '23:59:59.999999', '23:59:59.999999'],
+    ['at', '01:02:03.500000000', '01:02:03.5'],
+    ['key', key(7).toUpperCase(), key(7)],
+  ])('%s %j is stored as %j', async (column, value, stored) => {
+    await put(main, 'stored', { [column]: value })
+    const { body } = expectOk(await main('GET', '/tables/orders/data/stored'))
+    expect(plain(body as Record<string, unknown>)).toEqual({ [column]: stored })
+    expectOk(await main('DELETE', '/tables/orders/data/stored'))
+  })
+
+  it('unique values are the same in any form', async () => {
+    const answer = await main('PUT', '/tables/orders/data/twice', {
+      body: { key: key(1).toUpperCase() },
+    })
+    expect([answer.status, answer.body]).toEqual([
+      400,
+      expect.objectContaining({ code: 'unique_violation' }),
+    ])
+  })
+
+  it('a bulk insert takes them', async () => {
+    const records = Array.from({ length: 100 }, (_, index) => ({
+      id: `bulk${index}`,
+      price: `${index}.5`,
+      day: '2026-05-05',
+      state: STATES[index % 3],
+    }))
+    expectOk(await main('POST', '/tables/orders/bulk', { body: { records } }))
+    const found = await query(main, { filter: { day: '2026-05-05' }, sort: { price: 'desc' } })
+    expect(found[0]).toMatchObject({ id: 'bulk99', price: '99.50', state: 'new' })
+    const operations = records.map(({ id }) => ({ delete: { table: 'orders', id } }))
+    expectOk(await main('POST', '/transaction', { body: { operations } }))
+  })
+})
+
+describe('columns', () => {
+  const add = (column: unknown) =>
+    main('POST', '/tables/orders/columns', { body: column as Record<string, unknown> })
+
+  it.each([
+    [{ name: 'x', type: 'decimal' }, 'field [decimal] is required for type [decimal]'],
+    [
+      { name: 'x', type: 'decimal', decimal: { precision: 3, scale: 4 } },
+      'decimal scale must be a whole number from 0 to the precision, 3',
+    ],
+    [{ name: 'x', type: 'enum' }, 'field [enum] is required for type [enum]'],
+    [{ name: 'x', type: 'enum', enum: { values: ['a', 'a'] } }, 'enum value [a] is listed twice'],
+    [{ name: 'x', type: 'int', enum: { values: ['a'] } }, 'type mismatch'],
+    [
+      { name: 'x', type: 'enum', enum: { values: ['a'] }, notNull: true, defaultValue: 'b' },
+      'default value: is not one of a',
+    ],
+  ])('%j is refused: %s', async (column, message) => {
+    const answer = await add(column)
+    expect(answer.status).toBe(400)
+    expect((answer.body as { message: string }).message).toContain(message)
+  })
+
+  it.each([
+    [
+      'digits',
+      (size: number) => ({ type: 'decimal', decimal: { precision: size, scale: 0 } }),
+      LIMITS.decimalPrecisionMax,
+    ],
+    [
+      'values',
+      (size: number) => ({
+        type: 'enum',
+        enum: { values: Array.from({ length: size }, (_, index) => `v${index}`) },
+      }),
+      LIMITS.enumValuesMax,
+    ],
+    [
+      'characters',
+      (size: number) => ({ type: 'enum', enum: { values: ['x'.repeat(size)] } }),
+      LIMITS.enumValueLengthMax,
+    ],
+  ])('has at most so many %s', async (name, columnOf, max) => {
+    expect((await add({ name, ...columnOf(max + 1) })).status).toBe(400)
+    expectOk(await add({ name, ...columnOf(max) }))
+    expectOk(await main('DELETE', `/tables/orders/columns/${name}`))
+  })
+})
+
+it('merges compare their values, whatever form they were written in', async () => {
+  const branches = await TestBranches.create(service, 'merged', { orders: ORDERS })
+  const { a = {}, b = {} } = ROWS
+  await branches.put('main', 'orders', 'a', a)
+  await branches.put('main', 'orders', 'b', b)
+  await branches.fork('work')
+  // The same change on both sides, and a different one.
+  await branches.put('main', 'orders', 'a', { ...a, price: '7.50', at: '10:00' })
+  await branches.put('work', 'orders', 'a', { ...a, price: 7.5, at: '10:00:00.0' })
+  await branches.put('main', 'orders', 'b', { ...b, state: 'paid' })
+  await branches.put('work', 'orders', 'b', { ...b, state: 'cancelled', day: '2026-12-24' })
+  const { status, body } = await branches.merging('work')
+  expect(status).toBe(409)
+  expect(body.conflicts).toEqual([
+    expect.objectContaining({ table: 'orders', id: 'b', kind: 'bothUpdated' }),
+  ])
+  await branches.merge('work', { strategy: 'theirs' })
+  expect(await branches.read('main', 'orders', ['a', 'b'])).toMatchObject({
+    a: { price: '7.50', at: '10:00:00' },
+    b: { state: 'cancelled', day: '2026-12-24', price: '10.00' },
+  })
+})
