@@ -318,6 +318,8 @@ describe('values', () => {
     ['at', '09:30', '09:30:00'],
     ['at', '23:59:59.999999', '23:59:59.999999'],
     ['at', '01:02:03.500000000', '01:02:03.5'],
+    ['at', `01:02:03.5${'0'.repeat(1000)}`, '01:02:03.5'],
+    ['price', `1.5${'0'.repeat(900)}`, '1.50'],
     ['key', key(7).toUpperCase(), key(7)],
   ])('%s %j is stored as %j', async (column, value, stored) => {
     await put(main, 'stored', { [column]: value })

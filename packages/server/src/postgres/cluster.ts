@@ -306,7 +306,7 @@ function runOf({ statement, values: given, describes, input, node }: Call): Run 
   const { text, use } = statement
   const schema = node?.schema ?? use?.schema
   if (schema === undefined || describes || input !== undefined) return undefined
-  // What runs as a reader must not define tables: the node prepares it like a query, and fails.
+  // A statement of a reader must not define tables: the node prepares it like a query, which fails for a definition.
   const asks = node !== undefined || isQuery(statement)
   if (!asks && !use?.isOnNode) return undefined
   const values = statement.slots.map((value) =>

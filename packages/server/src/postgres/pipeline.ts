@@ -90,7 +90,7 @@ class PreparedStatements {
 
   /** Closes statements whose closing may have been skipped. Closing one twice is a no-op. */
   closeAgain(names: readonly string[]): void {
-    // One that was closed and prepared again in the same batch exists.
+    // A statement that was closed and prepared again in the same batch exists.
     const existing = new Set(this.#names.values())
     this.#doubtful.push(...names.filter((name) => !existing.has(name)))
   }

@@ -12,8 +12,8 @@ import {
 } from './statement.js'
 
 /*
- * What depends on the kind of server: one PostgreSQL, or a cluster that has the rows of databases on its nodes. Other rooms
- * say what they need, and do not ask which of the two it is.
+ * This file has everything that depends on the kind of server: one PostgreSQL, or a cluster that has the rows of databases
+ * on its nodes. Other rooms say what they need, and do not ask which of the two it is.
  */
 
 /** Runs statements: the pool, or one transaction. */

@@ -12,7 +12,7 @@ import type { StreamSource } from './stream-source.js'
  * The lines of a stream of records, one JSON object per line.
  */
 
-/** What happens to a record whose id exists. */
+/** How a stream treats a record whose id exists. */
 export type ExistingRecords = 'refuse' | 'skip' | 'replace'
 
 export interface StreamRequest {

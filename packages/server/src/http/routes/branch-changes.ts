@@ -66,7 +66,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
   ): Promise<Result> =>
     sessions.run(sessionRequest(request, need), (session) => operation(session.access, session))
 
-  /** What `resultOnce` needs of a request. A dry run changes nothing, so that it can be repeated in any case. */
+  /** Returns the context of a request for `resultOnce`. A dry run changes nothing, so that it can be repeated in any case. */
   const onceOf = (
     request: BranchRequest,
     session: Session,

@@ -1,5 +1,5 @@
 import { type ColumnTypeEntry, NOW, selectItself } from './column-type.js'
-import { encodeDatetime } from './datetime-type.js'
+import { encodeDatetime, NOT_REAL } from './datetime-type.js'
 import { expected, Fault } from './fault.js'
 
 /*
@@ -11,6 +11,9 @@ const TIME = /^[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?$/
 
 const NOT_A_DATE = new Fault('is not a date, such as 2026-01-31')
 const NOT_A_TIME = new Fault('is not a time of a day, such as 09:30:00')
+/** What precedes a time, so that it is checked like the time of a datetime. */
+const ANY_DATE = '2000-01-01T'
+
 const NO_SUCH_TIME = new Fault('is a time that does not exist')
 
 /** Returns the text of a date, or a fault. */
@@ -26,11 +29,10 @@ export function encodeTime(value: unknown): string | Fault {
   if (typeof value !== 'string') return expected('a string', value)
   if (!TIME.test(value)) return NOT_A_TIME
   const full = value.length === 5 ? `${value}:00` : value
-  const moment = encodeDatetime(`2000-01-01T${full}Z`)
-  if (moment instanceof Fault) {
-    return moment.message.includes('does not exist') ? NO_SUCH_TIME : moment
-  }
-  return full
+  const moment = encodeDatetime(`${ANY_DATE}${full}Z`)
+  if (moment instanceof Fault) return moment === NOT_REAL ? NO_SUCH_TIME : moment
+  // Zeros beyond microseconds are cut off, because PostgreSQL rejects very long texts.
+  return moment.slice(ANY_DATE.length, -1)
 }
 
 const quoted = (text: string): string => `"${text}"`

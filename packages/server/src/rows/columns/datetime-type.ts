@@ -23,7 +23,7 @@ const DAYS_OF_MONTH = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 const NOT_RFC_3339 = new Fault(
   'is not a date and time with an offset, such as 2026-01-31T09:30:00.000Z',
 )
-const NOT_REAL = new Fault('is a date or time that does not exist')
+export const NOT_REAL = new Fault('is a date or time that does not exist')
 const TOO_FINE = new Fault('is finer than a microsecond')
 const OFFSET_TOO_LARGE = new Fault('has an offset beyond 15:59')
 const OUT_OF_RANGE = new Fault('is not in the years 0001 to 9999 in UTC')

@@ -5,6 +5,8 @@ import { expected, Fault } from './fault.js'
 /** Sign, whole digits, fraction digits and exponent. */
 const DECIMAL = /^([+-]?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,5}))?$/
 
+const ZERO = 48
+
 /** A JSON number keeps this many digits in any language. Those beyond may have been rounded before they arrived. */
 const NUMBER_DIGITS_MAX = 15
 
@@ -38,7 +40,7 @@ function readDigits(value: unknown): Digits | Fault {
   const read: Digits = {
     isNegative: sign === '-',
     whole: digits.slice(0, point).replace(/^0+/, ''),
-    fraction: digits.slice(point).replace(/0+$/, ''),
+    fraction: withoutZeros(digits.slice(point)),
   }
   if (read.whole.length > DIGITS_MAX || read.fraction.length > DIGITS_MAX) return TOO_LONG
   if (typeof value === 'number') {
@@ -46,6 +48,13 @@ function readDigits(value: unknown): Digits | Fault {
     if (significant.length > NUMBER_DIGITS_MAX) return ROUNDED
   }
   return read
+}
+
+/** Removes zeros at the end. An expression would look at each run of zeros from each of its positions. */
+function withoutZeros(digits: string): string {
+  let end = digits.length
+  while (end > 0 && digits.charCodeAt(end - 1) === ZERO) end--
+  return digits.slice(0, end)
 }
 
 function writeDigits({ isNegative, whole, fraction }: Digits, scale: number): string {
