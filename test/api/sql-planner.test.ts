@@ -1,11 +1,11 @@
 import { LIMITS } from '@offshoot/contract/limits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { toWire } from '../../packages/server/src/data/sql/plan-wire.js'
+import { StatementPlanner } from '../../packages/server/src/data/sql/statement-planner.js'
 import {
   CELLS_AT_ONCE_MAX,
   LENGTH_AT_ONCE_MAX,
-} from '../../packages/server/src/data/sql/sql-limits.js'
-import { StatementPlanner } from '../../packages/server/src/data/sql/statement-planner.js'
+} from '../../packages/server/src/dialect/sql-limits.js'
 import { TestBranches } from '../support/branches.js'
 import { withSession } from '../support/explain.js'
 import { createTestService, type TestService } from '../support/service.js'

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { FUNCTIONS, isResultType, OPERATORS } from '../../packages/server/src/data/sql/allowed.js'
+import { FUNCTIONS, isResultType, OPERATORS } from '../../packages/server/src/dialect/allowed.js'
 import { LostBackendError, runBounded } from '../../packages/server/src/postgres/bounds.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import {

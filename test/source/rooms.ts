@@ -20,6 +20,7 @@ const LEVELS: readonly (readonly string[])[] = [
   ['common', 'telemetry', 'tell-person.ts', 'version.ts'],
   ['config.ts'],
   ['blobs', 'postgres'],
+  ['dialect'],
   // The floors of rows/. The modules beside its folders are the highest.
   ['rows/columns', 'rows/gates'],
   ['rows/layout'],

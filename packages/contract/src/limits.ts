@@ -26,6 +26,14 @@ export const LIMITS = {
   indexesPerTableMax: 32,
   /** Schema edit operations in one migration. */
   schemaOperationsMax: 10_000,
+  /** Characters of an expression over the columns of a record, such as that of a check constraint. */
+  expressionLengthMax: 2000,
+  /** Constraints of one table. */
+  constraintsPerTableMax: 50,
+  /** Columns of a unique constraint. */
+  constraintColumnsMax: 8,
+  /** Records that are listed because they violate a constraint that is added. */
+  violationsListedMax: 10,
   /** Nesting depth of `object` columns. */
   objectDepthMax: 8,
   vectorDimensionMin: 2,

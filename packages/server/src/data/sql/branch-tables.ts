@@ -1,12 +1,12 @@
 import type { ColumnType } from '@offshoot/contract/schema'
+import { invalidSql } from '../../dialect/invalid-sql.js'
+import { cutName, findName } from '../../dialect/scope.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../../rows/columns/column-tree.js'
 import { isFileType } from '../../rows/columns/column-types.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import type { TableRows } from '../../rows/reading/table-rows.js'
-import { invalidSql } from './invalid-sql.js'
-import { cutName, findName } from './scope.js'
 import type { SqlTable, SqlTables } from './select-sql.js'
 
 const ROW = sql`h`

@@ -1,4 +1,6 @@
 import { mapInTurns } from '../../common/in-turns.js'
+import { tooCostly } from '../../dialect/invalid-sql.js'
+import { WRITTEN_LENGTH_MAX } from '../../dialect/sql-limits.js'
 import { serverOf } from '../../postgres/server.js'
 import { literal, type Sql, sql } from '../../postgres/sql.js'
 import {
@@ -11,10 +13,8 @@ import {
   type TextRows,
 } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
-import { tooCostly } from './invalid-sql.js'
 import { writtenTooLong } from './select-sql.js'
 import { toSqlError } from './sql-errors.js'
-import { WRITTEN_LENGTH_MAX } from './sql-limits.js'
 
 /** The memory of one sort or hash before it uses temporary files, and the limit of those files. */
 const WORK_MEMORY = '4MB'

@@ -1,7 +1,7 @@
 import type { Node } from 'libpg-query'
-import { catalogueName, otherMetadataName } from './expression-sql.js'
-import { contentOf, kindOf, namesOf } from './nodes.js'
-import type { Scope } from './scope.js'
+import { catalogueName, otherMetadataName } from '../../dialect/expression-sql.js'
+import { contentOf, kindOf, namesOf } from '../../dialect/nodes.js'
+import type { Scope } from '../../dialect/scope.js'
 
 const UNNAMED = '?column?'
 

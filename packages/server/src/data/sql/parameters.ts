@@ -1,8 +1,8 @@
 import { writeJson } from '../../common/write-json.js'
+import { invalidSql } from '../../dialect/invalid-sql.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
 import type { Parameter } from '../../postgres/statement.js'
 import { checkText } from '../../rows/columns/text-types.js'
-import { invalidSql } from './invalid-sql.js'
 
 /** Elements of an array that are written in one step. */
 const ELEMENTS_PER_STEP = 1000

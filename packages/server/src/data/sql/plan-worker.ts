@@ -1,10 +1,10 @@
 import { parentPort } from 'node:worker_threads'
 import { LIMITS, type Limits } from '@offshoot/contract/limits'
 import { READY } from '../../common/worker-thread.js'
+import { warmUpParser } from '../../dialect/parser.js'
 import { compileTable, type TableCodec } from '../../rows/columns/table-codec.js'
 import { TableRows } from '../../rows/reading/table-rows.js'
 import { BranchTables } from './branch-tables.js'
-import { warmUpParser } from './parser.js'
 import {
   errorAnswer,
   type ParseAnswer,

@@ -1,18 +1,15 @@
 import type { Node, SelectStmt } from 'libpg-query'
-import { textLength } from '../../postgres/place.js'
-import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
-import { DEFINED_ROW_FUNCTIONS, ROW_FUNCTIONS } from './allowed.js'
-import { collected, Effort } from './bounded-values.js'
+import { DEFINED_ROW_FUNCTIONS, ROW_FUNCTIONS } from '../../dialect/allowed.js'
+import { collected, Effort } from '../../dialect/bounded-values.js'
 import {
   ExpressionWriter,
   functionName,
   type StatementContext,
   writeCall,
-} from './expression-sql.js'
-import { invalidSql, unusedParameters } from './invalid-sql.js'
-import { contentOf, kindOf, type NodeOf, namesOf, requireKnown } from './nodes.js'
-import { outputName } from './output-name.js'
-import { Aliases, NameIndex, type Relation, Scope } from './scope.js'
+} from '../../dialect/expression-sql.js'
+import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
+import { contentOf, kindOf, type NodeOf, namesOf, requireKnown } from '../../dialect/nodes.js'
+import { Aliases, NameIndex, type Relation, Scope } from '../../dialect/scope.js'
 import {
   COLUMNS_IN_ALL_MAX,
   COLUMNS_MAX,
@@ -20,7 +17,10 @@ import {
   NAMED_QUERIES_MAX,
   RELATIONS_MAX,
   WRITTEN_LENGTH_MAX,
-} from './sql-limits.js'
+} from '../../dialect/sql-limits.js'
+import { textLength } from '../../postgres/place.js'
+import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { outputName } from './output-name.js'
 
 /** A table of the branch that a statement can read. */
 export interface SqlTable {

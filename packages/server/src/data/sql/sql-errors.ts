@@ -1,6 +1,6 @@
+import { invalidSql, tooCostly } from '../../dialect/invalid-sql.js'
 import { codeOf, isUndefinedName } from '../../postgres/failures.js'
 import { StaleError } from '../../rows/running/staleness.js'
-import { invalidSql, tooCostly } from './invalid-sql.js'
 
 /** Classes of SQLSTATE for errors of the statement, not of the server. */
 const STATEMENT_CLASSES = new Set(['0A', '20', '21', '22', '2F', '42', '44'])

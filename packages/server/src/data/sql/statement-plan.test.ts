@@ -1,7 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
 import { describe, expect, it } from 'vitest'
-import { raw, type Sql, sql } from '../../postgres/sql.js'
-import { compileSharing, Slot } from '../../postgres/statement.js'
 import {
   COMPARED_BYTES_MAX,
   FUNCTIONS,
@@ -9,10 +7,9 @@ import {
   PATTERN_BYTES_MAX,
   SEARCHED_BYTES_MAX,
   TYPES,
-} from './allowed.js'
-import type { BranchTable, TargetColumn, WritableTables } from './branch-tables.js'
-import { parseSql } from './parser.js'
-import { findName } from './scope.js'
+} from '../../dialect/allowed.js'
+import { parseSql } from '../../dialect/parser.js'
+import { findName } from '../../dialect/scope.js'
 import {
   COLUMNS_IN_ALL_MAX,
   COLUMNS_MAX,
@@ -22,7 +19,10 @@ import {
   OPERATOR_STEPS_MAX,
   RELATIONS_MAX,
   WRITTEN_LENGTH_MAX,
-} from './sql-limits.js'
+} from '../../dialect/sql-limits.js'
+import { raw, type Sql, sql } from '../../postgres/sql.js'
+import { compileSharing, Slot } from '../../postgres/statement.js'
+import type { BranchTable, TargetColumn, WritableTables } from './branch-tables.js'
 import { parseStatement, planStatement, type StatementPlan } from './statement-plan.js'
 
 /** Creates a table whose rows come from a relation that no statement can name. */

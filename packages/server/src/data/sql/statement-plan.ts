@@ -1,4 +1,9 @@
 import type { Node } from 'libpg-query'
+import { ExpressionWriter } from '../../dialect/expression-sql.js'
+import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
+import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from '../../dialect/nodes.js'
+import { parseSql, SqlSyntaxError, tooDeep } from '../../dialect/parser.js'
+import { findName, Scope } from '../../dialect/scope.js'
 import { textLength } from '../../postgres/place.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { type Slot, slot } from '../../postgres/statement.js'
@@ -11,11 +16,6 @@ import {
   type WrittenColumn,
   type WrittenKey,
 } from './branch-tables.js'
-import { ExpressionWriter } from './expression-sql.js'
-import { invalidSql, unusedParameters } from './invalid-sql.js'
-import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from './nodes.js'
-import { parseSql, SqlSyntaxError, tooDeep } from './parser.js'
-import { findName, Scope } from './scope.js'
 import { QueryWriter, type WrittenQuery } from './select-sql.js'
 
 /** A syntactically valid statement of a supported kind. */

@@ -5,12 +5,20 @@ import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import { inTurns } from '../../common/in-turns.js'
 import { Places } from '../../common/places.js'
 import { type Conversation, OverBudgetError, WorkerThread } from '../../common/worker-thread.js'
+import { tooCostly } from '../../dialect/invalid-sql.js'
+import {
+  CELLS_AT_ONCE_MAX,
+  LENGTH_AT_ONCE_MAX,
+  PLANNING_MEMORY_MB_MAX,
+  PLANNING_MS_MAX,
+  RELATIONS_MAX,
+  WRITTEN_LENGTH_MAX,
+} from '../../dialect/sql-limits.js'
 import type { Sql } from '../../postgres/sql.js'
 import { tooManyStatements } from '../../postgres/user-connections.js'
 import type { Session } from '../session/session.js'
 import { BranchTables, TableNames, TooManyCellsError } from './branch-tables.js'
 import { SentQuery } from './evaluate.js'
-import { tooCostly } from './invalid-sql.js'
 import {
   type ErrorAnswer,
   fromWire,
@@ -20,14 +28,6 @@ import {
   requireAnswer,
 } from './plan-wire.js'
 import { tooManyRelations, writtenTooLong } from './select-sql.js'
-import {
-  CELLS_AT_ONCE_MAX,
-  LENGTH_AT_ONCE_MAX,
-  PLANNING_MEMORY_MB_MAX,
-  PLANNING_MS_MAX,
-  RELATIONS_MAX,
-  WRITTEN_LENGTH_MAX,
-} from './sql-limits.js'
 import { lengthOf, parseStatement, planStatement, type StatementPlan } from './statement-plan.js'
 
 /** A statement, and the sizes of the texts of its parameters in bytes. */

@@ -1,6 +1,7 @@
 import type { AppError } from '@offshoot/contract/errors'
 import { newRecordId } from '../../common/ids.js'
 import { inTurns } from '../../common/in-turns.js'
+import { invalidSql } from '../../dialect/invalid-sql.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
 import type { Call, Parameter } from '../../postgres/statement.js'
 import { Fault } from '../../rows/columns/fault.js'
@@ -19,7 +20,6 @@ import {
 } from '../session/record-errors.js'
 import { newRecord, putValue, type WrittenColumn, type WrittenKey } from './branch-tables.js'
 import { type Evaluated, type Evaluator, SentQuery } from './evaluate.js'
-import { invalidSql } from './invalid-sql.js'
 import { type ConflictPlan, defaultKey, type StatementPlan } from './statement-plan.js'
 
 /*

@@ -16,7 +16,7 @@ const ERROR_AT = 8
 const MESSAGE_AT = 0
 const CURSOR_AT = 16
 
-interface ParsedText {
+export interface ParsedText {
   readonly nodes: readonly Node[]
   /** The total number of nodes. */
   readonly nodeCount: number

@@ -1,6 +1,6 @@
 import type { Node } from 'libpg-query'
-import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
-import { slot } from '../../postgres/statement.js'
+import { empty, ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
+import { slot } from '../postgres/statement.js'
 import {
   COLLATIONS,
   COMPARED_BYTES_MAX,
@@ -32,6 +32,8 @@ export interface StatementContext {
   ): { readonly text: Sql; readonly columns: readonly string[] }
   /** Returns the size of the text of a parameter, in bytes. */
   parameterSize(number: number): number
+  /** Returns SQL for a column of the scope. By default, its name. */
+  columnSql?(name: string): Sql
   readonly effort: Effort
   /** The number of nodes so far, including those that PostgreSQL may substitute for columns. */
   expanded: number
@@ -283,7 +285,7 @@ function writeColumn(
     const column = findEither(first, (name) => scope.findColumn(name))
     if (column !== undefined) {
       writer.context.expanded += scope.weight
-      return ident(column)
+      return writer.context.columnSql?.(column) ?? ident(column)
     }
     const relation = scope.findRelation(first)
     if (relation !== undefined) {

@@ -1,5 +1,5 @@
 import type { Node } from 'libpg-query'
-import { raw, type Sql, sql } from '../../postgres/sql.js'
+import { raw, type Sql, sql } from '../postgres/sql.js'
 import { COLLECTED_BYTES_MAX, MADE_BYTES_MAX, VALUE_BYTES_MAX, VALUE_BYTES_MIN } from './allowed.js'
 import { tooCostly } from './invalid-sql.js'
 import { contentOf } from './nodes.js'

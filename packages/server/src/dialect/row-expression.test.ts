@@ -1,0 +1,79 @@
+import { AppError } from '@offshoot/contract/errors'
+import { LIMITS } from '@offshoot/contract/limits'
+import { expect, it } from 'vitest'
+import { ident } from '../postgres/sql.js'
+import {
+  bindRowExpression,
+  columnIdsIn,
+  expressionSql,
+  expressionText,
+  parseRowExpressions,
+} from './row-expression.js'
+
+const COLUMNS = [
+  { id: 7, name: 'price' },
+  { id: 8, name: 'Unit' },
+  { id: 9, name: 'größe' },
+  { id: 10, name: 'address.city' },
+]
+
+async function bind(text: string) {
+  const parsed = (await parseRowExpressions([text])).get(text)
+  if (parsed === undefined || parsed instanceof AppError) throw parsed
+  return bindRowExpression(parsed, COLUMNS)
+}
+
+const sqlOf = async (text: string) =>
+  expressionSql((await bind(text)).sql, (id) => ident(`c${id}`)).text
+
+it('writes SQL from the syntax tree, with columns by id', async () => {
+  expect(await sqlOf('price >= 0 -- free is fine')).toBe('("c7" >= 0)')
+  expect(await sqlOf(`unit = 'kg' or "address.city" is null`)).toBe(
+    `(("c8" = E'kg') or ("c10" is null))`,
+  )
+})
+
+it('keeps the text, whose columns can be renamed', async () => {
+  const names = new Map([
+    [7, 'order'],
+    [8, 'unit'],
+    [9, 'size'],
+  ])
+  const { text } = await bind(`größe < price and price < length(UNIT) and 'price' <> "Unit"`)
+  expect(columnIdsIn(text)).toEqual([9, 7, 8])
+  expect(expressionText(text, (id) => names.get(id) ?? '')).toBe(
+    `size < "order" and "order" < length(unit) and 'price' <> unit`,
+  )
+  const known = new Map(COLUMNS.map(({ id, name }) => [id, name]))
+  expect(expressionText(text, (id) => known.get(id) ?? '')).toBe(
+    `"größe" < price and price < length("Unit") and 'price' <> "Unit"`,
+  )
+})
+
+it.each([
+  ['price >=', 'syntax error at or near ")" at position 9'],
+  ['', 'syntax error at or near ")"'],
+  ['price > 0) , (1', 'one expression is expected'],
+  ['1) from (select 1', 'an expression: [fromClause] is not supported'],
+  ['cost > 0', 'column "cost" does not exist at position 1'],
+  ['items.price > 0', 'missing FROM-clause entry'],
+  ['(select 1) = 1', 'an expression cannot have subqueries'],
+  ['exists (select 1)', 'an expression cannot have subqueries'],
+  ['price > $1', 'an expression cannot have parameters'],
+  ['sum(price) > 0', 'function [sum] is not possible in an expression over one row'],
+  ['array_agg(price) is null', 'function [array_agg] is not possible'],
+  ['unnest(price) > 0', 'function [unnest] is not possible'],
+  ['pg_sleep(1) is null', 'function [pg_sleep] is not supported'],
+  [`price::regclass = 'x'`, 'type [regclass] is not supported'],
+  ['repeat(unit, 1000) || repeat(unit, 1000) ~ unit', 'too large'],
+])('refuses %s', async (text, message) => {
+  await expect(bind(text)).rejects.toThrow(message)
+})
+
+it('limits the length of an expression', async () => {
+  const text = (length: number) => `price > 0${' '.repeat(length - 9)}`
+  await bind(text(LIMITS.expressionLengthMax))
+  await expect(bind(text(LIMITS.expressionLengthMax + 1))).rejects.toThrow(
+    'at most 2000 characters',
+  )
+})

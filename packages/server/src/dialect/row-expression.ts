@@ -1,0 +1,266 @@
+import { AppError } from '@offshoot/contract/errors'
+import { LIMITS } from '@offshoot/contract/limits'
+import type { Node } from 'libpg-query'
+import { Sql, sql } from '../postgres/sql.js'
+import { Slot, slot } from '../postgres/statement.js'
+import { FUNCTIONS, ROW_FUNCTIONS } from './allowed.js'
+import { Effort } from './bounded-values.js'
+import { catalogueName, ExpressionWriter, type StatementContext } from './expression-sql.js'
+import { invalidSql } from './invalid-sql.js'
+import { contentOf, type NodeOf, namesOf, requireKnown } from './nodes.js'
+import { type ParsedText, parseSql, SqlSyntaxError, tooDeep } from './parser.js'
+import { cutName, findName, NameIndex, Scope } from './scope.js'
+
+/*
+ * Expressions over the columns of one row, such as the condition of a check constraint. They are written in the dialect
+ * of SQL statements, without subqueries, parameters and aggregates. The SQL that PostgreSQL runs is written from the
+ * syntax tree, never from the text.
+ */
+
+/** A text in which numbers are the ids of columns. Columns can be renamed, and are stored in several tables. */
+type ExpressionParts = readonly (string | number)[]
+
+interface RowExpression {
+  /** The expression as it was given. */
+  readonly text: ExpressionParts
+  /** The expression as PostgreSQL evaluates it. */
+  readonly sql: ExpressionParts
+}
+
+/** A column that an expression can use. A column inside an object has a dotted name. */
+interface RowColumn {
+  readonly id: number
+  readonly name: string
+}
+
+/** A syntactically valid expression. */
+interface ParsedExpression {
+  readonly text: string
+  readonly node: Node
+  readonly size: Pick<ParsedText, 'nodeCount' | 'callCount'>
+}
+
+const PREFIX = 'select (\n'
+const PREFIX_BYTES = Buffer.byteLength(PREFIX)
+
+/** Parses expressions. Returns the error of an invalid one in its place. */
+export async function parseRowExpressions(
+  texts: Iterable<string>,
+): Promise<ReadonlyMap<string, ParsedExpression | AppError>> {
+  const parsed = new Map<string, ParsedExpression | AppError>()
+  for (const text of new Set(texts)) {
+    parsed.set(
+      text,
+      await parseRowExpression(text).catch((error: unknown) => {
+        if (error instanceof AppError) return error
+        throw error
+      }),
+    )
+  }
+  return parsed
+}
+
+async function parseRowExpression(text: string): Promise<ParsedExpression> {
+  const { expressionLengthMax } = LIMITS
+  if (text.length > expressionLengthMax) {
+    throw invalidSql(`an expression can have at most ${expressionLengthMax} characters`)
+  }
+  const { nodes, ...size } = await parseSql(`${PREFIX}${text}\n)`).catch((error: unknown) => {
+    if (!(error instanceof SqlSyntaxError)) throw error
+    const position = Math.max(1, Math.min(error.position - PREFIX.length, text.length + 1))
+    throw invalidSql(error.message, position)
+  })
+  const [statement, ...others] = nodes
+  const select = contentOf(statement, 'SelectStmt')
+  const [target, ...further] = select?.targetList ?? []
+  const result = contentOf(target, 'ResTarget')
+  if (select === undefined || result?.val === undefined || others.length + further.length > 0) {
+    throw invalidSql('one expression is expected')
+  }
+  requireKnown(select, 'an expression', ['targetList', 'limitOption', 'op'])
+  requireKnown(result, 'an expression', ['val', 'location'])
+  return { text, node: result.val, size }
+}
+
+/** Resolves the columns of an expression, and writes the SQL that is evaluated. */
+export function bindRowExpression(
+  parsed: ParsedExpression,
+  columns: readonly RowColumn[],
+): RowExpression {
+  const known = columns.map(({ id, name }) => ({ id, name: cutName(name) }))
+  const find = (name: string) => findName(known, name, (column) => column.name)
+  const names = known.map(({ name }) => name)
+  const scope = new Scope(undefined)
+  scope.addRelation({
+    name: '',
+    alias: '',
+    columns: names,
+    names: new NameIndex(names),
+    isStored: true,
+    weight: 1,
+  })
+  const writer = new ExpressionWriter(new RowContext(parsed, find), scope)
+  const written = writeAll(writer, parsed.node)
+  const positions = listColumns(parsed.node).map(({ location = 0, fields }) => ({
+    start: location - PREFIX_BYTES,
+    id: find(namesOf(fields)[0] ?? '')?.id ?? 0,
+  }))
+  return { text: cutAtColumns(parsed.text, positions), sql: written }
+}
+
+function writeAll(writer: ExpressionWriter, node: Node): ExpressionParts {
+  requireValue(node)
+  let written: Sql
+  try {
+    written = writer.write(node)
+  } catch (error) {
+    throw error instanceof RangeError ? tooDeep() : error
+  }
+  const parts = toParts(written)
+  // Such a call limits the time of a statement. An expression of a row has to be cheap without it.
+  if (parts.some((part) => typeof part === 'string' && part.includes('offshoot_sql.'))) {
+    throw invalidSql('the expression calculates, compares or searches values that are too large')
+  }
+  return parts
+}
+
+class RowContext implements StatementContext {
+  readonly effort: Effort
+  expanded = 0
+
+  constructor(
+    private readonly parsed: ParsedExpression,
+    private readonly find: (name: string) => RowColumn | undefined,
+  ) {
+    this.effort = new Effort(parsed.size)
+  }
+
+  positionOf(location: number | undefined): number | undefined {
+    if (location === undefined) return undefined
+    const bytes = Buffer.from(this.parsed.text).subarray(0, location - PREFIX_BYTES)
+    return bytes.toString().length + 1
+  }
+
+  columnSql(name: string): Sql {
+    return sql`${slot(this.find(name)?.id ?? 0)}`
+  }
+
+  useParameter(): void {
+    throw invalidSql('an expression cannot have parameters')
+  }
+
+  misplaceParameter(): void {
+    this.useParameter()
+  }
+
+  parameterSize(): number {
+    return 0
+  }
+
+  subquery(): never {
+    throw invalidSql('an expression cannot have subqueries')
+  }
+}
+
+/** Refuses functions that take or return many rows. */
+function requireValue(node: Node): void {
+  for (const call of listNodes(node, 'FuncCall')) {
+    const name = catalogueName(call.funcname) ?? ''
+    const { kind } = FUNCTIONS.get(name) ?? {}
+    if (kind === 'collects' || kind === 'folds' || ROW_FUNCTIONS.has(name)) {
+      throw invalidSql(`function [${name}] is not possible in an expression over one row`)
+    }
+  }
+}
+
+function listColumns(node: Node): NodeOf<'ColumnRef'>[] {
+  return listNodes(node, 'ColumnRef').sort(
+    ({ location: left = 0 }, { location: right = 0 }) => left - right,
+  )
+}
+
+function listNodes<Kind extends 'ColumnRef' | 'FuncCall'>(root: Node, kind: Kind): NodeOf<Kind>[] {
+  const found: NodeOf<Kind>[] = []
+  const waiting: unknown[] = [root]
+  while (waiting.length > 0) {
+    const value = waiting.pop()
+    if (typeof value !== 'object' || value === null) continue
+    const content = contentOf(value as Node, kind)
+    if (content !== undefined) found.push(content)
+    waiting.push(...Object.values(value))
+  }
+  return found
+}
+
+/** A name of a column as it is written: quoted or bare. */
+const NAME = /^(?:"(?:[^"]|"")*"|[\p{L}_][\p{L}\p{N}_$]*)/u
+
+function cutAtColumns(
+  text: string,
+  columns: readonly { start: number; id: number }[],
+): ExpressionParts {
+  const bytes = Buffer.from(text)
+  const parts: (string | number)[] = []
+  let end = 0
+  for (const { start, id } of columns) {
+    const [name = ''] = NAME.exec(bytes.subarray(start).toString()) ?? []
+    parts.push(bytes.subarray(end, start).toString(), id)
+    end = start + Buffer.byteLength(name)
+  }
+  parts.push(bytes.subarray(end).toString())
+  return parts.filter((part) => part !== '')
+}
+
+function toParts({ strings, values }: Sql): ExpressionParts {
+  const parts = strings.flatMap((text, index): (string | number)[] => {
+    const value = values[index]
+    return value instanceof Slot ? [text, value.position] : [text]
+  })
+  return parts.filter((part) => part !== '')
+}
+
+/** Returns the ids of the columns that an expression uses. */
+export function columnIdsIn(parts: ExpressionParts): number[] {
+  return [...new Set(parts.filter((part) => typeof part === 'number'))]
+}
+
+/** Returns the SQL of an expression. `columnSql` returns an expression for a column, by its id. */
+export function expressionSql(parts: ExpressionParts, columnSql: (id: number) => Sql): Sql {
+  const strings = ['']
+  const values: Sql[] = []
+  for (const part of parts) {
+    if (typeof part === 'string') strings[strings.length - 1] += part
+    else {
+      values.push(columnSql(part))
+      strings.push('')
+    }
+  }
+  return new Sql(strings, values)
+}
+
+/** Returns the text of an expression with the names that its columns have now. */
+export function expressionText(parts: ExpressionParts, nameOf: (id: number) => string): string {
+  return parts.map((part) => (typeof part === 'string' ? part : writeName(nameOf(part)))).join('')
+}
+
+const BARE_NAME = /^[a-z_][a-z0-9_]*$/
+
+function writeName(name: string): string {
+  return BARE_NAME.test(name) && !RESERVED.has(name) ? name : `"${name}"`
+}
+
+/** Words of SQL that are not the name of a column unless they are quoted. */
+const RESERVED: ReadonlySet<string> = new Set(
+  `all analyse analyze and any array as asc asymmetric authorization between bigint binary bit boolean both case cast
+  char character check coalesce collate collation column concurrently constraint create cross current_catalog
+  current_date current_role current_schema current_time current_timestamp current_user dec decimal default deferrable
+  desc distinct do else end except exists extract false fetch float for foreign freeze from full grant greatest group
+  grouping having ilike in initially inner inout int integer intersect interval into is isnull join json json_array
+  json_arrayagg json_exists json_object json_objectagg json_query json_scalar json_serialize json_table json_value
+  lateral leading least left like limit localtime localtimestamp merge_action national natural nchar none normalize not
+  notnull null nullif numeric offset on only or order out outer overlaps overlay placing position precision primary real
+  references returning right row select session_user setof similar smallint some substring symmetric system_user table
+  tablesample then time timestamp to trailing treat trim true union unique user using values varchar variadic verbose
+  when where window with xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot
+  xmlserialize xmltable`.split(/\s+/),
+)
