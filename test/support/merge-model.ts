@@ -640,6 +640,67 @@ export function changesOf(before: State, table: ModelTable): Change[] {
   })
 }
 
+/**
+ * Reads a state by the uids of another one. Tables of one name that the other state does not know are the same table,
+ * and so are columns of one name and definition in tables that both have.
+ */
+export function readBy(other: State, state: State): State {
+  const tableUids = pairAdded(state.tables, other.tables, { state, other, areSame: () => true })
+  const tableUidOf = (uid: number) => tableUids.get(uid) ?? uid
+  const tables = state.tables.map((table): ModelTable => {
+    const uid = tableUidOf(table.uid)
+    const columns = table.columns.map((column) =>
+      column.link === undefined ? column : { ...column, link: tableUidOf(column.link) },
+    )
+    const uids = pairAdded(columns, find(other, uid)?.columns ?? [], {
+      state,
+      other,
+      areSame: (one, another) => isSame(definitionOf(one), definitionOf(another)),
+    })
+    const uidOf = (columnUid: number) => uids.get(columnUid) ?? columnUid
+    const rows = [...table.rows].map(([id, row]): [string, ModelRow] => [
+      id,
+      { ...row, values: new Map([...row.values].map(([key, value]) => [uidOf(key), value])) },
+    ])
+    return {
+      ...table,
+      uid,
+      columns: columns.map((column) => ({ ...column, uid: uidOf(column.uid) })),
+      rows: new Map(rows),
+    }
+  })
+  return { ...state, tables }
+}
+
+function definitionOf({ definition, link }: ModelColumn): Value {
+  return { ...definition, link }
+}
+
+/** Returns, by the uids of a state, those of the items that another state has added under the same names. */
+function pairAdded<Item extends Named>(
+  own: readonly Item[],
+  others: readonly Item[],
+  {
+    state,
+    other,
+    areSame,
+  }: { state: State; other: State; areSame(one: Item, another: Item): boolean },
+): ReadonlyMap<number, number> {
+  const unknownTo = (items: readonly Named[], removed: ReadonlySet<number>, { uid }: Named) =>
+    !removed.has(uid) && items.every((item) => item.uid !== uid)
+  return new Map(
+    own
+      .filter((item) => unknownTo(others, other.removed, item))
+      .flatMap((item) => {
+        const same = others.find(
+          (each) =>
+            each.name === item.name && unknownTo(own, state.removed, each) && areSame(item, each),
+        )
+        return same === undefined ? [] : [[item.uid, same.uid] as const]
+      }),
+  )
+}
+
 /** A record as clients read it. */
 export function recordOf(
   row: ModelRow,
