@@ -29,6 +29,7 @@ import {
   type TextRows,
   toParameter,
 } from './statement.js'
+import { LIMIT_TRANSACTION } from './user-settings.js'
 
 /*
  * On a Citus cluster, the schema of each database is on one node, and Citus sends statements there. But it splits some
@@ -238,13 +239,16 @@ export class Cluster implements Server {
   }
 
   /** The role is changed on the node: if it were changed on the coordinator, Citus would open another transaction. */
-  readAs({ schema, role }: Reader, settings: Call, calls: readonly Call[]): ReadCalls {
+  readAs({ schema, role }: Reader, calls: readonly Call[]): ReadCalls {
     return {
-      before: [settings, { ...settings, node: { schema } }],
+      before: [{ ...LIMIT_TRANSACTION, node: { schema } }],
       calls: calls.map((call) => ({ ...call, node: { schema, role } })),
       after: [],
     }
   }
+
+  /** Without BEGIN, Citus runs each statement in a transaction of its own on the nodes. */
+  readonly joinsCalls = false
 
   /** Citus chooses a node for the schema of a database, unless databases are placed on the coordinator. */
   async createSchema(transaction: Queryable, name: string): Promise<void> {

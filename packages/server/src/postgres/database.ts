@@ -14,25 +14,26 @@ import { breakConnection, surviveProtocolErrors } from './protocol-errors.js'
 import { type Queryable, type Server, SINGLE, serverOf, settle } from './server.js'
 import { raw, type Sql } from './sql.js'
 import { toQuery } from './statement.js'
+import { type Lane, prepareForUsers } from './user-settings.js'
 
 export type { Queryable } from './server.js'
 
 const IDLE_TIMEOUT_MS = 60_000
 /** Connections for statements that run beside a transaction, opened on demand. */
 const SIDE_POOL_MAX = 2
-const USER_POOL_MAX = 8
+const USER_POOL_MAX = { quick: 4, long: 4 }
 const EMBEDDED_NAME = 'embedded'
 
 /**
- * Uses after which a connection is replaced, because a backend keeps memory such as compiled
- * regular expressions.
+ * Uses after which a connection for SQL of users is replaced, because a backend keeps memory such as compiled
+ * regular expressions. A quick statement makes few of these.
  */
-const USER_CONNECTION_USES_MAX = 200
+const USER_CONNECTION_USES_MAX: Readonly<Record<Lane, number>> = { quick: 2_000, long: 200 }
 
 interface DatabaseOptions {
   readonly poolMax: number
-  /** Connections for SQL of users; 8 by default. */
-  readonly userPoolMax?: number
+  /** Connections for SQL of users; 4 of each kind by default. */
+  readonly userPoolMax?: Readonly<Record<Lane, number>>
   /** On a Citus cluster, new databases are placed on its nodes. */
   readonly distributes?: boolean
   /** Zero means no limit. */
@@ -71,7 +72,7 @@ interface PoolState {
 export class Database implements Queryable {
   #pool: pg.Pool | undefined
   #sidePool: pg.Pool | undefined
-  #userPool: pg.Pool | undefined
+  #userPools: Readonly<Record<Lane, pg.Pool>> | undefined
   #connection: Connection | undefined
   #serverName = EMBEDDED_NAME
   /** The check of the pooler in front of the server, if there is one. */
@@ -99,7 +100,7 @@ export class Database implements Queryable {
    * once if their server was replaced and may not answer any more.
    */
   connect(connection: Connection, options: { name?: string; isReplaced?: boolean } = {}): void {
-    const previous = [this.#pool, this.#sidePool, this.#userPool]
+    const previous = this.#pools()
     this.#server.watch.reset()
     if (options.isReplaced === true) this.#breakConnections()
     this.#connection = connection
@@ -108,24 +109,40 @@ export class Database implements Queryable {
     this.#serverName = options.name ?? EMBEDDED_NAME
     this.#pool = this.#createPool(connection, this.#options)
     this.#sidePool = this.#createPool(connection, { ...this.#options, poolMax: SIDE_POOL_MAX })
-    this.#userPool = this.#createPool(
-      connection,
-      { ...this.#options, poolMax: this.#options.userPoolMax ?? USER_POOL_MAX },
-      { maxUses: USER_CONNECTION_USES_MAX },
+    this.#userPools = {
+      quick: this.#createUserPool(connection, 'quick'),
+      long: this.#createUserPool(connection, 'long'),
+    }
+    for (const pool of previous) pool.end().catch(() => undefined)
+  }
+
+  #pools(): pg.Pool[] {
+    const { quick, long } = this.#userPools ?? {}
+    return [this.#pool, this.#sidePool, quick, long].filter((pool) => pool !== undefined)
+  }
+
+  #createUserPool(connection: Connection, lane: Lane): pg.Pool {
+    const options = {
+      ...this.#options,
+      poolMax: (this.#options.userPoolMax ?? USER_POOL_MAX)[lane],
+      maxUses: USER_CONNECTION_USES_MAX[lane],
+    }
+    return this.#createPool(connection, options, (client) =>
+      prepareForUsers(client, { lane, ...options }),
     )
-    for (const pool of previous) pool?.end().catch(() => undefined)
   }
 
   #createPool(
     connection: Connection,
-    options: DatabaseOptions,
-    more?: Pick<pg.PoolConfig, 'maxUses'>,
+    options: DatabaseOptions & Pick<pg.PoolConfig, 'maxUses'>,
+    prepareMore?: (client: pg.ClientBase) => Promise<void>,
   ): pg.Pool {
     const prepare = async (client: pg.ClientBase) => {
       await this.#prepare(client, options.statementTimeoutMs)
+      await prepareMore?.(client)
       await this.#server.open(client)
     }
-    const pool = createPool(connection, { ...options, prepare }, more)
+    const pool = createPool(connection, { ...options, prepare })
     pool.on('connect', (client) => {
       settle(client, this)
       this.#open.add(client)
@@ -200,8 +217,8 @@ export class Database implements Queryable {
   }
 
   /** Connections for SQL of users, see `UserConnections`. */
-  get userPool(): pg.Pool {
-    return this.#required(this.#userPool)
+  userPool(lane: Lane): pg.Pool {
+    return this.#required(this.#userPools)[lane]
   }
 
   /** The host and port of the server in use, or `embedded`. */
@@ -347,17 +364,17 @@ export class Database implements Queryable {
   }
 
   async close(): Promise<void> {
-    const pools = [this.#pool, this.#sidePool, this.#userPool]
+    const pools = this.#pools()
     this.#pool = undefined
     this.#sidePool = undefined
-    this.#userPool = undefined
+    this.#userPools = undefined
     this.#connection = undefined
     this.#server.watch.stop()
     for (const client of this.#long) await client.end()
     for (const pool of pools) {
       // PostgreSQL may stop before the last connection has closed; that is no error.
-      pool?.off('error', this.#options.onIdleError).on('error', () => undefined)
-      await pool?.end()
+      pool.off('error', this.#options.onIdleError).on('error', () => undefined)
+      await pool.end()
     }
   }
 }
@@ -388,15 +405,16 @@ function tooManyRequests(): AppError {
 
 function createPool(
   connection: Connection,
-  options: DatabaseOptions & { prepare(client: pg.ClientBase): Promise<void> },
-  more: Pick<pg.PoolConfig, 'maxUses'> = {},
+  options: DatabaseOptions &
+    Pick<pg.PoolConfig, 'maxUses'> & { prepare(client: pg.ClientBase): Promise<void> },
 ): pg.Pool {
+  const { maxUses } = options
   const pool = new pg.Pool({
     ...clientConfig(connection, options.connectTimeoutMs),
     max: options.poolMax,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
     onConnect: (client) => options.prepare(client),
-    ...more,
+    ...(maxUses === undefined ? {} : { maxUses }),
   })
   // Without a listener, a broken idle connection would end the process.
   pool.on('error', options.onIdleError)

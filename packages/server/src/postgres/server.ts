@@ -46,8 +46,10 @@ export interface Server {
   readonly beginRepeatable: readonly Call[]
   /** Returns statements that limit the time for which a transaction waits for each lock. */
   limitLockWait(waitMs: number): Sql[]
-  /** Makes calls run as the role that reads a schema, if there is one, with the settings of another call. */
-  readAs(reader: Reader, settings: Call, calls: readonly Call[]): ReadCalls
+  /** Makes calls of a connection for SQL of users run as the role that reads a schema, if there is one. */
+  readAs(reader: Reader, calls: readonly Call[]): ReadCalls
+  /** Whether calls that are sent together are one transaction, although none begins it. */
+  readonly joinsCalls: boolean
   /** Whether an error of a COPY tells its cause. */
   readonly explainsCopies: boolean
 
@@ -167,11 +169,12 @@ export const SINGLE: Server = {
   endControl: () => undefined,
   beginRepeatable: [NO_WAIT_FOR_DISK],
   limitLockWait: (waitMs) => [limitWait(waitMs)],
-  readAs: ({ role }, settings, calls) => ({
-    before: role === undefined ? [settings] : [settings, become(role)],
+  readAs: ({ role }, calls) => ({
+    before: role === undefined ? [] : [become(role)],
     calls,
     after: role === undefined ? [] : [become('none')],
   }),
+  joinsCalls: true,
   explainsCopies: true,
 
   async createSchema(transaction, name) {

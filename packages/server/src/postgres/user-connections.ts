@@ -4,6 +4,7 @@ import { Places } from '../common/places.js'
 import { LostBackendError } from './bounds.js'
 import type { Database } from './database.js'
 import { sql } from './sql.js'
+import type { Lane } from './user-settings.js'
 
 /*
  * Connections for SQL of users. They are separate from the pool, so that a slow statement cannot block
@@ -26,12 +27,9 @@ interface UserConnectionLimits {
   readonly sqlQuickConnectionsPerWorkspaceMax: number
 }
 
-/** Statements that end soon do not wait for long ones: each kind has connections of its own. */
-export type Lane = 'quick' | 'long'
-
-/** Returns how many connections both lanes take together. */
-export function userConnectionsMax(limits: UserConnectionLimits): number {
-  return limits.sqlConnectionsMax + limits.sqlQuickConnectionsMax
+/** Returns how many connections each lane takes. */
+export function userConnectionsMax(limits: UserConnectionLimits): Readonly<Record<Lane, number>> {
+  return { quick: limits.sqlQuickConnectionsMax, long: limits.sqlConnectionsMax }
 }
 
 /** Interval at which an abandoned backend is checked for its end. */
@@ -91,9 +89,9 @@ export class UserConnections {
     { lane, signal }: { lane: Lane; signal?: AbortSignal | undefined },
   ): Promise<pg.PoolClient> {
     const places = this.#places[lane]
-    await places.enter(workspaceId, signal)
+    if (!places.tryEnter(workspaceId)) await places.enter(workspaceId, signal)
     try {
-      const client = await this.#database.userPool.connect()
+      const client = await this.#database.userPool(lane).connect()
       const release = client.release.bind(client)
       const startedAt = performance.now()
       client.release = (error) => {

@@ -2,39 +2,22 @@ import { mapInTurns } from '../../common/in-turns.js'
 import { tooCostly } from '../../dialect/invalid-sql.js'
 import { WRITTEN_LENGTH_MAX } from '../../dialect/sql-limits.js'
 import { serverOf } from '../../postgres/server.js'
-import { literal, type Sql, sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import {
   type Call,
   compileSharing,
-  compileStatement,
   type Parameter,
   type Statement,
   slot,
   type TextRows,
+  toCall,
 } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { writtenTooLong } from './select-sql.js'
 import { toSqlError } from './sql-errors.js'
 
-/** The memory of one sort or hash before it uses temporary files, and the limit of those files. */
-const WORK_MEMORY = '4MB'
-const TEMPORARY_FILES_MAX = '256MB'
-
-/**
- * Settings for user statements: names resolve to pg_catalog only, there are no parallel workers, and temporary
- * files are limited if the server permits it.
- */
-const SETTINGS = compileStatement(sql`
-  select set_config('statement_timeout', coalesce(${slot(0)}::text, current_setting('statement_timeout')), true),
-    set_config('search_path', 'pg_catalog', true),
-    set_config('work_mem', ${literal(WORK_MEMORY)}, true),
-    set_config('hash_mem_multiplier', '1', true),
-    set_config('max_parallel_workers_per_gather', '0', true),
-    set_config('jit', 'off', true),
-    set_config('offshoot.collected', '0', true),
-    case when has_parameter_privilege('temp_file_limit', 'set')
-      then set_config('temp_file_limit', ${literal(TEMPORARY_FILES_MAX)}, true)
-    end`)
+/** Begins to count again what a statement collects, if there was another one before in the transaction. */
+const COUNT_AGAIN = toCall(sql`select set_config('offshoot.collected', '0', true)`)
 
 /** A column of a query: its name and the oid of its type. */
 interface ResultColumn {
@@ -93,7 +76,7 @@ export class Evaluator {
   readonly #reader: string | undefined
   readonly #schema: string
   readonly #bytesMax: number
-  readonly #timeoutMs: number | undefined
+  readonly #isAtOnce: boolean
   #bytesLeft: number
 
   constructor(
@@ -102,15 +85,15 @@ export class Evaluator {
       schema: string
       reader: string | undefined
       resultBytesMax: number
-      /** Ends statements earlier than the connection does. */
-      timeoutMs?: number | undefined
+      /** Each query is a transaction of its own. */
+      isAtOnce: boolean
     },
   ) {
     this.#transaction = transaction
     this.#reader = options.reader
     this.#schema = options.schema
     this.#bytesMax = options.resultBytesMax
-    this.#timeoutMs = options.timeoutMs
+    this.#isAtOnce = options.isAtOnce
     this.#bytesLeft = options.resultBytesMax
   }
 
@@ -146,13 +129,13 @@ export class Evaluator {
 
   /** Runs calls as the role that reads the database, if there is one. */
   async #run(calls: readonly Call[]): Promise<TextRows[]> {
-    const timeoutMs = this.#timeoutMs === undefined ? null : String(this.#timeoutMs)
-    const settings = { statement: SETTINGS, values: [timeoutMs] }
     const reader = { schema: this.#schema, role: this.#reader }
-    const read = serverOf(this.#transaction.client).readAs(reader, settings, calls)
+    const read = serverOf(this.#transaction.client).readAs(reader, calls)
+    const before = this.#isAtOnce ? read.before : [COUNT_AGAIN, ...read.before]
+    const after = this.#isAtOnce ? [] : read.after
     try {
-      const rows = await this.#transaction.run([...read.before, ...read.calls, ...read.after])
-      return rows.slice(read.before.length, read.before.length + calls.length)
+      const rows = await this.#transaction.run([...before, ...read.calls, ...after])
+      return rows.slice(before.length, before.length + calls.length)
     } catch (error) {
       throw toSqlError(error)
     }

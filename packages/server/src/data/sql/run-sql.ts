@@ -10,7 +10,8 @@ import { codeOf, INVALID_PARAMETER_VALUE, QUERY_CANCELED } from '../../postgres/
 import type { ReaderRoles } from '../../postgres/reader-role.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Parameter } from '../../postgres/statement.js'
-import type { Lane, UserConnections } from '../../postgres/user-connections.js'
+import type { UserConnections } from '../../postgres/user-connections.js'
+import type { Lane } from '../../postgres/user-settings.js'
 import { quoteJson } from '../../rows/columns/text-types.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { answerOnce, keepAnswer } from '../records/idempotency.js'
@@ -79,10 +80,10 @@ async function runPrepared(
   const schema = session.branch.schemaName
   const isSingleRead = !isWrite && prepared.length === 1
   const run = async (lane: Lane) => {
-    const options = { schema, reader: await readers.find(schema), responseType, rowsMax }
-    const timeoutMs = lane === 'quick' ? QUICK_MS_MAX : undefined
+    const reader = await readers.find(schema)
+    const options = { schema, reader, responseType, rowsMax, isAtOnce: isSingleRead }
     const read = async (transaction: OpenTransaction) =>
-      toAnswer(await runAll(context, transaction, { prepared, timeoutMs, ...options }))
+      toAnswer(await runAll(context, transaction, { prepared, ...options }))
     const write = async (transaction: OpenTransaction) => {
       const answer = await read(transaction)
       await keepAnswer(transaction, context, answer)
@@ -111,9 +112,6 @@ async function runPrepared(
   })
 }
 
-/** A statement that takes longer is ended, and runs again among the long ones, so that short ones do not wait for it. */
-const QUICK_MS_MAX = 250
-
 function isTimedOut(error: unknown): boolean {
   return [error, (error as Error).cause].some((cause) => codeOf(cause) === QUERY_CANCELED)
 }
@@ -139,12 +137,12 @@ async function runAll(
     reader: string | undefined
     responseType: ResponseType
     rowsMax: number | undefined
-    timeoutMs: number | undefined
+    isAtOnce: boolean
   },
 ): Promise<string[]> {
-  const { prepared, schema, reader, responseType, rowsMax, timeoutMs } = options
+  const { prepared, schema, reader, responseType, rowsMax, isAtOnce } = options
   const { sqlResultBytesMax: resultBytesMax } = context.limits
-  const evaluator = new Evaluator(transaction, { schema, reader, resultBytesMax, timeoutMs })
+  const evaluator = new Evaluator(transaction, { schema, reader, resultBytesMax, isAtOnce })
   const results: string[] = []
   // The transaction may have been tried before.
   context.session.growth.undo()

@@ -7,7 +7,9 @@ import { momentValues } from './guard.js'
 
 const withoutValues = (statement: Statement): Call => ({ statement, values: [] })
 
-export const BEGIN = withoutValues(compileStatement(sql`begin isolation level serializable`))
+export const BEGIN = withoutValues(
+  compileStatement(sql`begin isolation level serializable read write`),
+)
 export const BEGIN_READS = withoutValues(
   compileStatement(sql`begin isolation level serializable read only`),
 )

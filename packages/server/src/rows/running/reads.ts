@@ -3,6 +3,7 @@ import { COMMIT } from '../../postgres/commit.js'
 import type { Database } from '../../postgres/database.js'
 import { toAppError } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
+import { serverOf } from '../../postgres/server.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { BEGIN_SNAPSHOT } from './calls.js'
 import { brokenConnection, withConnection } from './connection.js'
@@ -46,7 +47,8 @@ export interface SnapshotOptions {
 
 /**
  * Runs reads on one snapshot. An error of `body` ends the transaction. With `isAtOnce`, `body` knows all of its reads from
- * the start: each of its calls of `run` is a transaction of its own, in a single round trip.
+ * the start: each of its calls of `run` is a transaction of its own, in a single round trip. Connections for SQL of users
+ * read one snapshot in each transaction, so nothing has to begin it.
  */
 export async function runSnapshot<Result>(
   database: Database,
@@ -62,6 +64,10 @@ export async function runSnapshot<Result>(
     body({
       client,
       run: async (calls) => {
+        if (connections !== undefined && serverOf(client).joinsCalls) {
+          const [, ...rows] = await transaction.run([guardCall(guard), ...calls])
+          return rows
+        }
         const rows = await transaction.run([...opening, ...calls, COMMIT])
         return rows.slice(opening.length, -1)
       },
