@@ -5,6 +5,7 @@ import { benchFiles } from './files.js'
 import { benchQuery } from './query.js'
 import { benchRecords } from './records.js'
 import { type Figure, printFigures, writeFigures } from './report.js'
+import { benchSets } from './sets.js'
 import { benchSoak } from './soak.js'
 import { benchTools } from './tools.js'
 import { benchVersus } from './versus.js'
@@ -12,6 +13,7 @@ import { benchVersus } from './versus.js'
 /** All suites by name. `npm run bench -- --quick records` runs a short form of one of them. */
 const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<Figure[]>>> = {
   records: benchRecords,
+  sets: benchSets,
   query: benchQuery,
   files: benchFiles,
   branching: benchBranching,

@@ -93,6 +93,9 @@ const VALUES: Readonly<Record<string, readonly Value[]>> = {
   link: IDS.slice(0, 3),
 }
 
+/** The types whose values are equal if their texts are. */
+const COMPARABLE: ReadonlySet<string> = new Set(['string', 'int', 'float', 'bool', 'link'])
+
 /** Runs the model and the service side by side. */
 class Run {
   model = new MergeModel('main')
@@ -123,7 +126,8 @@ class Run {
   async step(): Promise<void> {
     const { random } = this
     const action = random.weighted<() => Promise<unknown>>([
-      [44, () => this.write()],
+      [40, () => this.write()],
+      [6, () => this.writeSet()],
       [9, () => this.fork()],
       [13, () => this.edit()],
       [5, () => this.remove()],
@@ -663,6 +667,70 @@ class Run {
       },
       () => this.call(branch, 'POST', `/tables/${table.name}/bulk`, { records }),
     )
+  }
+
+  /** Updates or deletes the records that meet a filter. */
+  async writeSet(): Promise<void> {
+    const { random } = this
+    const candidates = this.branches().filter(({ state }) => state.tables.length > 0)
+    if (candidates.length === 0) return this.edit()
+    const branch = random.pick(candidates)
+    const table = random.pick(branch.state.tables)
+    const { set, isMet } = this.#newSet(table)
+    const deletes = random.chance(0.3)
+    const values = deletes ? {} : this.#newValues(table, 0.4)
+    const dryRun = random.chance(0.1)
+    const body = { ...set, ...(deletes ? {} : { set: values }), dryRun }
+    this.note(
+      `${branch.name}: ${deletes ? 'delete' : 'update'} ${table.name} ${JSON.stringify(body)}`,
+    )
+    const kind = deletes ? 'delete' : 'update'
+    const found = [...table.rows].filter(([, row]) => isMet(row)).map(([id]) => id)
+    let answer: Answer | undefined
+    let isTaken = false
+    await this.both(
+      () => {
+        if (!deletes && Object.keys(values).length === 0) throw new Refusal('sets nothing', 400)
+        const written = found.reduce(
+          (state, id) => applyWrite(state, { kind, table: table.name, id, values }),
+          branch.state,
+        )
+        if (!dryRun) branch.state = written
+        isTaken = true
+      },
+      async () => {
+        answer = await this.call(
+          branch,
+          deletes ? 'DELETE' : 'PATCH',
+          `/tables/${table.name}/data`,
+          body,
+        )
+        return answer
+      },
+    )
+    if (isTaken) expect(answer?.body).toEqual({ [`${kind}d`]: found.length })
+  }
+
+  /** Returns a set of records of a table, and the condition of the model for it. */
+  #newSet(table: ModelTable): { set: object; isMet(row: ModelRow): boolean } {
+    const { random } = this
+    if (table.columns.length === 0 || random.chance(0.1)) {
+      return { set: { all: true }, isMet: () => true }
+    }
+    const column = random.pick(table.columns)
+    const { name, definition } = column
+    const valueIn = (row: ModelRow) => readValue(row, table, column) ?? null
+    const candidates = COMPARABLE.has(definition.type) ? (VALUES[definition.type] ?? []) : []
+    if (candidates.length === 0 || random.chance(0.3)) {
+      return random.chance(0.7)
+        ? { set: { filter: { $exists: name } }, isMet: (row) => valueIn(row) !== null }
+        : { set: { filter: { $notExists: name } }, isMet: (row) => valueIn(row) === null }
+    }
+    const listed = random.some(candidates, 0.5)
+    return {
+      set: { filter: { [name]: { $any: listed } } },
+      isMet: (row) => listed.includes(valueIn(row)),
+    }
   }
 
   #newWrite(state: State): Write {

@@ -45,6 +45,7 @@ const LEVELS: readonly (readonly string[])[] = [
   ['data/files'],
   ['data/records'],
   ['data/query'],
+  ['data/sets'],
   ['data/search'],
   ['data/sql'],
   ['http'],

@@ -35,6 +35,15 @@ export type {
 } from './schema.js'
 export type { Selected, Selection } from './selection.js'
 export type { SqlArrays, SqlOptions, SqlResult, SqlRunner, SqlStatement } from './sql.js'
-export type { Page, Query, QueryOptions, ReadOptions, Table, WriteOptions } from './table.js'
+export type {
+  Page,
+  Query,
+  QueryOptions,
+  ReadOptions,
+  RecordSet,
+  SetOptions,
+  Table,
+  WriteOptions,
+} from './table.js'
 export type { Operation, OperationResult, TransactionResults } from './transaction.js'
 export type { Workspace } from './workspace.js'

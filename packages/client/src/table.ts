@@ -28,6 +28,16 @@ export interface WriteOptions extends CallOptions {
   readonly ifVersion?: number
 }
 
+/** The records that meet a filter, or all records of a table. */
+export type RecordSet<Schema, Table extends keyof Schema> =
+  | { readonly filter: Filter<Schema, Table>; readonly all?: never }
+  | { readonly all: true; readonly filter?: never }
+
+export interface SetOptions extends CallOptions {
+  /** Only counts the records, and changes nothing. */
+  readonly dryRun?: boolean
+}
+
 export interface QueryOptions<Schema, Table extends keyof Schema, Chosen>
   extends ReadOptions<Schema, Table, Chosen> {
   readonly filter?: Filter<Schema, Table>
@@ -229,6 +239,44 @@ export class Table<Schema, Name extends TableName<Schema>> {
         .then(() => true),
     )
     return deleted ?? false
+  }
+
+  /**
+   * Changes columns of all records that meet a filter, or of all records with `{ all: true }`: of all of them or none.
+   * Returns their number. With `dryRun`, they are only counted.
+   *
+   * @example
+   * ```ts
+   * const { updated } = await client.table('users').updateMany(
+   *   { filter: { age: { $lt: 18 } } },
+   *   { visits: { $increment: 1 } },
+   * )
+   * ```
+   */
+  updateMany(
+    records: RecordSet<Schema, Name>,
+    fields: UpdateFields<Schema, Name>,
+    options: SetOptions = {},
+  ): Promise<{ readonly updated: number }> {
+    return this.#changeSet('PATCH', { ...records, set: fields }, options)
+  }
+
+  /**
+   * Deletes all records that meet a filter, or all records with `{ all: true }`: all of them or none. Returns their
+   * number. With `dryRun`, they are only counted.
+   *
+   * @example
+   * ```ts
+   * const old = { filter: { visits: 0 } }
+   * const { deleted } = await client.table('users').deleteMany(old, { dryRun: true })
+   * if (deleted < 1000) await client.table('users').deleteMany(old)
+   * ```
+   */
+  deleteMany(
+    records: RecordSet<Schema, Name>,
+    options: SetOptions = {},
+  ): Promise<{ readonly deleted: number }> {
+    return this.#changeSet('DELETE', records, options)
   }
 
   /**
@@ -547,6 +595,20 @@ export class Table<Schema, Name extends TableName<Schema>> {
       path: this.#record(id),
       query: { ifVersion },
       json: record,
+      isOnce: true,
+      signal,
+    })
+  }
+
+  #changeSet<Answer>(
+    method: 'PATCH' | 'DELETE',
+    body: object,
+    { dryRun, signal }: SetOptions,
+  ): Promise<Answer> {
+    return this.#transport.json({
+      method,
+      path: `${this.#path}/data`,
+      json: { ...body, dryRun },
       isOnce: true,
       signal,
     })

@@ -38,6 +38,7 @@ import { queryRoutes } from './http/routes/query.js'
 import { recordRoutes } from './http/routes/records.js'
 import { schemaRoutes } from './http/routes/schema.js'
 import { searchRoutes } from './http/routes/search.js'
+import { setRoutes } from './http/routes/sets.js'
 import { sqlRoutes } from './http/routes/sql.js'
 import { transactionRoutes } from './http/routes/transactions.js'
 import { userRoutes } from './http/routes/users.js'
@@ -164,6 +165,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
   await app.register(async (dataApp) => {
     await dataApp.register(branchSessionPlugin, services)
     await dataApp.register(recordRoutes(services))
+    await dataApp.register(setRoutes(services))
     await dataApp.register(queryRoutes(services))
     await dataApp.register(searchRoutes(services))
     await dataApp.register(bulkRoutes(services))

@@ -9,16 +9,22 @@ const VALUES_MAX = 65_000
 /** Collects the parameters of a statement. */
 export class Parameters {
   readonly values: Parameter[] = []
+  /** The slot of the first parameter: others of the statement come before it. */
+  readonly #firstSlot: number
   readonly #shared = new Map<string, Slot>()
   #comparisons = 0
   #patterns = 0
   #scannedTables = 0
 
+  constructor(firstSlot = 0) {
+    this.#firstSlot = firstSlot
+  }
+
   add(value: Parameter): Slot {
     if (this.values.length === VALUES_MAX)
       throw invalidQuery('filter: compares with too many values')
     this.values.push(value)
-    return slot(this.values.length - 1)
+    return slot(this.#firstSlot + this.values.length - 1)
   }
 
   /** Counts a comparison. Each takes time for compiling and planning, even before a row is read. */

@@ -52,6 +52,11 @@ export class AbsorbCalls {
     return this.#compile({ ids }).map((statement) => ({ statement, values: [] }))
   }
 
+  /** For rows whose unique values stay the same, given by a query for their ids. It runs once. */
+  forIds(ids: Sql, values: Call['values']): Call[] {
+    return this.#compile({ ids }).map((statement) => ({ statement, values, isUnnamed: true }))
+  }
+
   /** For the rows of a relation `s` that has the columns of the table, with its conditions. */
   forSource(source: Sql, values: Call['values']): Call[] {
     const rows = {

@@ -45,6 +45,35 @@ export function updateOneStatement(
   columns: readonly number[],
   arithmetic: readonly Arithmetic[],
 ): Statement {
+  const { values, fits } = changedValues(parts, { columns, arithmetic })
+  const accepted = (alias: Sql) =>
+    sql`(${IF_VERSIONS}::bigint is null or ${alias}.version = ${IF_VERSIONS}::bigint) and ${fits(alias)}`
+  const change: Change = {
+    given: sql`u as (select ${IDS}::text as id)`,
+    id: sql`${IDS}::text`,
+    values,
+    accepted,
+    returned: 'metadata',
+  }
+  // Arithmetic must read the current row, which may be the own or an inherited one.
+  const canUpsert = !parts.isPlain && !parts.layout.hasForks && arithmetic.length === 0
+  return canUpsert ? upsertOwnRow(parts, change) : changeRows(parts, change)
+}
+
+/** The changed columns of an update, without their values. */
+export interface ChangedColumns {
+  readonly columns: readonly number[]
+  readonly arithmetic: readonly Arithmetic[]
+}
+
+/**
+ * Returns the new value of each changed column of a row `r`, and the condition that all results of arithmetic can be
+ * stored. Values start at the first column, and operands follow them.
+ */
+export function changedValues(
+  parts: StatementParts,
+  { columns, arithmetic }: ChangedColumns,
+): { values: ReadonlyMap<number, Sql>; fits(alias: Sql): Sql } {
   const operandsAt = FIRST_COLUMN + columns.length
   const resultOf = (alias: Sql, { column, operator }: Arithmetic, position: number) =>
     arithmeticValue(
@@ -62,24 +91,12 @@ export function updateOneStatement(
       (term, position) => [term.column, resultOf(sql`r`, term, position).value] as const,
     ),
   ])
-  const accepted = (alias: Sql) =>
+  const fits = (alias: Sql) =>
     join(
-      [
-        sql`(${IF_VERSIONS}::bigint is null or ${alias}.version = ${IF_VERSIONS}::bigint)`,
-        ...arithmetic.map((term, position) => resultOf(alias, term, position).fits),
-      ],
+      [sql`true`, ...arithmetic.map((term, position) => resultOf(alias, term, position).fits)],
       ' and ',
     )
-  const change: Change = {
-    given: sql`u as (select ${IDS}::text as id)`,
-    id: sql`${IDS}::text`,
-    values,
-    accepted,
-    returned: 'metadata',
-  }
-  // Arithmetic must read the current row, which may be the own or an inherited one.
-  const canUpsert = !parts.isPlain && !parts.layout.hasForks && arithmetic.length === 0
-  return canUpsert ? upsertOwnRow(parts, change) : changeRows(parts, change)
+  return { values, fits }
 }
 
 /** Sets columns to null by id, as one step of a larger change. Does not change version and times. */

@@ -17,6 +17,7 @@ import {
   insertStatement,
 } from './insert-statements.js'
 import { replaceAnyStatement, replaceStatement } from './replace-statements.js'
+import { deleteSetStatement, type RowSet, updateSetStatement } from './set-statements.js'
 import {
   copyToStageStatement,
   countStageStatement,
@@ -32,9 +33,10 @@ import {
   takenIdStatement,
   takenValueStatement,
 } from './stage-statements.js'
-import { IDS, type Returned, StatementParts } from './statement-parts.js'
+import { FIRST_COLUMN, IDS, type Returned, StatementParts } from './statement-parts.js'
 import {
   inheritedTwinStatement,
+  inheritedTwinsStatement,
   inheritedValuesStatement,
   repeatedValuesStatement,
   visibleValuesStatement,
@@ -284,6 +286,60 @@ export class TableWriter {
     )
   }
 
+  /**
+   * Changes columns of all rows of a set, also by arithmetic. Returns the number of changed rows, and with arithmetic
+   * that of all rows of the set. `setFrom` returns the set, whose parameters start at the given slot.
+   */
+  updateSet(
+    { columns, values, arithmetic }: EncodedUpdate,
+    setFrom: (firstSlot: number) => RowSet,
+  ): Call {
+    const own = [...values, ...arithmetic.map((term) => term.operand)]
+    const set = setFrom(FIRST_COLUMN + own.length)
+    const statement = updateSetStatement(this.#parts, { columns, arithmetic }, set)
+    const changed = [...columns, ...arithmetic.map(({ column }) => column)]
+    const isUnique = changed.some((column) => this.uniqueColumns.includes(column))
+    return this.#setCall(statement, { values: [...own, ...set.values], setFrom, isUnique })
+  }
+
+  /** Deletes all rows of a set. Returns their number. */
+  deleteSet(setFrom: (firstSlot: number) => RowSet): Call {
+    const set = setFrom(FIRST_COLUMN)
+    const statement = deleteSetStatement(this.#parts, set)
+    return this.#setCall(statement, { values: set.values, setFrom, isUnique: false })
+  }
+
+  /** A set has a statement of its own, which is planned for its values. */
+  #setCall(
+    statement: Statement,
+    options: {
+      values: readonly Parameter[]
+      setFrom: (firstSlot: number) => RowSet
+      isUnique: boolean
+    },
+  ): Call {
+    const before = this.#before((absorb) => {
+      if (options.isUnique) return absorb.forAll()
+      const set = options.setFrom(0)
+      const ids = sql`select f.id from (${set.select([])}) f`
+      return absorb.forIds(ids, set.values)
+    })
+    return { ...this.#call(statement, [...NO_ROW, ...options.values], before), isUnnamed: true }
+  }
+
+  /** Returns the unique checks for an updated set. */
+  checkSet({ columns, values, arithmetic }: EncodedUpdate): UniqueCheck[] {
+    if (!this.comparesAfterWrites) return NO_CHECKS
+    const given = this.#checkValues((column) => [values[columns.indexOf(column)] ?? null])
+    const calculated = arithmetic
+      .filter(({ column }) => this.uniqueColumns.includes(column))
+      .map(({ column }) => ({
+        column,
+        call: { statement: inheritedTwinsStatement(this.#parts, column), values: [] },
+      }))
+    return [...given, ...calculated]
+  }
+
   /** Returns a call of a statement that writes. The transaction adds the moment, unless the layout has it. */
   #call(
     statement: Statement,
@@ -386,6 +442,8 @@ const NOTHING_BEFORE: Pick<Call, 'before'> = {}
 const NO_CHECKS: UniqueCheck[] = []
 /** Places for the values of the moment. */
 const NO_MOMENT: readonly Parameter[] = new Array<null>(MOMENT_VALUES).fill(null)
+/** Places for the ids and expected versions, which a set does not have. */
+const NO_ROW: readonly Parameter[] = new Array<null>(FIRST_COLUMN - MOMENT_VALUES).fill(null)
 
 /** Returns the version that a row must have. Null: any. */
 function versionText(ifVersion: number | undefined): string | null {

@@ -36,15 +36,25 @@ function matchingValues(
 
 /** Returns the id (slot 0) of an own row if an inherited row has the same value in the column. */
 export function inheritedTwinStatement(parts: StatementParts, index: number): Statement {
+  return compileStatement(twins(parts, index, sql`mine.id = ${slot(0)}::text`))
+}
+
+/** Returns the id of an own row that the transaction has written, if an inherited row has the same value. */
+export function inheritedTwinsStatement(parts: StatementParts, index: number): Statement {
+  const isWritten = sql`not mine.deleted and mine.updated_at = now()::timestamptz(3)`
+  return compileStatement(sql`${twins(parts, index, isWritten)} limit 1`)
+}
+
+function twins(parts: StatementParts, index: number, isMine: Sql): Sql {
   const { layout, codec, own } = parts
   const column = parts.column(index)
   const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
     sql`${expressionOf(column)} = mine.${ident(column.physicalName)}`
-  return compileStatement(sql`
+  return sql`
     select mine.id
     from ${own} mine
-    where mine.id = ${slot(0)}::text
-      and exists (${selectVisible(layout, codec, { isInherited: true, where })})`)
+    where ${isMine}
+      and exists (${selectVisible(layout, codec, { isInherited: true, where })})`
 }
 
 /** Finds the positions of values (slot 0, an array) that equal an earlier one, and the position of the first of those. */

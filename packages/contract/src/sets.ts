@@ -1,0 +1,41 @@
+import { Type } from 'typebox'
+import { InputRecordSchema } from './records.js'
+
+const closed = { additionalProperties: false } as const
+
+const set = {
+  filter: Type.Optional(
+    Type.Unknown({ description: 'A filter as in queries. It must have a condition.' }),
+  ),
+  all: Type.Optional(
+    Type.Boolean({ description: 'Stands for all records of the table, instead of a filter.' }),
+  ),
+  dryRun: Type.Optional(
+    Type.Boolean({ description: 'Only counts the records, and stores nothing.' }),
+  ),
+}
+
+export const UpdateSetSchema = Type.Object(
+  { ...set, set: InputRecordSchema },
+  {
+    ...closed,
+    title: 'UpdateSet',
+    examples: [{ filter: { plan: 'trial' }, set: { plan: 'free', changes: { $increment: 1 } } }],
+  },
+)
+
+export const UpdatedSetSchema = Type.Object(
+  { updated: Type.Integer({ description: 'The number of changed records.' }) },
+  { title: 'UpdatedSet', examples: [{ updated: 120 }] },
+)
+
+export const DeleteSetSchema = Type.Object(set, {
+  ...closed,
+  title: 'DeleteSet',
+  examples: [{ filter: { 'service.updatedAt': { $lt: '2026-01-01T00:00:00Z' } }, dryRun: true }],
+})
+
+export const DeletedSetSchema = Type.Object(
+  { deleted: Type.Integer({ description: 'The number of deleted records.' }) },
+  { title: 'DeletedSet', examples: [{ deleted: 120 }] },
+)

@@ -1,0 +1,144 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Bounds } from '../../postgres/bounds.js'
+import type { Call, TextRows } from '../../postgres/statement.js'
+import { Fault } from '../../rows/columns/fault.js'
+import type { EncodedUpdate, InputRecord } from '../../rows/columns/record-encoder.js'
+import { isFaults } from '../../rows/columns/table-codec.js'
+import type { BranchTable } from '../../rows/open-branch.js'
+import type { TableWriter, UniqueCheck } from '../../rows/writing/table-writer.js'
+import type { Filter } from '../query/filter.js'
+import { invalidQuery } from '../query/invalid-query.js'
+import { answerOnce, type IdempotencyContext, keepAnswer } from '../records/idempotency.js'
+import { invalidRecord, notUnique, toRecordError } from '../session/record-errors.js'
+import { countCall, parseSet, rowSet, type SetRequest } from './row-set.js'
+
+/*
+ * Operations on all records that meet a filter. Each is one transaction with one statement, whatever the number of
+ * records.
+ */
+
+export interface SetContext extends IdempotencyContext {
+  readonly tableName: string
+  readonly bounds: Bounds
+}
+
+interface SetOptions extends SetRequest {
+  /** Counts the records, and writes nothing. */
+  readonly dryRun?: boolean
+}
+
+/** Changes fields of all records of a set. */
+export async function updateSet(
+  context: SetContext,
+  options: SetOptions & { readonly set: InputRecord },
+): Promise<string> {
+  const { session } = context
+  const table = session.table(context.tableName)
+  const update = encodeSet(table, options.set)
+  return changeSet(context, table, {
+    options,
+    answerWith: (count) => `{"updated":${count}}`,
+    prepare: (writer, setFrom) => ({
+      call: writer.updateSet(update, setFrom),
+      checks: writer.checkSet(update),
+    }),
+    settle: async ([count = '0', found = count]) => {
+      if (found !== count) throw notStorable(Number(found) - Number(count))
+      const bytes = update.values.reduce((sum, value) => sum + (value?.length ?? 0), 0)
+      await session.growth.admit(Number(count) * bytes)
+    },
+  })
+}
+
+/** Deletes all records of a set. */
+export async function deleteSet(context: SetContext, options: SetOptions): Promise<string> {
+  const table = context.session.table(context.tableName)
+  return changeSet(context, table, {
+    options,
+    answerWith: (count) => `{"deleted":${count}}`,
+    prepare: (writer, setFrom) => ({ call: writer.deleteSet(setFrom), checks: [] }),
+    settle: async () => undefined,
+  })
+}
+
+interface SetChange {
+  readonly options: SetOptions
+  answerWith(count: string): string
+  prepare(
+    writer: TableWriter,
+    setFrom: Parameters<TableWriter['deleteSet']>[0],
+  ): { call: Call; checks: readonly UniqueCheck[] }
+  /** Takes the row of the call, and refuses the change if it must not be committed. */
+  settle(row: readonly string[]): Promise<void>
+}
+
+async function changeSet(
+  context: SetContext,
+  table: BranchTable,
+  change: SetChange,
+): Promise<string> {
+  const { session, bounds } = context
+  const filter = parseSet(session, table.codec, change.options)
+  if (change.options.dryRun) {
+    const call = countCall(session, { codec: table.codec, filter })
+    const [rows = []] = await session.branch.runReads([call], bounds)
+    return change.answerWith(firstRow(rows)[0] ?? '0')
+  }
+  return answerOnce(context, () => writeSet(context, table, { change, filter }))
+}
+
+async function writeSet(
+  context: SetContext,
+  table: BranchTable,
+  { change, filter }: { change: SetChange; filter: Filter | undefined },
+): Promise<string> {
+  const { session, bounds } = context
+  const { codec } = table
+  await session.growth.admitBody()
+  const { writer } = await session.branch.writable(table)
+  const { call, checks } = change.prepare(writer, (firstSlot) =>
+    rowSet(session, { codec, filter }, firstSlot),
+  )
+  try {
+    return await session.branch.runSteps(
+      async (transaction, [written = [], ...checked]) => {
+        const row = firstRow(written)
+        const [count = '0'] = row
+        const taken = checks.find((_, index) => (checked[index]?.length ?? 0) > 0)
+        if (taken !== undefined && count !== '0') {
+          throw notUnique(codec, codec.physical[taken.column]?.path.join('.') ?? '')
+        }
+        await change.settle(row)
+        const answer = change.answerWith(count)
+        await keepAnswer(transaction, context, answer)
+        return answer
+      },
+      { first: [call, ...checks.map((check) => check.call)], bounds },
+    )
+  } catch (error) {
+    throw toRecordError(error, codec)
+  }
+}
+
+function firstRow([row = []]: TextRows): string[] {
+  return row.map((text) => text ?? '0')
+}
+
+const REFUSED_FILE = new Fault(
+  'a file cannot be written to a set of records; only null is possible',
+)
+
+function encodeSet({ codec }: BranchTable, fields: InputRecord): EncodedUpdate {
+  const update = codec.encodeUpdate(fields, () => REFUSED_FILE)
+  if (isFaults(update)) throw invalidRecord(update)
+  if (update.columns.length + update.arithmetic.length > 0) return update
+  throw invalidQuery('set: expected at least one column')
+}
+
+function notStorable(count: number): AppError {
+  const records = count === 1 ? '1 record' : `${count} records`
+  return new AppError(
+    'invalid_record',
+    `invalid record: the result of the arithmetic cannot be stored exactly in ${records}; nothing was changed`,
+  )
+}

@@ -1,0 +1,89 @@
+import { empty, join, type Sql, sql } from '../../postgres/sql.js'
+import { compileSharing, type Parameter, type Statement } from '../../postgres/statement.js'
+import { type ChangedColumns, changedValues } from './change-statements.js'
+import { furtherColumns, type StatementParts } from './statement-parts.js'
+
+/*
+ * Statements that write all rows that a query finds, whatever their number. Rows that the branch inherits are copied
+ * to its own heap with the change, or hidden by tombstones there. Each statement returns the number of written rows.
+ */
+
+/** The rows to write. */
+export interface RowSet {
+  /**
+   * Returns a query for them, each once and as the branch sees it: `id`, `version`, `created_at` and the given
+   * columns, by their physical names.
+   */
+  select(columns: readonly number[]): Sql
+  /** The parameters of the query. They are complete after `select`. */
+  readonly values: readonly Parameter[]
+}
+
+/**
+ * Changes columns of the rows. With arithmetic, also returns the number of rows that the query finds: those whose
+ * result cannot be stored are not written.
+ */
+export function updateSetStatement(
+  parts: StatementParts,
+  update: ChangedColumns,
+  set: RowSet,
+): Statement {
+  const { own, epoch } = parts
+  const { values, fits } = changedValues(parts, update)
+  const found = update.arithmetic.length === 0 ? empty : sql`, (select count(*) from found)`
+  if (parts.isPlain) {
+    const changes = [...values].map(([index, value]) => sql`, ${parts.name(index)} = ${value}`)
+    return compileSharing(sql`
+      with found as (${set.select([])})${parts.keepFrom(sql`
+        found f join ${own} o on o.id = f.id where ${fits(sql`o`)}`)},
+      written as (
+        update ${own} r
+        set version = r.version + 1, updated_at = now(),
+          epoch = ${epoch}${join([empty, ...changes], '')}
+        from found f
+        where r.id = f.id and ${fits(sql`r`)}
+        returning 1
+      )
+      select count(*)${found} from written`)
+  }
+  const row = parts.all.map((index) => values.get(index) ?? sql`r.${parts.name(index)}`)
+  return compileSharing(sql`
+    with found as (${set.select(parts.all)})${parts.keep(sql`
+      select r.id from found r where ${fits(sql`r`)}`)},
+    written as (
+      insert into ${own} ${parts.rowColumns}
+      select r.id, r.version + 1, r.created_at, now(), ${epoch}, false${furtherColumns(row)}
+      from found r
+      where ${fits(sql`r`)}
+      on conflict (id) do update set ${parts.overwrite}
+      returning 1
+    )
+    select count(*)${found} from written`)
+}
+
+/** Deletes the rows. */
+export function deleteSetStatement(parts: StatementParts, set: RowSet): Statement {
+  const { layout, own, epoch } = parts
+  const found = set.select([])
+  if (parts.isPlain) {
+    const kept = layout.hasForks ? sql`, kept as (${parts.keepGone()})` : empty
+    return compileSharing(sql`
+      with found as (${found}),
+      gone as (
+        delete from ${own} r using found f where r.id = f.id
+        returning ${layout.hasForks ? sql`r.*` : sql`1`}
+      )${kept}
+      select count(*) from gone`)
+  }
+  const cleared = furtherColumns(parts.names.map((name) => sql`${name} = null`))
+  return compileSharing(sql`
+    with found as (${found})${parts.keep(sql`select id from found`)},
+    written as (
+      insert into ${own} (id, created_at, updated_at, epoch, deleted)
+      select id, created_at, now(), ${epoch}, true from found
+      on conflict (id) do update
+      set updated_at = excluded.updated_at, epoch = excluded.epoch, deleted = true${cleared}
+      returning 1
+    )
+    select count(*) from written`)
+}
