@@ -7,6 +7,7 @@ import { createBackup } from '../../packages/server/src/backup/create-backup.js'
 import { restoreBackup } from '../../packages/server/src/backup/restore-backup.js'
 import { TarWriter } from '../../packages/server/src/backup/tar.js'
 import type { BlobStore } from '../../packages/server/src/blobs/blob-store.js'
+import { INSERTED_ROWS_MAX } from '../../packages/server/src/data/records/stream-layer.js'
 import type { Database } from '../../packages/server/src/postgres/database.js'
 import {
   createCatalogue,
@@ -152,6 +153,35 @@ describe('a backup, restored into an empty instance', () => {
     // Later operations have the same result on both sides.
     for (const branches of [still, restored]) await workOn(branches)
     expect(rowsOf(await readEverything(restored))).toEqual(rowsOf(await readEverything(still)))
+  })
+
+  it('has the rows of a long stream that are not yet in their heap', async () => {
+    const long = await TestBranches.create(service, 'layered', {
+      t: [{ name: 'code', type: 'string', unique: true }],
+    })
+    await long.put('main', 't', 'before', { code: 'b' })
+    await long.fork('dev')
+    const lines = Array.from({ length: INSERTED_ROWS_MAX + 1 }, (_, index) =>
+      JSON.stringify({ id: `r${index}`, code: `c${index}`.padEnd(150, '.') }),
+    )
+    const headers = { 'content-type': 'application/x-ndjson' }
+    const inserted = await long.call('main', 'POST', '/tables/t/bulk', lines.join('\n'), {
+      headers,
+    })
+    expect(inserted.body).toMatchObject({ inserted: lines.length })
+    const place = await newPlace()
+    await place.restore(await backUp(service))
+    const layers = await place.database.query(sql`
+      select from offshoot.heaps where kind = 'layer' and next_branch_id = branch_id`)
+    expect(layers).toHaveLength(1)
+    const restored = new TestBranches(await place.start(), 'layered')
+    const ids = ['before', 'r0', 'r1']
+    const content = { before: { code: 'b' }, r0: { code: 'c0'.padEnd(150, '.') } }
+    expect(await restored.read('main', 't', ids)).toMatchObject(content)
+    await restored.patch('main', 't', 'r1', { code: 'new' })
+    await restored.merge('dev')
+    expect(await restored.read('main', 't', ids)).toMatchObject({ ...content, r1: { code: 'new' } })
+    expect(await restored.read('dev', 't', ids)).toEqual({ before: { code: 'b' } })
   })
 
   it('is of one moment, while everything is written to, forked, edited and dropped', async () => {

@@ -73,13 +73,13 @@ it('a large merge has statistics of heaps that were filled a moment ago', async 
   expect(await known()).toBe(ROWS + 10)
 })
 
-it('moving the rows of an overlay reads each of them a few times, whoever else reads them', async () => {
+it('moving the rows of a layer reads each of them a few times, whoever else reads them', async () => {
   const { pool } = service.database
   const branches = await TestBranches.create(service, 'moved', TABLES)
   await insert(branches, 'main', recordsOf('before', 10))
   await branches.fork('dev')
   await insert(branches, 'main', recordsOf('many', ROWS))
-  const { name, branchId } = await tableOf(branches, 'main', 'overlay')
+  const { name, branchId } = await tableOf(branches, 'main', 'layer')
   await pool.query(`alter table ${name} set (autovacuum_enabled = false)`)
   const counted = async () => {
     const { rows } = await pool.query(
@@ -94,7 +94,7 @@ it('moving the rows of an overlay reads each of them a few times, whoever else r
     return rows[0] as { deleted: number; scanned: number; found: number }
   }
   const before = await counted()
-  // Another snapshot still sees the rows, and the overlay cannot be dropped.
+  // Another snapshot still sees the rows, and the layer cannot be dropped.
   const reader = await pool.connect()
   try {
     await reader.query('begin isolation level repeatable read')

@@ -17,7 +17,7 @@ const CLIENTS = 10
 /** Rounds to run until the weakened service shows an anomaly. */
 const ROUNDS_MAX = 10
 
-/** Merges of more rows are published as overlays. */
+/** Merges of more rows are published as layers. */
 const LOCKED_ROWS = 10
 const MERGED_ROWS = 30
 /** Merges whose rows are compared at the end. */
@@ -40,7 +40,7 @@ async function open(services: readonly [TestService, TestService], name: string,
 }
 
 /**
- * Folds tables, and merges rows into `main` that are published as overlays, until the signal. Returns the ids of the
+ * Folds tables, and merges rows into `main` that are published as layers, until the signal. Returns the ids of the
  * merged records, all in table `left`, and the number of folds.
  */
 async function disturb(

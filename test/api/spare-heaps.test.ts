@@ -244,7 +244,7 @@ describe('spare heaps', () => {
     await runBackground(service)
     expect(await listSpares(databaseId)).toHaveLength(SPARES_OF_TABLE)
     await service.database.query(sql`
-      update offshoot_work.spares set created_at = now() - interval '1 hour'
+      update offshoot_work.spares set kept_until = now() - interval '1 hour'
       where database_id = ${databaseId}`)
     await runBackground(service)
     expect(await listSpares(databaseId)).toEqual([])

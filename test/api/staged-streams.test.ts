@@ -2,13 +2,13 @@ import { PassThrough } from 'node:stream'
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
-import { INSERTED_ROWS_MAX } from '../../packages/server/src/data/records/stream-overlay.js'
+import { INSERTED_ROWS_MAX } from '../../packages/server/src/data/records/stream-layer.js'
 import { insertPin } from '../../packages/server/src/domain/merges/merge-base.js'
 import { PIN_MINUTES_MAX } from '../../packages/server/src/domain/merges/pins.js'
 import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
+import { absorbNext } from '../../packages/server/src/rows/heaps/absorb.js'
 import { collectHeap } from '../../packages/server/src/rows/heaps/collect.js'
-import { absorbNext } from '../../packages/server/src/rows/heaps/overlays.js'
 import { collectSpares } from '../../packages/server/src/rows/heaps/spare-heaps.js'
 import { Stage } from '../../packages/server/src/rows/merging/stage.js'
 import { collectStage } from '../../packages/server/src/rows/writing/staged-rows.js'
@@ -85,7 +85,7 @@ async function stages(): Promise<string[]> {
     union all
     select id from offshoot_work.streams
     union all
-    select 'heap_' || heap_id from offshoot_work.spares where definition = 'stream'`,
+    select 'heap_' || heap_id from offshoot_work.spares where definition = 'layer'`,
   )
   return rows.map(({ name }) => name)
 }
@@ -451,7 +451,7 @@ describe('a stream of many rows into a branch with forks', () => {
       },
     )
     expect(answer.body).toEqual({ inserted: TOTAL, failed: 0, errors: [] })
-    expect(await storage(branches)).toEqual({ kinds: ['heap', 'overlay'], rows: 2, hidden: 0 })
+    expect(await storage(branches)).toEqual({ kinds: ['heap', 'layer'], rows: 2, hidden: 0 })
     await branches.fork('late')
     const check = async () => {
       expect(await countRecords(branches)).toBe(TOTAL + 2)
@@ -520,7 +520,7 @@ describe('a stream of many rows into a branch with forks', () => {
     await branches.patch('main', 't', 'many-1', { text: 'b' })
     await branches.remove('main', 't', 'many-1')
     expect((await stream.finish(MANY)).status).toBe(200)
-    expect((await storage(branches)).kinds).toEqual(['heap', 'overlay'])
+    expect((await storage(branches)).kinds).toEqual(['heap', 'layer'])
     expect((await branches.record('main', 't', 'many-1')).service.version).toBe(0)
   })
 })
@@ -684,7 +684,7 @@ describe('a stream into an empty table', () => {
     const killed = await openStream(branches)
     const age = (name: string | undefined) =>
       service.database.pool.query(
-        `update offshoot_work.spares set created_at = now() - interval '1 hour'
+        `update offshoot_work.spares set kept_until = now() - interval '1 hour'
         where 'heap_' || heap_id = $1`,
         [name],
       )

@@ -29,7 +29,7 @@ const FAULTS: readonly (readonly [weight: number, fault: Fault])[] = [
 const faultOf = (number: number, random: Random): Fault =>
   (EXPLORES ? undefined : FAULTS[number]?.[1]) ?? random.weighted(FAULTS)
 
-/** Merges of more rows are published as overlays. The merges of the writers have more or fewer. */
+/** Merges of more rows are published as layers. The merges of the writers have more or fewer. */
 const LOCKED_ROWS = 20
 
 /** Merges of that kind that are interrupted. */
@@ -54,7 +54,7 @@ beforeAll(async () => {
 afterAll(() => folder.remove())
 
 /**
- * Moves the timestamps of all content and of pinned states three days back. Nothing else depends on time
+ * Moves the timestamps of all content, of pinned states and of unpublished layers three days back. Nothing else depends on time
  * while no request runs.
  */
 async function letDaysPass(): Promise<void> {
@@ -62,6 +62,10 @@ async function letDaysPass(): Promise<void> {
     update offshoot.branches
     set deleted_at = deleted_at - interval '3 days'
     where deleted_at is not null`)
+  await service.sql(`
+    update offshoot_work.spares
+    set kept_until = kept_until - interval '3 days'
+    where definition = 'layer'`)
   await service.sql(`
     update offshoot.blobs
     set put_at = put_at - interval '3 days',
@@ -80,7 +84,7 @@ function findPins() {
     union all
     select relname from pg_class where relkind = 'r' and relname like 'merge\\_%'
     union all
-    select id::text from offshoot.heaps where kind = 'staged'`)
+    select heap_id::text from offshoot_work.spares where definition = 'layer'`)
 }
 
 /**
@@ -145,7 +149,7 @@ describe(`a service that is killed again and again (seed ${SEED})`, () => {
     }
     const large = proof.merger.merged.filter(({ rows }) => rows > LOCKED_ROWS).length
     console.log(
-      `killed: ${proof.summary()}, ${large} merges as overlays and ${struck} interrupted, ${folding.folds} folds`,
+      `killed: ${proof.summary()}, ${large} merges as layers and ${struck} interrupted, ${folding.folds} folds`,
     )
     expect(large).toBeGreaterThan(0)
     expect(folding.folds).toBeGreaterThan(0)

@@ -29,9 +29,9 @@ import {
   type Work,
 } from './postgres/work.js'
 import { collectGates } from './rows/gates/gate.js'
+import { absorbNext } from './rows/heaps/absorb.js'
 import { collectHeap } from './rows/heaps/collect.js'
 import { foldNext } from './rows/heaps/folds.js'
-import { absorbNext } from './rows/heaps/overlays.js'
 import { collectSpares } from './rows/heaps/spare-heaps.js'
 import { collectSchema } from './rows/layout/database-schema.js'
 import { collectStage } from './rows/writing/staged-rows.js'
@@ -87,8 +87,8 @@ function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
       expiry: often(() => endExpiredBranches(services)),
       statistics: often(() => analyzeGrown(database)),
       usage: often(() => measureUsage(database, sessions.quotas)),
-      // The request of a merge moves the rows of its overlays. Only a crash leaves them to the background.
-      overlays: often(() => absorbNext(storage)),
+      // The request of a merge moves the rows of its layers. Only a crash leaves them to the background.
+      layers: often(() => absorbNext(storage)),
       pins: often((work) => collectPins(database, work)),
       // Heaps lose their branch in many ways, one of which is the deletion of its database.
       heaps: often(() => collectHeap(database)),

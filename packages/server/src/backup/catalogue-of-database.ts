@@ -148,6 +148,7 @@ export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
       epoch: copied,
       file_column_ids: copied,
       kind: copied,
+      until_epoch: copied,
       next_branch_id: ofBranch,
     },
   },

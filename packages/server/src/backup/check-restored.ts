@@ -245,7 +245,7 @@ function requireAncestors(parents: ReadonlyMap<string, string | null>): void {
   }
 }
 
-const KINDS: readonly string[] = ['heap', 'fold', 'overlay', 'staged', 'gone']
+const KINDS: readonly string[] = ['heap', 'layer', 'gone']
 
 interface HeapRow {
   readonly id: string

@@ -321,6 +321,38 @@ describe('the migration of first versions', () => {
     expect(tables).toEqual([])
     await fresh.close()
   })
+
+  it('makes one kind of layer of the folds and overlays of earlier versions', async () => {
+    const fresh = await createTestDatabase()
+    const database = connect(fresh.url)
+    const current = connect(own.url)
+    await migrate(current)
+    await createCatalogue(
+      database,
+      (await applied(current)).filter(({ number }) => number < 29),
+    )
+    await fresh.pool.query(`
+      drop table offshoot.unfinished_restore;
+      insert into offshoot.heaps (id, database_id, branch_id, table_id, column_ids, epoch, kind, next_branch_id)
+      overriding system value values
+        (1, 1, 'b', 9, '{}', 1, 'heap', null), (2, 1, 'b', 9, '{}', 4, 'fold', 'a'),
+        (3, 1, 'b', 9, '{}', 3, 'fold', null), (4, 1, 'b', 9, '{}', 5, 'overlay', null),
+        (5, 1, 'b', 9, '{}', 1, 'staged', null), (6, 1, 'b', 8, '{}', 1, 'gone', null)`)
+    await migrate(database)
+    const { rows } = await fresh.pool.query(`
+      select kind || id as heap, branch_id as of, epoch, until_epoch as until, next_branch_id as next
+      from offshoot.heaps order by id`)
+    expect(rows).toEqual([
+      { heap: 'heap1', of: 'b', epoch: 1, until: null, next: null },
+      { heap: 'layer2', of: 'b', epoch: 4, until: 4, next: 'a' },
+      { heap: 'layer3', of: 'b', epoch: 3, until: 3, next: null },
+      { heap: 'layer4', of: 'b', epoch: 5, until: null, next: 'b' },
+      // It was not yet published. The collector drops it.
+      { heap: 'layer5', of: 'dropped 5', epoch: 1, until: null, next: 'dropped 5' },
+      { heap: 'gone6', of: 'b', epoch: 1, until: null, next: null },
+    ])
+    await fresh.close()
+  })
 })
 
 describe('prepareFirstStart', () => {

@@ -29,6 +29,7 @@ import { guard } from './migrations/025-guard.js'
 import { parents } from './migrations/026-parents.js'
 import { keptAnswers, moveAnswers } from './migrations/027-kept-answers.js'
 import { work } from './migrations/028-work.js'
+import { layers } from './migrations/029-layers.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -82,6 +83,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 26, name: 'parents', statements: parents },
   { number: 27, name: 'kept answers', statements: keptAnswers, prepare: moveAnswers },
   { number: 28, name: 'work', statements: work },
+  { number: 29, name: 'layers', statements: layers },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

@@ -105,11 +105,7 @@ export class OpenBranch implements TableLookup {
   /** The number of columns of all physical tables that rows of the branch come from. */
   get columnCount(): number {
     const { levels } = layoutOf(this.rows)
-    const heaps = levels.flatMap(({ heaps, overlays, folds }) => [
-      ...heaps.values(),
-      ...overlays.values(),
-      ...folds.values(),
-    ])
+    const heaps = levels.flatMap(({ heaps, layers }) => [...heaps.values(), ...layers.values()])
     return heaps.reduce(
       (count, { columnIds }) => count + 1 + columnIds.size,
       levels.length * COLUMNS_OF_LEVEL,

@@ -5,8 +5,8 @@ import type { Transaction } from '../postgres/run-transaction.js'
 import { type Sql, sql } from '../postgres/sql.js'
 import type { Statement } from '../postgres/statement.js'
 import { type AloneOptions, Gates } from './gates/gates.js'
+import { absorbLayers } from './heaps/absorb.js'
 import { DeepFolds } from './heaps/folds.js'
-import { absorbOverlays } from './heaps/overlays.js'
 import { SPARES_MAX, SpareHeaps } from './heaps/spare-heaps.js'
 import { type ForkOutcome, toForkOutcome } from './layout/fork.js'
 import { type BranchRows, shallowLayoutSql, toShallowLayout } from './layout/layout.js'
@@ -83,8 +83,8 @@ export class Storage implements SharedByBranches {
     return { outcome: toForkOutcome(forked), rows }
   }
 
-  /** Moves the rows of all overlays of a branch to its heaps, in small steps. */
+  /** Moves the rows of all layers of a branch to its heaps, in small steps. */
   absorb(branchId: string): Promise<void> {
-    return absorbOverlays(this, branchId)
+    return absorbLayers(this, branchId)
   }
 }

@@ -22,6 +22,7 @@ import {
 import { fileWriter, storeFiles } from './record-files.js'
 import type { RecordContext } from './records.js'
 import { publishAsHeap } from './stream-heap.js'
+import { publishLongStream } from './stream-layer.js'
 import {
   encodeLines,
   lineBytesMax,
@@ -30,7 +31,6 @@ import {
   Tally,
   valuesOf,
 } from './stream-lines.js'
-import { publishLongStream } from './stream-overlay.js'
 import { READ_AHEAD_BYTES } from './stream-source.js'
 
 /**

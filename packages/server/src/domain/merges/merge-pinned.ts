@@ -45,7 +45,7 @@ import { deleteLostPins, deletePins } from './pins.js'
  * A merge of many rows takes seconds, and no writer should wait for that. Closed epochs never change. So the
  * merge first closes the epochs of both branches and pins these states, compares them and stages the outcome
  * without any lock. Then it locks the target, decides again about the few rows that were written meanwhile,
- * and publishes the staged rows. Those of large tables are written to overlays before, so publishing takes no
+ * and publishes the staged rows. Those of large tables are written to layers before, so publishing takes no
  * longer for more rows.
  */
 
@@ -107,7 +107,7 @@ export async function mergePinned(
   const { database } = storage
   const { from, into } = options
   await deleteLostPins(database, into.databaseId)
-  // An overlay could be dropped between the transactions of the merge.
+  // A layer could be dropped between the transactions of the merge.
   await storage.absorb(into.branchId)
   await storage.absorb(from.branchId)
   await analyzeGrownHeaps(database, {
@@ -135,7 +135,7 @@ export async function mergePinned(
       publish(transaction, { plan, compared, pins }),
     )
   } catch (error) {
-    // An overlay of a base may have been dropped.
+    // A layer of a base may have been dropped.
     const isStale = [OutdatedError, StateGoneError].some((kind) => error instanceof kind)
     if (isStale || isUndefinedTable(error)) return undefined
     throw error

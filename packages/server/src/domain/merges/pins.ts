@@ -5,7 +5,6 @@ import { sql } from '../../postgres/sql.js'
 import type { Work } from '../../postgres/work.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import { findStartRows } from '../../rows/layout/states.js'
-import { dropStagedOverlays } from '../../rows/merging/publish-overlay.js'
 import { dropLostStages } from '../../rows/merging/stage.js'
 import type { Storage } from '../../rows/storage.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -18,13 +17,13 @@ import { deleteUnusedBranches } from './unused-branches.js'
  * the state. So it needs no gate, and what was written since is found by its epoch.
  */
 
-/** A pinned state of a branch. Overlays that are not yet published belong to it. */
+/** A pinned state of a branch. */
 interface Pin {
   readonly id: string
   readonly rows: BranchRows
 }
 
-/** Runs work with a pin of a branch, and removes the pin and overlays that were not published. */
+/** Runs work with a pin of a branch, and removes the pin. */
 export async function withPin<Result>(
   storage: Storage,
   access: BranchAccess,
@@ -43,16 +42,12 @@ export async function withPin<Result>(
   }
 }
 
-/** Deletes pins, except those that a merge was recorded with, and their overlays. */
-export async function deletePins(database: Database, ids: readonly string[]): Promise<void> {
-  await runTransaction(
-    database,
-    async (transaction) => {
-      for (const id of ids) await dropStagedOverlays(transaction, id)
-    },
-    { isolation: 'read committed' },
-  )
-  await deleteBranches(database, ids)
+/** Deletes pins, except those that a merge was recorded with. */
+export function deletePins(database: Database, ids: readonly string[]): Promise<void> {
+  return runTransaction(database, (transaction) => deleteUnusedBranches(transaction, ids), {
+    // After waiting for a lock, each statement must see what was committed meanwhile.
+    isolation: 'read committed',
+  })
 }
 
 /** After this time, the process that pinned a state must have ended. */
@@ -68,7 +63,7 @@ export async function deleteLostPins(database: Database, databaseId: string): Pr
       and not exists (select from offshoot.branches f where f.parent_id = b.id)
       and not exists (select from offshoot.merges m where m.base_branch_id = b.id)`)
   if (lost.length > 0) {
-    await deleteBranches(
+    await deletePins(
       database,
       lost.map(({ id }) => id),
     )
@@ -92,11 +87,4 @@ export async function collectPins(
     limit ${STEP_DATABASES}`)
   after.position = databases.length < STEP_DATABASES ? null : (databases.at(-1)?.id ?? null)
   await eachApart(databases, ({ id }) => deleteLostPins(database, id))
-}
-
-function deleteBranches(database: Database, ids: readonly string[]): Promise<void> {
-  return runTransaction(database, (transaction) => deleteUnusedBranches(transaction, ids), {
-    // After waiting for a lock, each statement must see what was committed meanwhile.
-    isolation: 'read committed',
-  })
 }

@@ -4,43 +4,43 @@ import {
   type Heap,
   heapName,
   inheritsRows,
+  type Layer,
   type Layout,
-  type Overlay,
   ownHeap,
-  ownOverlay,
+  ownLayer,
   pastName,
 } from '../layout/layout.js'
 import { heapColumns } from '../reading/arms.js'
 
 /*
- * Moving rows from an overlay to the heap. They get the epoch of the merge, and the versions that they replace are
+ * Moving rows from a layer to the heap below it. They get the epoch of the layer, and the versions that they replace are
  * kept until that epoch. So every state of the branch, as of any epoch, is the same before and after.
  *
- * A row of the overlay may have a unique value that another row of the heap still has, because the overlay has a
- * new version of that row, too. Such stale rows are retired first: the old version is kept, and the row in the
- * heap becomes a tombstone, which the overlay hides.
+ * A row of the layer may have a unique value that another row of the heap still has, because the layer has a new version
+ * of that row, too. Such stale rows are retired first: the old version is kept, and the row in the heap becomes a
+ * tombstone, which the layer hides.
  */
 
-/** A heap with an overlay. */
-export interface Overlaid {
+/** A heap with a layer. */
+export interface LayeredHeap {
   readonly branchId: string
   readonly tableId: number
   readonly heap: Heap
-  readonly overlay: Overlay
+  readonly layer: Layer
   /** The branch inherits no rows of the table, so deleted rows leave no tombstones. */
   readonly isPlain: boolean
   readonly uniqueColumnIds: readonly number[]
 }
 
-/** Returns the overlaid heap of a table on a branch, or undefined if it has no overlay. */
-export function findOverlaid(layout: Layout, table: StoredTable): Overlaid | undefined {
-  const [heap, overlay] = [ownHeap(layout, table.id), ownOverlay(layout, table.id)]
-  if (heap === undefined || overlay === undefined) return undefined
+/** Returns the heap of a table on a branch, or undefined if it has no layer. */
+export function findLayered(layout: Layout, table: StoredTable): LayeredHeap | undefined {
+  const [heap, layer] = [ownHeap(layout, table.id), ownLayer(layout, table.id)]
+  if (heap === undefined || layer === undefined) return undefined
   return {
     branchId: layout.branchId,
     tableId: table.id,
     heap,
-    overlay,
+    layer,
     isPlain: !inheritsRows(layout, table.id),
     uniqueColumnIds: listAllColumns(table.columns).flatMap(({ id, unique }) => (unique ? id : [])),
   }
@@ -55,17 +55,17 @@ export interface WrittenRows {
 }
 
 /**
- * Returns statements that move rows of the overlay to the heap: those that are about to be written, and those
+ * Returns statements that move rows of the layer to the heap: those that are about to be written, and those
  * that have a value which is about to be written.
  */
-export function absorbSql(target: Overlaid, rows: WrittenRows): Sql[] {
+export function absorbSql(target: LayeredHeap, rows: WrittenRows): Sql[] {
   const move = moveSql(target, rows)
   return target.uniqueColumnIds.length === 0 ? [move] : [retireSql(target, rows), move]
 }
 
-function moveSql({ heap, overlay, isPlain }: Overlaid, rows: WrittenRows): Sql {
-  const [own, epoch] = [heapName(heap), raw(String(overlay.epoch))]
-  const names = [...overlay.columnIds].map((id) => ident(`c${id}`))
+function moveSql({ heap, layer, isPlain }: LayeredHeap, rows: WrittenRows): Sql {
+  const [own, epoch] = [heapName(heap), raw(String(layer.epoch))]
+  const names = [...layer.columnIds].map((id) => ident(`c${id}`))
   const listed = (alias: Sql) => join([empty, ...names.map((name) => sql`, ${alias}${name}`)], '')
   const removing = sql`,
     removed as (delete from ${own} h using s where s.deleted and h.id = s.id)`
@@ -73,11 +73,11 @@ function moveSql({ heap, overlay, isPlain }: Overlaid, rows: WrittenRows): Sql {
   const changes = [...overwritten, ...names].map((name) => sql`${name} = excluded.${name}`)
   return sql`
     with s as (
-      delete from ${heapName(overlay)} o
-      where o.id in (${matching(overlay, rows)})
+      delete from ${heapName(layer)} o
+      where o.id in (${matching(layer, rows)})
       returning *
     ),
-    kept as (${keepSql({ heap, overlay }, sql`${own} h join s on s.id = h.id`)})${isPlain ? removing : empty}
+    kept as (${keepSql({ heap, layer }, sql`${own} h join s on s.id = h.id`)})${isPlain ? removing : empty}
     insert into ${own} (id, version, created_at, updated_at, epoch, deleted${listed(empty)})
     select s.id, s.version, s.created_at, s.updated_at, ${epoch}, s.deleted${listed(sql`s.`)}
     from s${isPlain ? sql` where not s.deleted` : empty}
@@ -85,9 +85,9 @@ function moveSql({ heap, overlay, isPlain }: Overlaid, rows: WrittenRows): Sql {
 }
 
 /** Retires the stale rows of the heap that have a value which a moved row has or a writer is going to write. */
-function retireSql(target: Overlaid, rows: WrittenRows): Sql {
-  const { heap, overlay, uniqueColumnIds } = target
-  const [own, other] = [heapName(heap), heapName(overlay)]
+function retireSql(target: LayeredHeap, rows: WrittenRows): Sql {
+  const { heap, layer, uniqueColumnIds } = target
+  const [own, other] = [heapName(heap), heapName(layer)]
   const holders = uniqueColumnIds.flatMap((id) => {
     const name = ident(`c${id}`)
     const values = rows.values?.get(id)
@@ -102,7 +102,7 @@ function retireSql(target: Overlaid, rows: WrittenRows): Sql {
   })
   return sql`
     with s as (
-      select o.* from ${other} o where o.id in (${matching(overlay, rows)}) and not o.deleted
+      select o.* from ${other} o where o.id in (${matching(layer, rows)}) and not o.deleted
     ),
     stale as (
       select h.*
@@ -110,27 +110,27 @@ function retireSql(target: Overlaid, rows: WrittenRows): Sql {
       where h.id in (${join(holders, ' union all ')})
         and exists (select from ${other} o where o.id = h.id)
     ),
-    kept as (${keepSql({ heap, overlay }, sql`stale h`)})
+    kept as (${keepSql({ heap, layer }, sql`stale h`)})
     update ${own} h
-    set deleted = true, epoch = ${raw(String(overlay.epoch))}
+    set deleted = true, epoch = ${raw(String(layer.epoch))}
     where h.id in (select id from stale)`
 }
 
-/** Returns a query for the ids of the written rows, and of rows of the overlay that have a written value. */
-function matching(overlay: Overlay, { ids, values = new Map() }: WrittenRows): Sql {
+/** Returns a query for the ids of the written rows, and of rows of the layer that have a written value. */
+function matching(layer: Layer, { ids, values = new Map() }: WrittenRows): Sql {
   const holders = [...values].map(
     ([id, query]) => sql`
-      select x.id from ${heapName(overlay)} x join (${query}) v on x.${ident(`c${id}`)} = v.value`,
+      select x.id from ${heapName(layer)} x join (${query}) v on x.${ident(`c${id}`)} = v.value`,
   )
   return join([ids, ...holders], ' union all ')
 }
 
-/** Copies rows `h` of the heap to the past, if a fork from before the merge can see them. */
-function keepSql({ heap, overlay }: Pick<Overlaid, 'heap' | 'overlay'>, source: Sql): Sql {
-  const epoch = raw(String(overlay.epoch))
+/** Copies rows `h` of the heap to the past, if a fork from before the layer can see them. */
+function keepSql({ heap, layer }: Pick<LayeredHeap, 'heap' | 'layer'>, source: Sql): Sql {
+  const epoch = raw(String(layer.epoch))
   return sql`
       insert into ${pastName(heap)} (${heapColumns(heap)}, until)
       select ${heapColumns(heap, sql`h`)}, ${epoch}
       from ${source}
-      where h.epoch < ${epoch} and h.epoch <= ${raw(String(overlay.latestFork))}`
+      where h.epoch < ${epoch} and h.epoch <= ${raw(String(layer.latestFork))}`
 }

@@ -11,11 +11,11 @@ import {
 } from '../layout/fold-policy.js'
 import { tablesOf } from '../layout/heap-sizes.js'
 import { findLayout, heapName, type Layout, pastName, type Source } from '../layout/layout.js'
-import { createFoldIndexes } from './heap-ddl.js'
+import { buildLayer } from './layers.js'
 import { publishFold } from './publish-fold.js'
 
-/** Thrown if a source has an overlay, which is gone soon: a fold must not end between the two. */
-export class OverlaidError extends Error {}
+/** Thrown if a heap of the sources has a layer, which is gone soon: a fold must not end between the two. */
+export class LayeredError extends Error {}
 
 /** Folds the inherited rows of a table on a branch, if it has too many sources. Returns whether it did. */
 export async function foldTable(
@@ -25,8 +25,9 @@ export async function foldTable(
   const { branchId, tableId, policy = BACKGROUND } = options
   const layout = await findLayout(database, branchId)
   if (layout === undefined || !needsFold(layout, tableId, policy)) return false
-  if (inheritedSources(layout, tableId).some(({ kind }) => kind === 'overlay')) {
-    throw new OverlaidError('the rows of an overlay are not yet in their heap')
+  // The level of such a layer is between those of heaps.
+  if (inheritedSources(layout, tableId).some(({ level }) => !Number.isInteger(level))) {
+    throw new LayeredError('the rows of a layer are not yet in their heap')
   }
   // The statements may take long, and the transaction must not occupy a connection of the pool.
   const connection = await database.openLong()
@@ -51,19 +52,15 @@ async function buildFold(
   const isWhole = folded.length === inherited.length
   if (folded.length === 1 && !isWhole) return false
   if (!(await lockSources(connection, folded))) return false
-  const [row] = await connection.query<{ heapId: string }>(sql`
-    select nextval(pg_get_serial_sequence('offshoot.heaps', 'id')) as "heapId"`)
-  if (row === undefined) throw new Error('a sequence must return a number')
-  const { heapId } = row
-  const fold = { databaseId: layout.databaseId, heapId }
   const columnIds = [...new Set(folded.flatMap((source) => [...source.columnIds]))]
   const fills = await findFills(connection, layout, columnIds)
-  await connection.query(sql`
-    create table ${heapName(fold)} as ${selectNearest(folded, { columnIds, fills, isWhole })}`)
-  const fileColumnIds = await findFileColumns(connection, folded)
+  const { databaseId } = layout
   const table = await findTable(connection, layout, tableId)
-  await createFoldIndexes(connection, { ...fold, table, columnIds, fileColumnIds })
-  return publishFold(connection, { layout, tableId, heapId, folded, columnIds, fileColumnIds })
+  const fileColumnIds = await findFileColumns(connection, folded)
+  const layer = { databaseId, tableId, table, columnIds, fileColumnIds }
+  const rows = selectNearest(folded, { columnIds, fills, isWhole })
+  const fold = await buildLayer(connection, layer, rows)
+  return publishFold(connection, fold, { layout, folded })
 }
 
 /** Returns the size of each source, in bytes. */

@@ -43,7 +43,7 @@ async function dropOrphan(transaction: Queryable, { id }: { id: string }): Promi
   return true
 }
 
-/** Lists some heaps and folds of a branch, in the order of their ids. */
+/** Lists some heaps and layers of a branch, in the order of their ids. */
 export async function listHeapsAfter(
   transaction: Queryable,
   branchId: string,
@@ -73,7 +73,7 @@ export async function dropUnusedHeap(
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id
     join offshoot.schemas s on s.id = b.schema_id
-    where h.id = ${heapId} and b.id = ${branchId} and h.kind <> 'fold'
+    where h.id = ${heapId} and b.id = ${branchId}
       and not exists (select from offshoot.branches f where f.parent_id = b.id)
       and (
         b.deleted_at is not null

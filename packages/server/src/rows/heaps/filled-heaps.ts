@@ -9,18 +9,16 @@ import {
   inheritsRows,
   type Layout,
   ownHeap,
-  ownOverlay,
+  ownLayer,
 } from '../layout/layout.js'
 import { createTables, describeHeap, HEAP_COLUMNS, HEAP_VALUES } from './heap-ddl.js'
+import { listNewHeap } from './layers.js'
 
 /*
  * A heap that is filled before its branch has it. As long as a table is empty and no fork knows its heap, nobody can tell
  * that heap from another one. So a stream fills a heap of its own, with all indexes, and the branch takes it by a change
- * of the catalogue: its rows are written once. Until then, the heap is in the list of spare heaps, under a definition
- * that nobody takes: so backups leave it out, and the collector drops it after a crash (`dropSpare`).
+ * of the catalogue: its rows are written once. Until then, the heap is listed like a layer that is not yet published.
  */
-
-const DEFINITION = 'stream'
 
 /** A heap that a branch can take in place of its own. */
 export interface FilledHeap extends HeapAddress {
@@ -42,7 +40,7 @@ const isReplaceable = (own: HeapAddress) => sql`exists (
         )
         and not exists (
           select from offshoot.heaps o
-          where o.branch_id = b.id and o.table_id = h.table_id and o.kind = 'overlay'
+          where o.branch_id = b.id and o.table_id = h.table_id and o.next_branch_id = b.id
         )
         and not exists (select from offshoot.index_work w where w.heap_id = h.id)
     )
@@ -64,7 +62,7 @@ export async function createFilledHeap(
     database.server.hasRowsApart ||
     listAllColumns(table.columns).some(({ type }) => type === 'vector')
   if (own === undefined || isExcluded) return undefined
-  if (ownOverlay(layout, table.id) !== undefined || inheritsRows(layout, table.id)) return undefined
+  if (ownLayer(layout, table.id) !== undefined || inheritsRows(layout, table.id)) return undefined
   const [branch] = await database
     .query<{ epoch: number }>(sql`
       select b.epoch from offshoot.branches b where b.id = ${branchId} and ${isReplaceable(own)}`)
@@ -76,12 +74,7 @@ export async function createFilledHeap(
   if (branch === undefined) return undefined
   const { epoch } = branch
   const create = async (transaction: Queryable): Promise<string> => {
-    const [next] = await transaction.query<{ heapId: string }>(sql`
-      insert into offshoot_work.spares (heap_id, database_id, definition)
-      values (nextval(pg_get_serial_sequence('offshoot.heaps', 'id')), ${databaseId}, ${DEFINITION})
-      returning heap_id as "heapId"`)
-    if (next === undefined) throw new Error('an insert must return a row')
-    const heap = { databaseId, heapId: next.heapId, table }
+    const heap = { databaseId, heapId: await listNewHeap(transaction, databaseId), table }
     await createTables(transaction, [heap])
     // A worker of autovacuum would keep the branch waiting when it takes the heap.
     await transaction.query(sql`
@@ -89,7 +82,7 @@ export async function createFilledHeap(
         add column line bigint not null,
         alter column epoch set default ${raw(String(epoch))},
         set (autovacuum_enabled = false)`)
-    return next.heapId
+    return heap.heapId
   }
   // A crash loses both the tables and their entry.
   const heapId = await gates.runAlone([], create, { isRepeatable: true })
@@ -127,10 +120,4 @@ export async function takeFilledHeap(transaction: Queryable, heap: FilledHeap): 
   await transaction.query(sql`
     update offshoot.branches set stamp = nextval('offshoot.stamps') where id = ${branchId}`)
   return true
-}
-
-/** Says that the heap is still being filled. */
-export async function keepFilledHeap(database: Queryable, { heapId }: HeapAddress): Promise<void> {
-  await database.query(sql`
-    update offshoot_work.spares set created_at = now() where heap_id = ${heapId}`)
 }

@@ -5,7 +5,7 @@ import type { Work } from '../../postgres/work.js'
 import type { StoredTable } from '../columns/stored-schema.js'
 import { BACKGROUND, needsFold, SOURCES_MAX } from '../layout/fold-policy.js'
 import type { Layout } from '../layout/layout.js'
-import { foldTable, OverlaidError } from './build-fold.js'
+import { foldTable, LayeredError } from './build-fold.js'
 
 /*
  * The queue of tables to fold. The background works it off; a branch that would become too deep does not wait for it.
@@ -70,12 +70,9 @@ export async function foldNext(database: Database, { subject, failures }: Work):
   }
 }
 
-/**
- * A schema edit has cancelled the fold, its sources are gone or have an overlay, or another process has built
- * it.
- */
+/** A schema edit has cancelled the fold, its sources are gone or have a layer, or another process has built it. */
 function isPassing(error: unknown): boolean {
-  if (error instanceof OverlaidError) return true
+  if (error instanceof LayeredError) return true
   const passing = [QUERY_CANCELED, '55P03', '23505', '40P01']
   return isUndefinedTable(error) || passing.includes(codeOf(error) ?? '')
 }

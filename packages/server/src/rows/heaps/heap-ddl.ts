@@ -220,14 +220,14 @@ interface FilledTable extends HeapAddress {
   readonly fileColumnIds: readonly number[]
 }
 
-/** Creates the primary key and the indexes of a fold or an overlay, and collects its statistics. */
-export async function createFoldIndexes(
+/** Creates the primary key and the indexes of a layer, and collects its statistics. */
+export async function createLayerIndexes(
   transaction: Queryable,
   filled: FilledTable,
 ): Promise<void> {
   const name = heapName(filled)
   await transaction.query(sql`alter table ${name} add primary key (id)`)
-  for (const statement of await foldIndexStatements(transaction, filled)) {
+  for (const statement of await layerIndexStatements(transaction, filled)) {
     await createIfPossible(transaction, statement)
   }
   await transaction.query(sql`analyze ${name}`)
@@ -245,8 +245,8 @@ async function createIfPossible(transaction: Queryable, statement: Sql): Promise
   await transaction.query(sql`release savepoint without_index`)
 }
 
-/** Returns statements that create the indexes of a fold: those of a heap, except for vectors. */
-async function foldIndexStatements(database: Queryable, options: FilledTable): Promise<Sql[]> {
+/** Returns statements that create the indexes of a layer: those of a heap, except for vectors. */
+async function layerIndexStatements(database: Queryable, options: FilledTable): Promise<Sql[]> {
   const { databaseId, heapId, table, columnIds } = options
   const statements: Sql[] = []
   for (const { id, column } of physicalShapes(table?.columns ?? [])) {
@@ -309,7 +309,7 @@ export async function dropColumnRules(
   await transaction.query(sql`drop index if exists ${qualified(databaseId, name)}`)
 }
 
-/** Drops a heap or a fold. While a backup holds the storage, leaves it to the collector instead. */
+/** Drops a heap or a layer. While a backup holds the storage, leaves it to the collector instead. */
 export async function dropHeap(transaction: Queryable, heap: HeapAddress): Promise<void> {
   const { heapId } = heap
   if (!(await mayRemoveStorage(transaction))) {

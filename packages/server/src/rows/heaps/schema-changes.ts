@@ -8,8 +8,8 @@ import { compileTable } from '../columns/table-codec.js'
 import { requestIndexes } from '../indexes/heap-indexes.js'
 import { type BranchRows, type Layout, layoutOf, ownHeap } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
+import { absorbAll } from './absorb.js'
 import { addHeapColumn, createHeaps, dropColumnRules, dropHeap } from './heap-ddl.js'
-import { absorbAll } from './overlays.js'
 
 const TOO_MANY_COLUMNS = '54011'
 

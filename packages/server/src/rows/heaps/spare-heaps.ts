@@ -250,8 +250,9 @@ export class SpareHeaps {
       if (next === undefined) return false
       await createTables(transaction, [{ databaseId, heapId: next.heapId, table }])
       await transaction.query(sql`
-        insert into offshoot_work.spares (heap_id, database_id, definition)
-        values (${next.heapId}, ${databaseId}, ${definition})`)
+        insert into offshoot_work.spares (heap_id, database_id, definition, kept_until)
+        values (${next.heapId}, ${databaseId}, ${definition},
+          now() + make_interval(secs => ${AGE_MAX_S}))`)
       return true
     }
     // A crash loses both the tables and their entry.
@@ -259,12 +260,12 @@ export class SpareHeaps {
   }
 }
 
-/** Drops spare heaps that nobody has taken, and those of deleted databases. Returns whether there may be more. */
+/** Drops spare heaps and unpublished layers that are too old, and those of deleted databases. Returns whether there may be more. */
 export async function collectSpares(database: Database): Promise<boolean> {
   const old = await database.query<HeapAddress>(sql`
     select heap_id as "heapId", database_id as "databaseId"
     from offshoot_work.spares s
-    where created_at < now() - make_interval(secs => ${AGE_MAX_S})
+    where kept_until < now()
       or not exists (select from offshoot.databases d where d.id = s.database_id)
     order by random()
     limit ${STEP_SPARES}`)
@@ -272,7 +273,7 @@ export async function collectSpares(database: Database): Promise<boolean> {
   return dropped > 0 && old.length === STEP_SPARES
 }
 
-/** Returns whether it has dropped the spare heap: another process may have done so, or a branch has taken it. */
+/** Returns whether it has dropped the spare heap: another process may have done so, or it is in use by now. */
 export async function dropSpare(transaction: Queryable, heap: HeapAddress): Promise<boolean> {
   const [spare] = await transaction.query(sql`
     delete from offshoot_work.spares
@@ -286,7 +287,7 @@ export async function dropSpare(transaction: Queryable, heap: HeapAddress): Prom
   return true
 }
 
-/** Lists the tables of spare heaps, which a backup leaves out. The catalogue may be of a version without them. */
+/** Lists the tables of spare heaps and unpublished layers, which a backup leaves out. The catalogue may be of a version without them. */
 export async function listSpareTables(
   database: Queryable,
 ): Promise<{ readonly schema: string; readonly name: string }[]> {

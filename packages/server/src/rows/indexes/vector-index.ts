@@ -1,7 +1,7 @@
 import type { Extension } from '../../postgres/extension.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { enclosingObjects, type TableCodec } from '../columns/table-codec.js'
-import { heapName, inheritsRows, layoutOf, ownHeap, ownOverlay } from '../layout/layout.js'
+import { heapName, inheritsRows, layoutOf, ownHeap, ownLayer } from '../layout/layout.js'
 import type { TableLookup } from '../reading/read-plan.js'
 import { indexedVector, wantsIndex } from './heap-indexes.js'
 
@@ -32,7 +32,7 @@ export function findVectorIndex(
     !wantsIndex(physical.column) ||
     enclosingObjects(codec, options.column).length > 0 ||
     inheritsRows(layout, codec.table.id) ||
-    ownOverlay(layout, codec.table.id) !== undefined
+    ownLayer(layout, codec.table.id) !== undefined
   ) {
     return undefined
   }

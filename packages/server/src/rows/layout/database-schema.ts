@@ -6,8 +6,8 @@ import { ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { removeEach, removeStorage } from './storage-hold.js'
 
 /*
- * The rows of a database are in a PostgreSQL schema of its own: heaps, pasts, folds, overlays, and tables that hold
- * rows for the time of a request. So PostgreSQL keeps databases apart, and the rows of one can be dropped, copied
+ * The rows of a database are in a PostgreSQL schema of its own: heaps, pasts, layers, and tables that hold rows for
+ * the time of a request. So PostgreSQL keeps databases apart, and the rows of one can be dropped, copied
  * and placed together. The catalogue and the gates, which every request locks, stay in schemas of the instance.
  */
 

@@ -55,6 +55,7 @@ export function inheritedSources(layout: Layout, tableId: number): Source[] {
 }
 
 /** Whether the state that a branch started with has a fold. */
-function isFolded({ levels }: Layout, tableId: number): boolean {
-  return levels[1]?.folds.has(tableId) === true
+function isFolded({ levels: [, start] }: Layout, tableId: number): boolean {
+  const layer = start?.layers.get(tableId)
+  return layer !== undefined && layer.nextBranchId !== start?.branchId
 }

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../postgres/database.js'
 import { tableIn } from '../../postgres/place.js'
-import { empty, type Sql, sql } from '../../postgres/sql.js'
+import { empty, raw, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import type { StoredColumn } from '../columns/stored-schema.js'
 import { schemaName } from './database-schema.js'
@@ -29,22 +29,16 @@ export interface Heap extends HeapAddress {
 }
 
 /**
- * A table with the condensed rows of several levels, from the one that it belongs to on. Reads use it instead
- * of these levels. A state as of a closed epoch never changes, and neither does its fold.
+ * A table without a past whose rows, tombstones included, hide those that are read after it. If reading goes on with the
+ * heap of the same branch, the layer is the outcome of a large merge or stream, and the background moves its rows to the
+ * heap. Otherwise it is a fold: it has the condensed rows of several levels, and reads skip these.
  */
-interface Fold extends Heap {
-  /** The branch of the next level to read. undefined: the fold has the rows of all further levels. */
+export interface Layer extends Heap {
+  /** The branch of the level that is read next. undefined: the layer has the rows of all further levels. */
   readonly nextBranchId: string | undefined
-}
-
-/**
- * The outcome of a large merge that is not yet in the heap of its branch. Its rows hide those of the heap. The
- * background moves them to the heap, which changes no state of the branch.
- */
-export interface Overlay extends Heap {
-  /** The epoch of the branch in which the merge was published. The rows belong to it. */
+  /** The first epoch of the branch whose rows the layer has. */
   readonly epoch: number
-  /** The epoch of the latest fork from before the merge. 0: there is none. */
+  /** The epoch of the latest fork that does not read the layer. 0: there is none. */
   readonly latestFork: number
 }
 
@@ -55,10 +49,8 @@ export interface Level {
   readonly asOf: number | undefined
   /** By table id. */
   readonly heaps: ReadonlyMap<number, Heap>
-  /** Overlays of the heaps, by table id. */
-  readonly overlays: ReadonlyMap<number, Overlay>
-  /** Folds of this and further levels, by table id. */
-  readonly folds: ReadonlyMap<number, Fold>
+  /** By table id. */
+  readonly layers: ReadonlyMap<number, Layer>
 }
 
 /**
@@ -120,10 +112,10 @@ interface HeapRow {
   readonly id: number
   readonly tableId: number
   readonly columnIds: number[]
-  readonly kind: 'heap' | 'overlay' | 'fold' | 'gone'
+  readonly kind: 'heap' | 'layer' | 'gone'
   readonly epoch: number
   readonly nextBranchId: string | null
-  /** Only of overlays. */
+  /** Only of layers whose rows are moved to the heap. */
   readonly latestFork: number | null
 }
 
@@ -131,6 +123,9 @@ interface HeapRow {
 export const latestForkOf = (branchId: Sql, conditions = empty): Sql => sql`coalesce((
         select max(f.fork_epoch) from offshoot.branches f where f.parent_id = ${branchId} ${conditions}
       ), 0)`
+
+/** After all epochs. */
+const EPOCH_MAX = raw(String(2 ** 31 - 1))
 
 const LEVEL_COLUMNS = sql`b.id, b.database_id, b.parent_id, b.fork_epoch, b.stamp, b.schema_id, b.resets, b.epoch`
 
@@ -161,13 +156,11 @@ function levelsSql(branchId: Sql, isHidden: Sql, isFollowed = sql`true`): Sql {
         select json_agg(json_build_object(
           'id', h.id, 'tableId', h.table_id, 'columnIds', h.column_ids, 'kind', h.kind,
           'epoch', h.epoch, 'nextBranchId', h.next_branch_id,
-          'latestFork', case when h.kind = 'overlay'
+          'latestFork', case when h.next_branch_id = c.id
             then ${latestForkOf(sql`c.id`, sql`and f.fork_epoch < h.epoch`)} end))
         from offshoot.heaps h
         where h.branch_id = c.id
-          and h.kind <> 'staged'
-          and case when h.kind = 'fold' then h.epoch = c.as_of
-            else c.as_of is null or h.epoch <= c.as_of end
+          and coalesce(c.as_of, ${EPOCH_MAX}) between h.epoch and coalesce(h.until_epoch, ${EPOCH_MAX})
       ) as heaps
     from chain c
     order by c.depth`
@@ -227,37 +220,32 @@ export function toLayout(rows: readonly LevelRow[]): Layout | undefined {
   }
 }
 
-/** Most levels have neither overlays nor folds, and a branch can have thousands of levels. */
+/** Most levels have no layers, and a branch can have thousands of levels. */
 const NONE: ReadonlyMap<number, never> = new Map<number, never>()
 
 function toLevel({ databaseId, branchId, asOf, heaps: rows }: LevelRow): Level {
   const heaps = new Map<number, Heap>()
-  const overlays = new Map<number, Overlay>()
-  const folds = new Map<number, Fold>()
+  const layers = new Map<number, Layer>()
   for (const row of rows ?? []) {
     const { id, tableId, columnIds, kind, epoch, nextBranchId } = row
     const heap = { databaseId, heapId: String(id), columnIds: new Set(columnIds) }
-    if (kind === 'fold') folds.set(tableId, { ...heap, nextBranchId: nextBranchId ?? undefined })
-    else if (kind === 'overlay')
-      overlays.set(tableId, { ...heap, epoch, latestFork: row.latestFork ?? 0 })
-    else heaps.set(tableId, kind === 'gone' ? { ...heap, isGone: true } : heap)
+    if (kind === 'layer') {
+      const latestFork = row.latestFork ?? 0
+      layers.set(tableId, { ...heap, nextBranchId: nextBranchId ?? undefined, epoch, latestFork })
+    } else heaps.set(tableId, kind === 'gone' ? { ...heap, isGone: true } : heap)
   }
   return {
     branchId,
     asOf: asOf ?? undefined,
     heaps: heaps.size > 0 ? heaps : NONE,
-    overlays: overlays.size > 0 ? overlays : NONE,
-    folds: folds.size > 0 ? folds : NONE,
+    layers: layers.size > 0 ? layers : NONE,
   }
 }
 
-/**
- * A place that rows of a table are read from: a heap, with its past if it is read as of an epoch, an overlay, or
- * a fold.
- */
+/** A place that rows of a table are read from: a heap, with its past if it is read as of an epoch, or a layer. */
 export interface Source extends Heap {
-  readonly kind: 'heap' | 'overlay' | 'fold'
-  /** The index of its level. 0 is that of the branch. An overlay is half a level nearer than its heap. */
+  readonly kind: 'heap' | 'layer'
+  /** The index of its level. 0 is that of the branch. A layer of a heap is half a level nearer than the heap. */
   readonly level: number
   readonly branchId: string
   /** Rows are read as of this epoch. undefined: all rows. */
@@ -270,19 +258,20 @@ export function sourcesOf({ levels }: Layout, tableId: number): Source[] {
   for (let index = 0; index < levels.length; ) {
     const level = levels[index] as Level
     const { branchId, asOf } = level
-    const fold = level.folds.get(tableId)
+    const layer = level.layers.get(tableId)
     const heap = level.heaps.get(tableId)
-    if (fold !== undefined) {
-      sources.push({ ...fold, kind: 'fold', level: index, branchId, asOf: undefined })
-      if (fold.nextBranchId === undefined) break
-      const next = levels.findIndex((further) => further.branchId === fold.nextBranchId)
-      if (next <= index) throw new Error('a fold must be followed by a further level')
-      index = next
-      continue
-    }
-    const overlay = level.overlays.get(tableId)
-    if (overlay !== undefined) {
-      sources.push({ ...overlay, kind: 'overlay', level: index - 0.5, branchId, asOf: undefined })
+    if (layer !== undefined) {
+      const { nextBranchId } = layer
+      const isOverHeap = nextBranchId === branchId
+      const nearness = isOverHeap ? index - 0.5 : index
+      sources.push({ ...layer, kind: 'layer', level: nearness, branchId, asOf: undefined })
+      if (nextBranchId === undefined) break
+      if (!isOverHeap) {
+        const next = levels.findIndex((further) => further.branchId === nextBranchId)
+        if (next <= index) throw new Error('a fold must be followed by a further level')
+        index = next
+        continue
+      }
     }
     if (heap?.isGone) throw new Error('a heap that was dropped cannot be read')
     if (heap !== undefined) sources.push({ ...heap, kind: 'heap', level: index, branchId, asOf })
@@ -296,9 +285,9 @@ export function ownHeap(layout: Layout, tableId: number): Heap | undefined {
   return layout.levels[0]?.heaps.get(tableId)
 }
 
-/** Returns the overlay of the branch's own heap of a table. */
-export function ownOverlay(layout: Layout, tableId: number): Overlay | undefined {
-  return layout.levels[0]?.overlays.get(tableId)
+/** Returns the layer of the branch's own heap of a table. */
+export function ownLayer(layout: Layout, tableId: number): Layer | undefined {
+  return layout.levels[0]?.layers.get(tableId)
 }
 
 /** Returns whether the branch may inherit rows of the table. */
@@ -341,8 +330,7 @@ function mapTable(
     levels: layout.levels.map((level) => ({
       ...level,
       heaps: only(level.heaps),
-      overlays: only(level.overlays),
-      folds: only(level.folds),
+      layers: only(level.layers),
     })),
   }
 }
@@ -376,8 +364,7 @@ export function withIds(layout: Layout, { tables, columns }: ReadIds): Layout {
     levels: layout.levels.map((level) => ({
       ...level,
       heaps: renumber(level.heaps),
-      overlays: renumber(level.overlays),
-      folds: renumber(level.folds),
+      layers: renumber(level.layers),
     })),
   }
 }

@@ -18,8 +18,7 @@ const level = (
       { databaseId: '1', heapId, columnIds: new Set([1, 2]) },
     ]),
   ),
-  overlays: new Map(),
-  folds: new Map(),
+  layers: new Map(),
 })
 
 const layout = (...levels: Level[]): Layout => ({

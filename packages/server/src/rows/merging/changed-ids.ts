@@ -11,8 +11,7 @@ import {
 /*
  * Two states of related branches share the levels that both inherit. A row can differ only in a heap that one
  * of them does not read, or reads as of another epoch. Reading only those heaps, the cost depends on the
- * number of changes and not on the size of the table. A fold or an overlay that only one of them reads is read as
- * a whole.
+ * number of changes and not on the size of the table. A layer that only one of them reads is read as a whole.
  */
 
 /** Returns whether rows of a table can differ between two states. */

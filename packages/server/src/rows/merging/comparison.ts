@@ -7,8 +7,9 @@ import {
 import { sql } from '../../postgres/sql.js'
 import type { StoredTable } from '../columns/stored-schema.js'
 import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
+import { dropNewLayers, type NewLayer } from '../heaps/layers.js'
 import type { SpareHeaps } from '../heaps/spare-heaps.js'
-import { type BranchRows, layoutOf, ownHeap, ownOverlay } from '../layout/layout.js'
+import { type BranchRows, layoutOf, ownHeap, ownLayer } from '../layout/layout.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
 import {
   findMissingValues,
@@ -18,12 +19,7 @@ import {
   type UniqueClash,
 } from './check-stage.js'
 import { listCompared, type RowTexts } from './compare-rows.js'
-import {
-  amendOverlay,
-  buildOverlay,
-  publishOverlays,
-  type StagedOverlay,
-} from './publish-overlay.js'
+import { amendOutcome, buildOutcome, publishOutcomes } from './outcome-layer.js'
 import { publishRows } from './publish-stage.js'
 import { type RecordToken, readConflictsToken, readTokens } from './review-tokens.js'
 import { type RowResolution, type RowStrategy, settleRest, settleRows } from './settle.js'
@@ -91,13 +87,11 @@ export class OutdatedError extends Error {}
  */
 export class Comparison {
   readonly #tables: TableComparison[] = []
-  readonly #overlays = new Map<number, StagedOverlay>()
+  readonly #layers = new Map<number, NewLayer>()
   readonly #stage: Stage
-  readonly #owner: { databaseId: string; pinId?: string | undefined }
 
   /** With `pinId`, the comparison is kept for later transactions, until it is dropped. It belongs to this hidden branch. */
   constructor(transaction: Transaction, owner: { databaseId: string; pinId?: string | undefined }) {
-    this.#owner = owner
     this.#stage = new Stage(transaction, owner)
   }
 
@@ -116,7 +110,7 @@ export class Comparison {
 
   /**
    * Prepares publishing, so that at most `rowsMax` rows are left to be written while the target is locked: writes the
-   * outcome for the largest tables to overlays.
+   * outcome for the largest tables to layers.
    */
   async prepare(database: Database, rowsMax: number): Promise<void> {
     let rows = 0
@@ -124,12 +118,12 @@ export class Comparison {
     for (const table of tables) {
       rows += table.effects
       if (rows <= rowsMax) continue
-      const overlay = await runTransaction(
+      const layer = await runTransaction(
         database,
-        (transaction) => table.buildOverlay(transaction, this.#owner),
+        (transaction) => table.buildLayer(transaction),
         WRITABLE_SNAPSHOT,
       )
-      this.#overlays.set(table.codec.table.id, overlay)
+      this.#layers.set(table.codec.table.id, layer)
     }
   }
 
@@ -144,8 +138,8 @@ export class Comparison {
     const tables: OutcomeTable[] = []
     for (const compared of this.tables) {
       const { table } = compared.codec
-      const overlay = this.#overlays.get(table.id)
-      tables.push(await compared.renew(transaction, oursOf(table), overlay))
+      const layer = this.#layers.get(table.id)
+      tables.push(await compared.renew(transaction, oursOf(table), layer))
     }
     return new Outcome(tables)
   }
@@ -156,8 +150,9 @@ export class Comparison {
   }
 
   /** Drops what a comparison that is kept has stored and not published. */
-  drop(database: Queryable): Promise<void> {
-    return this.#stage.drop(database)
+  async drop(database: Database): Promise<void> {
+    await this.#stage.drop(database)
+    await dropNewLayers(database, [...this.#layers.values()])
   }
 }
 
@@ -365,15 +360,11 @@ export class TableComparison {
     }))
   }
 
-  /** Writes the outcome to an overlay of a hidden branch. */
-  async buildOverlay(
-    transaction: Transaction,
-    { databaseId, pinId }: { databaseId: string; pinId?: string | undefined },
-  ): Promise<StagedOverlay> {
-    if (this.#staged === undefined || pinId === undefined) throw new Error('nothing is kept')
+  /** Writes the outcome to a layer. */
+  async buildLayer(transaction: Transaction): Promise<NewLayer> {
+    if (this.#staged === undefined || !this.#stage.isShared) throw new Error('nothing is kept')
     await this.#requireRows(transaction)
-    const rows = { staged: this.#staged, ours: this.#merge.ours }
-    return buildOverlay(transaction, rows, { branchId: pinId, databaseId })
+    return buildOutcome(transaction, { staged: this.#staged, ours: this.#merge.ours })
   }
 
   /** Throws if staged rows are gone: PostgreSQL empties unlogged tables after a crash, and the merge goes on. */
@@ -387,7 +378,7 @@ export class TableComparison {
   async renew(
     transaction: Transaction,
     state: TableState,
-    overlay: StagedOverlay | undefined,
+    layer: NewLayer | undefined,
   ): Promise<OutcomeTable> {
     if (this.#staged === undefined) throw new Error('the table must be staged')
     await this.#requireRows(transaction)
@@ -398,17 +389,17 @@ export class TableComparison {
     const { since, before, after } = await this.#restage(transaction, staged, ours)
     const tally = mapTally((count) => this.#tally[count] - before[count] + after[count])
     if (tally.conflictCount > 0) throw new OutdatedError('rows in conflict were written')
-    if (overlay !== undefined) {
-      if (ownOverlay(layoutOf(state.rows), codec.table.id) !== undefined) {
-        throw new OutdatedError('another merge has an overlay')
+    if (layer !== undefined) {
+      if (ownLayer(layoutOf(state.rows), codec.table.id) !== undefined) {
+        throw new OutdatedError('another merge has a layer')
       }
-      if (!(await amendOverlay(transaction, overlay, { staged, ours, oursBefore, since }))) {
+      if (!(await amendOutcome(transaction, layer, { staged, ours, oursBefore, since }))) {
         throw new OutdatedError('a unique value was taken')
       }
     }
     const isOpened =
       state.table !== undefined && ownHeap(layoutOf(state.rows), codec.table.id) === undefined
-    return { staged, tally, overlay, isOpened: isOpened && isWritten({ staged, tally }) }
+    return { staged, tally, layer, isOpened: isOpened && isWritten({ staged, tally }) }
   }
 
   async #restage(
@@ -442,7 +433,7 @@ interface OutcomeTable {
   readonly staged: StagedRows
   readonly tally: MergeTally
   /** Has the rows already. undefined: they are written. */
-  readonly overlay: StagedOverlay | undefined
+  readonly layer: NewLayer | undefined
   /** The target has the table, and has not written to it before. */
   readonly isOpened: boolean
 }
@@ -463,17 +454,17 @@ export class Outcome {
   /** Writes the rows to the target. Its schema must be that of the outcome by now. */
   async publish(transaction: Transaction, target: BranchRows): Promise<void> {
     const layout = layoutOf(target)
-    const overlaid = this.#tables.flatMap(({ staged, overlay }) =>
-      overlay === undefined ? [] : { staged, overlay },
+    const built = this.#tables.flatMap(({ staged, layer }) =>
+      layer === undefined ? [] : { staged, layer },
     )
-    const written = this.#tables.filter((table) => table.overlay === undefined && isWritten(table))
+    const written = this.#tables.filter((table) => table.layer === undefined && isWritten(table))
     const tallies = await publishRows(transaction, written, layout)
     this.#tables = this.#tables.map((table) => {
       const tally = tallies.get(table.staged)
       return tally === undefined ? table : { ...table, tally }
     })
-    if (!(await publishOverlays(transaction, overlaid, layout.branchId))) {
-      throw new OutdatedError('an overlay was dropped')
+    if (!(await publishOutcomes(transaction, built, layout.branchId))) {
+      throw new OutdatedError('a layer was dropped')
     }
   }
 

@@ -5,9 +5,9 @@ import { empty, ident, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, type TextRows } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
+import { absorbAll } from '../heaps/absorb.js'
 import { requestFolds } from '../heaps/folds.js'
 import { createHeaps } from '../heaps/heap-ddl.js'
-import { absorbAll } from '../heaps/overlays.js'
 import { assignSparesIn } from '../heaps/spare-heaps.js'
 import { findLayout, type Heap, heapName, type Layout, ownHeap } from '../layout/layout.js'
 import { clearStatement } from '../writing/change-statements.js'
@@ -171,7 +171,7 @@ interface MergeTarget {
   readonly heap: Heap
 }
 
-/** Gives the target branch the heaps that it lacks, and removes overlays. Returns its new layout. */
+/** Gives the target branch the heaps that it lacks, and absorbs layers. Returns its new layout. */
 export async function openTarget(
   transaction: Transaction,
   codecs: readonly TableCodec[],

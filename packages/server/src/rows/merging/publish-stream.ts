@@ -2,7 +2,15 @@ import { runPipeline } from '../../postgres/pipeline.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { type BranchRows, findLayout, heapName, layoutOf, ownHeap } from '../layout/layout.js'
+import type { NewLayer } from '../heaps/layers.js'
+import {
+  type BranchRows,
+  findLayout,
+  heapName,
+  layoutOf,
+  ownHeap,
+  ownLayer,
+} from '../layout/layout.js'
 import { type Guard, guardCall } from '../running/guard.js'
 import { toStaleError } from '../running/staleness.js'
 import { TakenError } from '../writing/refusals.js'
@@ -10,16 +18,15 @@ import { takenIdStatement, takenValueStatement } from '../writing/stage-statemen
 import { StatementParts } from '../writing/statement-parts.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
 import {
-  amendOverlay,
-  buildOverlay,
+  amendOutcome,
+  buildOutcome,
   isPinOf,
-  type OverlaidStage,
-  publishOverlays,
-  type StagedOverlay,
-} from './publish-overlay.js'
+  type OutcomeStage,
+  publishOutcomes,
+} from './outcome-layer.js'
 
 /*
- * A long stream is published like a large merge: its rows are compared with a pinned state and written to an overlay
+ * A long stream is published like a large merge: its rows are compared with a pinned state and written to a layer
  * without a gate. With a locked branch, only rows that were written since are looked at.
  */
 
@@ -36,7 +43,7 @@ interface ComparedStream {
 export class StreamOutdatedError extends Error {}
 
 /** The stage in the form of a merge that inserts all of its rows. */
-function asMerge({ codec, stage }: ComparedStream): OverlaidStage {
+function asMerge({ codec, stage }: ComparedStream): OutcomeStage {
   const columns = codec.physical.map(({ physicalName }) => sql`, s.${ident(physicalName)}`)
   return {
     codec,
@@ -46,12 +53,11 @@ function asMerge({ codec, stage }: ComparedStream): OverlaidStage {
   }
 }
 
-/** Writes the rows of a stream to an overlay. Throws if an id or a unique value is taken in the compared state. */
+/** Writes the rows of a stream to a layer. Throws if an id or a unique value is taken in the compared state. */
 export async function stageStream(
   transaction: Transaction,
   stream: ComparedStream,
-  owner: { branchId: string; databaseId: string },
-): Promise<StagedOverlay> {
+): Promise<NewLayer> {
   const { codec, stage, before } = stream
   // The time depends on the length of the stream, and nobody waits for it.
   await transaction.query(sql`set local statement_timeout = 0`)
@@ -75,46 +81,46 @@ export async function stageStream(
     ])
     if (typeof found?.[0]?.[0] === 'string') throw new TakenError(0, columnId)
   }
-  return buildOverlay(transaction, { staged: asMerge(stream), ours: before }, owner)
+  return buildOutcome(transaction, { staged: asMerge(stream), ours: before })
 }
 
 /**
- * Publishes the overlay of a stream on its branch, whose gate must be locked. Takes a fixed number of statements,
+ * Publishes the layer of a stream on its branch, whose gate must be locked. Takes a fixed number of statements,
  * and looks only at rows that were written since the comparison.
  */
 export async function publishStream(
   transaction: Transaction,
-  stream: ComparedStream & { readonly overlay: StagedOverlay; readonly pinId: string },
+  stream: ComparedStream & { readonly layer: NewLayer; readonly pinId: string },
   guard: Guard,
 ): Promise<void> {
-  const { codec, stage, before, overlay, pinId } = stream
+  const { codec, stage, before, layer, pinId } = stream
   const { branchId } = guard.rows
   await requireGuard(transaction, guard)
-  // The stage was complete when the overlay was written. A crash since then has emptied it.
+  // The stage was complete when the layer was written. A crash since then has emptied it.
   const staged = await transaction.query(sql`select from ${stage} limit 1`)
   if (staged.length === 0) stream.requireAll(0)
   if (!(await isPinOf(transaction, { pinId, branchId }))) {
     throw new StreamOutdatedError('the branch was reset')
   }
   const ours = await findLayout(transaction, branchId)
-  if (ours === undefined || ours.levels[0]?.overlays.has(codec.table.id)) {
-    throw new StreamOutdatedError('the table has another overlay')
+  if (ours === undefined || ownLayer(ours, codec.table.id) !== undefined) {
+    throw new StreamOutdatedError('the table has another layer')
   }
   if (mayDiffer(before, ours, codec.table.id)) {
     const written = await transaction.query(sql`
       select
       from (${changedIds(before, ours, codec.table.id)}) c
-      join ${heapName(overlay)} o on o.id = c.id
+      join ${heapName(layer)} o on o.id = c.id
       limit 1`)
     if (written.length > 0) throw new StreamOutdatedError('a row was written')
   }
   const merged = asMerge(stream)
   const rows = { staged: merged, ours, oursBefore: before, since: undefined }
-  if (!(await amendOverlay(transaction, overlay, rows))) {
+  if (!(await amendOutcome(transaction, layer, rows))) {
     throw new StreamOutdatedError('a unique value was taken')
   }
-  if (!(await publishOverlays(transaction, [{ overlay, staged: merged }], branchId))) {
-    throw new StreamOutdatedError('the overlay was dropped')
+  if (!(await publishOutcomes(transaction, [{ layer, staged: merged }], branchId))) {
+    throw new StreamOutdatedError('the layer was dropped')
   }
 }
 

@@ -8,7 +8,7 @@ const STATEMENT_HEAPS = 50
 /**
  * Returns whether a branch has written rows after one epoch and until another. Forks must keep the versions of
  * both: a deletion leaves no other trace than the version that it ended. Heaps that were dropped, and
- * overlays of a merge, count as written.
+ * layers of heaps, count as written.
  */
 export async function isWrittenBetween(
   transaction: Queryable,
@@ -17,7 +17,7 @@ export async function isWrittenBetween(
   const heaps = await transaction.query<HeapAddress & { kind: string }>(sql`
     select database_id as "databaseId", id as "heapId", kind
     from offshoot.heaps
-    where branch_id = ${branchId} and kind <> 'fold'
+    where branch_id = ${branchId} and until_epoch is null
     order by id`)
   if (heaps.some(({ kind }) => kind !== 'heap')) return true
   const isBetween = (column: Sql) => sql`${column} > ${after} and ${column} <= ${until}`

@@ -27,8 +27,7 @@ function chain(depth: number): Layout {
       branchId: `b${level}`,
       asOf: level === 0 ? undefined : 1,
       heaps: new Map([[1, { databaseId: '1', heapId: String(level), columnIds: new Set([2]) }]]),
-      overlays: new Map(),
-      folds: new Map(),
+      layers: new Map(),
     })),
   }
 }

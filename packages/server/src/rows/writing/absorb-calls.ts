@@ -2,29 +2,29 @@ import { arrayLiteral } from '../../postgres/carriers.js'
 import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { absorbSql, findOverlaid, type Overlaid, type WrittenRows } from '../heaps/absorb-sql.js'
+import { absorbSql, findLayered, type LayeredHeap, type WrittenRows } from '../heaps/absorb-sql.js'
 import { heapName, type Layout } from '../layout/layout.js'
 
 /** The values that a writer is going to write to a unique column, given by its index. */
 type ValuesOf = (column: number) => readonly (string | null)[]
 
 /**
- * Calls that a writer runs before its own, if the table has an overlay. They move the rows that it is going to
- * write, and those with the same unique values, from the overlay to the heap. So the statements of writers need to
- * know nothing of overlays.
+ * Calls that a writer runs before its own, if the table has a layer. They move the rows that it is going to
+ * write, and those with the same unique values, from the layer to the heap. So the statements of writers need to
+ * know nothing of layers.
  */
 export class AbsorbCalls {
-  readonly #target: Overlaid
+  readonly #target: LayeredHeap
   readonly #codec: TableCodec
   #statements: readonly Statement[] | undefined
 
-  /** Returns undefined if the table has no overlay. */
+  /** Returns undefined if the table has no layer. */
   static find(layout: Layout, codec: TableCodec): AbsorbCalls | undefined {
-    const target = findOverlaid(layout, codec.table)
+    const target = findLayered(layout, codec.table)
     return target && new AbsorbCalls(target, codec)
   }
 
-  private constructor(target: Overlaid, codec: TableCodec) {
+  private constructor(target: LayeredHeap, codec: TableCodec) {
     this.#target = target
     this.#codec = codec
   }
@@ -48,7 +48,7 @@ export class AbsorbCalls {
 
   /** For values that are not known before they are written. */
   forAll(): Call[] {
-    const ids = sql`select id from ${heapName(this.#target.overlay)}`
+    const ids = sql`select id from ${heapName(this.#target.layer)}`
     return this.#compile({ ids }).map((statement) => ({ statement, values: [] }))
   }
 

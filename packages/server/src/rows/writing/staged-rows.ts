@@ -8,10 +8,9 @@ import { runPipeline } from '../../postgres/pipeline.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Statement } from '../../postgres/statement.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { createFilledHeap, type FilledHeap, keepFilledHeap } from '../heaps/filled-heaps.js'
-import { dropSpare } from '../heaps/spare-heaps.js'
+import { createFilledHeap, type FilledHeap } from '../heaps/filled-heaps.js'
+import { dropNewLayers, keepNewHeap } from '../heaps/layers.js'
 import { heapName, layoutOf, qualified } from '../layout/layout.js'
-import { removeStorage } from '../layout/storage-hold.js'
 import { brokenConnection } from '../running/connection.js'
 import { type Guard, ownerOf } from '../running/guard.js'
 import { runReads } from '../running/reads.js'
@@ -319,9 +318,8 @@ export class StagedRows {
     clearInterval(this.#life)
     await this.#copying.catch(() => undefined)
     const stage = this.#stage
-    if ('heapId' in stage) {
-      await removeStorage(this.#database, (transaction) => dropSpare(transaction, stage))
-    } else await dropStage(this.#database, stage)
+    if ('heapId' in stage) await dropNewLayers(this.#database, [stage])
+    else await dropStage(this.#database, stage)
   }
 
   /** Copies what was added, while the next rows are read. Throws the failure of the part before. */
@@ -357,7 +355,7 @@ export class StagedRows {
   #signLife(): void {
     const signed =
       'heapId' in this.#stage
-        ? keepFilledHeap(this.#database, this.#stage)
+        ? keepNewHeap(this.#database, this.#stage)
         : this.#database.query(sql`
             update offshoot_work.streams set used_at = now() where id = ${this.#stage.id}`)
     signed.catch(() => undefined)

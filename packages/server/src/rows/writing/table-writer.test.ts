@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { sql } from '../../postgres/sql.js'
 import type { Call, Statement } from '../../postgres/statement.js'
 import { compileTable } from '../columns/table-codec.js'
-import type { Layout, Level, Overlay } from '../layout/layout.js'
+import type { Layer, Layout, Level } from '../layout/layout.js'
 import { TableRead } from '../reading/table-read.js'
 import { TableRows } from '../reading/table-rows.js'
 import { TableWriter } from './table-writer.js'
@@ -22,13 +22,12 @@ const codec = compileTable(
 
 const heap = (heapId: string) => ({ databaseId: '7', heapId, columnIds: new Set([2, 3]) })
 
-function level(index: number, overlay?: Overlay): Level {
+function level(index: number, layer?: Layer): Level {
   return {
     branchId: `b${index}`,
     asOf: index === 0 ? undefined : 1,
     heaps: new Map([[1, heap(String(10 + index))]]),
-    overlays: overlay === undefined ? new Map() : new Map([[1, overlay]]),
-    folds: new Map(),
+    layers: layer === undefined ? new Map() : new Map([[1, layer]]),
   }
 }
 
@@ -46,14 +45,14 @@ function layoutOf(levels: readonly Level[], options: { hasForks: boolean }): Lay
   }
 }
 
-const overlay = { ...heap('20'), epoch: 3, latestFork: 2 }
+const layer = { ...heap('20'), nextBranchId: 'b0', epoch: 3, latestFork: 2 }
 
 const LAYOUTS: readonly (readonly [string, Layout])[] = [
   ['plain', layoutOf([level(0)], { hasForks: false })],
   ['forked', layoutOf([level(0)], { hasForks: true })],
   ['inheriting', layoutOf([level(0), level(1)], { hasForks: false })],
   ['inheriting and forked', layoutOf([level(0), level(1)], { hasForks: true })],
-  ['overlaid', layoutOf([level(0, overlay)], { hasForks: true })],
+  ['layered', layoutOf([level(0, layer)], { hasForks: true })],
 ]
 
 /** Lists all calls that write to a table, with those that run before them. */

@@ -99,7 +99,7 @@ export class TableWriter {
   readonly uniqueColumns: readonly number[]
   readonly #codec: TableCodec
   readonly #parts: StatementParts
-  /** undefined: the table has no overlay. */
+  /** undefined: the table has no layer. */
   readonly #absorb: AbsorbCalls | undefined
   readonly #statements: CachePart<Statement>
 
@@ -118,7 +118,7 @@ export class TableWriter {
   /**
    * Whether new rows can be inserted with COPY. This requires that the indexes of the heap are enough to check
    * ids and unique values. On a branch that inherits rows, they must also be compared with inherited rows, and in
-   * a table with an overlay with its rows.
+   * a table with a layer with its rows.
    */
   get takesCopies(): boolean {
     return this.#parts.isPlain && this.#absorb === undefined

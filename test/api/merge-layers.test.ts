@@ -13,7 +13,7 @@ import { createTestService, type TestService } from '../support/service.js'
 import { listWaiting, lockTable } from '../support/table-lock.js'
 
 /*
- * The rows of a large merge are published as an overlay, and moved to the heap afterwards. The tests interrupt the
+ * The rows of a large merge are published as a layer, and moved to the heap afterwards. The tests interrupt the
  * move, and compare the branch with that of another database, where the same merge was not interrupted.
  */
 
@@ -39,7 +39,7 @@ const upTo = (count: number) => Array.from({ length: count }, (_, index) => inde
 
 /** Creates `main`, its forks `old` and `work`, and its fork `dev`, which changes, deletes and adds records. */
 async function open(): Promise<TestBranches> {
-  const branches = await TestBranches.create(service, `overlay${++number}`, {
+  const branches = await TestBranches.create(service, `layer${++number}`, {
     items: ITEMS,
     notes: [{ name: 'text', type: 'text' }],
   })
@@ -95,12 +95,12 @@ async function heapOf(branches: TestBranches, branch: string): Promise<string> {
   return row?.name ?? ''
 }
 
-async function countOverlays({ database }: TestBranches): Promise<number> {
+async function countLayers({ database }: TestBranches): Promise<number> {
   const [row] = await service.database.query<{ count: number }>(sql`
     select count(*)::integer as count
     from offshoot.heaps h
     join offshoot.databases d on d.id = h.database_id
-    where d.name = ${database} and h.kind in ('overlay', 'staged')
+    where d.name = ${database} and h.kind = 'layer' and h.until_epoch is null
       and exists (select from offshoot.branches b where b.id = h.branch_id)`)
   return row?.count ?? -1
 }
@@ -164,7 +164,7 @@ describe('the rows of a large merge', () => {
       { name: 'items', inserted: NEW, updated: 60, deleted: 30 },
     ])
     expect(rowsWritten).toBe(0)
-    expect(await countOverlays(branches)).toBe(1)
+    expect(await countLayers(branches)).toBe(1)
     const ids = [oldId(0), oldId(31), oldId(60), oldId(100), newId(0)]
     const merged = {
       [oldId(0)]: { code: 'c1', price: 0 },
@@ -178,14 +178,14 @@ describe('the rows of a large merge', () => {
       [oldId(60)]: { code: 'c60', price: 60 },
     })
     await runBackground(service)
-    expect(await countOverlays(branches)).toBe(0)
+    expect(await countLayers(branches)).toBe(0)
     expect(await branches.read('main', 'items', ids)).toEqual(merged)
   })
 
   it('start at version 0 if they are deleted before they are moved, and created anew', async () => {
     const branches = await open()
     await mergeInterrupted(branches, 'main')
-    expect(await countOverlays(branches)).toBe(1)
+    expect(await countLayers(branches)).toBe(1)
     const ids = [oldId(0), oldId(31), oldId(60), newId(0), newId(1)]
     const [, , gone, ...others] = ids
     await branches.remove('main', 'items', oldId(0), oldId(31), newId(0), newId(1))
@@ -194,7 +194,7 @@ describe('the rows of a large merge', () => {
     }
     for (const isMoved of [false, true]) {
       if (isMoved) await runBackground(service)
-      expect(await countOverlays(branches)).toBe(isMoved ? 0 : 1)
+      expect(await countLayers(branches)).toBe(isMoved ? 0 : 1)
       const content = await contentOf(branches, 'main')
       for (const id of ids) expect(content.get(id), id).toEqual({ price: 7, version: 0 })
     }
@@ -207,7 +207,7 @@ describe('the rows of a large merge', () => {
   it('leave no table behind after a merge that nobody interrupts', async () => {
     const branches = await open()
     await branches.merge('dev')
-    expect(await countOverlays(branches)).toBe(0)
+    expect(await countLayers(branches)).toBe(0)
     const [row] = await service.database.query<{ count: number }>(sql`
       select count(*)::integer as count
       from offshoot.heaps h
@@ -222,7 +222,7 @@ class Twins {
   #versions = new Map<string, number>()
 
   constructor(
-    readonly overlaid: TestBranches,
+    readonly layered: TestBranches,
     readonly plain: TestBranches,
     readonly branch: string,
     readonly random: Random,
@@ -230,7 +230,7 @@ class Twins {
 
   async call(method: string, path: string, body?: unknown, branch = this.branch): Promise<void> {
     const [left, right] = [
-      await this.overlaid.call(branch, method, path, body),
+      await this.layered.call(branch, method, path, body),
       await this.plain.call(branch, method, path, body),
     ]
     const what = `${method} ${branch} ${path} ${JSON.stringify(body)}`
@@ -279,13 +279,13 @@ class Twins {
 
   async compare(): Promise<void> {
     for (const branch of [this.branch, 'old', 'older-work', ...this.forks]) {
-      expect([branch, await contentOf(this.overlaid, branch)]).toEqual([
+      expect([branch, await contentOf(this.layered, branch)]).toEqual([
         branch,
         await contentOf(this.plain, branch),
       ])
     }
     const diff = ({ database: _, ...body }: Record<string, unknown>) => body
-    expect(diff(await this.overlaid.diff(this.branch, '?against=old'))).toEqual(
+    expect(diff(await this.layered.diff(this.branch, '?against=old'))).toEqual(
       diff(await this.plain.diff(this.branch, '?against=old')),
     )
   }
@@ -319,32 +319,32 @@ function bare(value: unknown): unknown {
 
 describe('a branch whose merged rows are not yet in its heap', () => {
   it.each(['main', 'work'])('is read and written as any other: %s', async (branch) => {
-    const overlaid = await open()
+    const layered = await open()
     const plain = await open()
-    await mergeInterrupted(overlaid, branch)
+    await mergeInterrupted(layered, branch)
     await plain.merge('dev', { into: branch })
-    expect([await countOverlays(overlaid), await countOverlays(plain)]).toEqual([1, 0])
-    const twins = new Twins(overlaid, plain, branch, new Random(SEED))
+    expect([await countLayers(layered), await countLayers(plain)]).toEqual([1, 0])
+    const twins = new Twins(layered, plain, branch, new Random(SEED))
     await twins.compare()
     for (let step = 0; step < 60; step++) await twins.step()
-    expect(await countOverlays(overlaid)).toBe(1)
+    expect(await countLayers(layered)).toBe(1)
     await twins.compare()
     // Forks change too, and the rows are moved below them.
     await runBackground(service)
-    expect(await countOverlays(overlaid)).toBe(0)
+    expect(await countLayers(layered)).toBe(0)
     await twins.compare()
     for (let step = 0; step < 15; step++) await twins.step()
     await twins.compare()
   })
 
   it.each(['main', 'work'])('gets the changes of its fork: %s', async (branch) => {
-    const overlaid = await open()
+    const layered = await open()
     const plain = await open()
-    await mergeInterrupted(overlaid, branch)
+    await mergeInterrupted(layered, branch)
     await plain.merge('dev', { into: branch })
-    const twins = new Twins(overlaid, plain, branch, new Random(SEED))
+    const twins = new Twins(layered, plain, branch, new Random(SEED))
     await twins.call('PUT', '', { from: branch }, 'fork')
-    // The first records of both kinds are in the overlay, the last ones only in the heap.
+    // The first records of both kinds are in the layer, the last ones only in the heap.
     const operations = [
       update(0, { code: null }),
       update(1, { code: 'c1' }),
@@ -357,11 +357,11 @@ describe('a branch whose merged rows are not yet in its heap', () => {
       { insert: { table: 'items', record: { id: oldId(61), price: 61 } } },
     ]
     await twins.call('POST', '/transaction', { operations }, 'fork')
-    expect(await countOverlays(overlaid)).toBe(1)
+    expect(await countLayers(layered)).toBe(1)
     await twins.call('POST', '/merge', { into: branch }, 'fork')
-    expect(await countOverlays(overlaid)).toBe(0)
+    expect(await countLayers(layered)).toBe(0)
     await twins.compare()
-    expect(await overlaid.read(branch, 'items', [oldId(0), oldId(31), oldId(61), 'x'])).toEqual({
+    expect(await layered.read(branch, 'items', [oldId(0), oldId(31), oldId(61), 'x'])).toEqual({
       [oldId(0)]: { code: 'c2', price: 7 },
       [oldId(61)]: { price: 61 },
       x: { code: 'c61', place: 10 },
@@ -410,8 +410,8 @@ describe('a branch whose merged rows are not yet in its heap', () => {
       return { id, stamp: await stampOf(transaction, id) }
     })
     await moving
-    expect(await countOverlays(branches)).toBe(0)
-    // A layout that was read with the fork names the overlay, so it must not hold any longer.
+    expect(await countLayers(branches)).toBe(0)
+    // A layout that was read with the fork names the layer, so it must not hold any longer.
     expect(await stampOf(database, late.id)).not.toBe(late.stamp)
     expect(await branches.read('late', 'items', [newId(1)])).toEqual({
       [newId(1)]: { code: 'c61', place: 10, price: 1 },
@@ -419,16 +419,16 @@ describe('a branch whose merged rows are not yet in its heap', () => {
   })
 
   it('is edited, merged and reset', async () => {
-    const overlaid = await open()
-    await mergeInterrupted(overlaid, 'main')
-    await overlaid.fork('fork')
-    await overlaid.put('fork', 'items', oldId(1), { code: 'new', price: 1 })
-    await overlaid.merge('fork')
-    expect(await overlaid.read('main', 'items', [oldId(0), oldId(1)])).toEqual({
+    const layered = await open()
+    await mergeInterrupted(layered, 'main')
+    await layered.fork('fork')
+    await layered.put('fork', 'items', oldId(1), { code: 'new', price: 1 })
+    await layered.merge('fork')
+    expect(await layered.read('main', 'items', [oldId(0), oldId(1)])).toEqual({
       [oldId(0)]: { code: 'c1', price: 0 },
       [oldId(1)]: { code: 'new', price: 1 },
     })
-    expect(await countOverlays(overlaid)).toBe(0)
+    expect(await countLayers(layered)).toBe(0)
     const edited = await open()
     await mergeInterrupted(edited, 'main')
     await edited.edit('main', {
@@ -454,6 +454,6 @@ describe('a branch whose merged rows are not yet in its heap', () => {
         { [oldId(0)]: { code: 'c1', price: 0 }, [newId(1)]: { code: 'c61', place: 10, price: 1 } },
       ])
     }
-    expect(await countOverlays(reset)).toBe(0)
+    expect(await countLayers(reset)).toBe(0)
   })
 })

@@ -5,64 +5,64 @@ import { raw, type Sql, sql } from '../../postgres/sql.js'
 import type { StoredSchema } from '../columns/stored-schema.js'
 import type { Gates } from '../gates/gates.js'
 import { findLayout, type HeapAddress, heapName, type Layout } from '../layout/layout.js'
-import { absorbSql, findOverlaid, type Overlaid } from './absorb-sql.js'
+import { absorbSql, findLayered, type LayeredHeap } from './absorb-sql.js'
 import { dropHeap } from './heap-ddl.js'
 import { renewReaders } from './renew-readers.js'
 
 /*
- * The outcome of a large merge is published as overlays, in constant time. Afterwards the rows are moved to the
+ * The outcome of a large merge or stream is published as layers, in constant time. Afterwards the rows are moved to the
  * heaps, in steps that are so small that nobody waits long, and that change no state of the branch. A writer moves
- * the rows that it writes itself. Reads are slower until an overlay is gone, but never wrong.
+ * the rows that it writes itself. Reads are slower until a layer is gone, but never wrong.
  */
 
 /** Rows that one step moves. Writers of the branch wait for it. */
 const STEP_ROWS = 1000
 
-/** Others may read an overlay that was released. The collector drops it later. */
+/** Others may read a layer that was released. The collector drops it later. */
 const DROP_WAIT_MS = 100
 
 /**
  * The ids of the rows that one step moves. It begins after the last id of the step before: as long as a snapshot may see
  * the rows that were moved, PostgreSQL would pass all of them again.
  */
-const nextIds = (overlay: Sql, afterId: string) => sql`
-    select id from ${overlay} where id > ${afterId} order by id limit ${raw(String(STEP_ROWS))}`
+const nextIds = (layer: Sql, afterId: string) => sql`
+    select id from ${layer} where id > ${afterId} order by id limit ${raw(String(STEP_ROWS))}`
 
-/** Lists the overlaid heaps of a branch. */
-async function listOverlaid(transaction: Queryable, layout: Layout): Promise<Overlaid[]> {
-  if (layout.levels[0]?.overlays.size === 0) return []
+/** Lists the heaps with layers of a branch. */
+async function listLayered(transaction: Queryable, layout: Layout): Promise<LayeredHeap[]> {
+  if (layout.levels[0]?.layers.size === 0) return []
   const [row] = await transaction.query<{ document: StoredSchema }>(sql`
     select document from offshoot.schemas where id = ${layout.schemaId}`)
-  return (row?.document.tables ?? []).flatMap((table) => findOverlaid(layout, table) ?? [])
+  return (row?.document.tables ?? []).flatMap((table) => findLayered(layout, table) ?? [])
 }
 
 /**
- * Moves all rows of overlays to the heaps of a branch at once. Requires the exclusive gate. The layout stays
- * valid until the transaction ends: its overlays are empty.
+ * Moves all rows of layers to the heaps of a branch at once. Requires the exclusive gate. The layout stays
+ * valid until the transaction ends: its layers are empty.
  */
 export async function absorbAll(
   transaction: Queryable,
   layout: Layout,
   tableIds?: ReadonlySet<number>,
 ): Promise<void> {
-  for (const overlaid of await listOverlaid(transaction, layout)) {
-    if (tableIds !== undefined && !tableIds.has(overlaid.tableId)) continue
-    await move(transaction, overlaid, sql`select id from ${heapName(overlaid.overlay)}`)
-    await release(transaction, overlaid)
+  for (const layered of await listLayered(transaction, layout)) {
+    if (tableIds !== undefined && !tableIds.has(layered.tableId)) continue
+    await move(transaction, layered, sql`select id from ${heapName(layered.layer)}`)
+    await release(transaction, layered)
   }
 }
 
-async function move(transaction: Queryable, overlaid: Overlaid, ids: Sql): Promise<void> {
-  for (const statement of absorbSql(overlaid, { ids })) await transaction.query(statement)
+async function move(transaction: Queryable, layered: LayeredHeap, ids: Sql): Promise<void> {
+  for (const statement of absorbSql(layered, { ids })) await transaction.query(statement)
 }
 
 /**
- * Takes an overlay without rows out of the layouts of all branches that read it. Those that still know it find it
+ * Takes a layer without rows out of the layouts of all branches that read it. Those that still know it find it
  * empty, until it is dropped.
  */
 async function release(
   transaction: Queryable,
-  { branchId, overlay: { heapId, epoch } }: Overlaid,
+  { branchId, layer: { heapId, epoch } }: LayeredHeap,
 ): Promise<void> {
   await transaction.query(sql`
     update offshoot.heaps set branch_id = ${`dropped ${heapId}`} where id = ${heapId}`)
@@ -70,7 +70,7 @@ async function release(
   await renewReaders(transaction, { branchId, forks, isIncluded: true })
 }
 
-/** Where the next step begins: all rows of the overlay up to this id are moved. */
+/** Where the next step begins: all rows of the layer up to this id are moved. */
 interface Progress {
   readonly heapId: string
   readonly lastId: string
@@ -78,7 +78,7 @@ interface Progress {
 
 /** The result of a step. */
 interface Absorbed {
-  /** An overlay without rows, which was taken out of the layouts. */
+  /** A layer without rows, which was taken out of the layouts. */
   readonly released: HeapAddress | undefined
   /** undefined: there is nothing more to do. */
   readonly next: Progress | undefined
@@ -93,32 +93,32 @@ async function absorbSome(
   progress: Progress,
 ): Promise<Absorbed> {
   const layout = await findLayout(transaction, branchId, { hidden: true })
-  const [first, ...others] = layout === undefined ? [] : await listOverlaid(transaction, layout)
+  const [first, ...others] = layout === undefined ? [] : await listLayered(transaction, layout)
   if (first === undefined) return { released: undefined, next: undefined }
-  const { heapId } = first.overlay
+  const { heapId } = first.layer
   const ids = await transaction.query<{ id: string }>(
-    nextIds(heapName(first.overlay), progress.heapId === heapId ? progress.lastId : ''),
+    nextIds(heapName(first.layer), progress.heapId === heapId ? progress.lastId : ''),
   )
   const moved = ids.map(({ id }) => id)
   await move(transaction, first, sql`select unnest(${moved}::text[]) collate "C"`)
-  // Rows are never added to an overlay.
+  // Rows are never added to a layer.
   const lastId = moved[STEP_ROWS - 1]
   if (lastId !== undefined) return { released: undefined, next: { heapId, lastId } }
   await release(transaction, first)
-  return { released: first.overlay, next: others.length === 0 ? undefined : NOTHING_MOVED }
+  return { released: first.layer, next: others.length === 0 ? undefined : NOTHING_MOVED }
 }
 
-interface OverlaidHeaps {
+interface LayeredHeaps {
   readonly database: Database
   readonly gates: Gates
 }
 
 /**
- * Moves the rows of all overlays of a branch to its heaps, in small steps. Between them, waiting requests have
+ * Moves the rows of all layers of a branch to its heaps, in small steps. Between them, waiting requests have
  * the branch for as long as a step takes.
  */
-export async function absorbOverlays(heaps: OverlaidHeaps, branchId: string): Promise<void> {
-  let next = (await hasOverlay(heaps.database, branchId)) ? NOTHING_MOVED : undefined
+export async function absorbLayers(heaps: LayeredHeaps, branchId: string): Promise<void> {
+  let next = (await hasLayer(heaps.database, branchId)) ? NOTHING_MOVED : undefined
   while (next !== undefined) {
     const startedAt = performance.now()
     next = await absorbStep(heaps, { branchId, isHidden: false, progress: next })
@@ -126,15 +126,15 @@ export async function absorbOverlays(heaps: OverlaidHeaps, branchId: string): Pr
   }
 }
 
-async function hasOverlay(database: Queryable, branchId: string): Promise<boolean> {
+async function hasLayer(database: Queryable, branchId: string): Promise<boolean> {
   const [row] = await database.query(sql`
-    select from offshoot.heaps where branch_id = ${branchId} and kind = 'overlay' limit 1`)
+    select from offshoot.heaps where branch_id = ${branchId} and next_branch_id = branch_id limit 1`)
   return row !== undefined
 }
 
 /** Returns where the next step begins, or undefined if all rows are moved. */
 async function absorbStep(
-  { database, gates }: OverlaidHeaps,
+  { database, gates }: LayeredHeaps,
   { branchId, isHidden, progress }: { branchId: string; isHidden: boolean; progress: Progress },
 ): Promise<Progress | undefined> {
   // Nobody writes to a hidden branch, and it has no gate.
@@ -145,24 +145,24 @@ async function absorbStep(
   return next
 }
 
-async function dropReleased(database: Database, overlay: HeapAddress): Promise<void> {
+async function dropReleased(database: Database, layer: HeapAddress): Promise<void> {
   await runTransaction(
     database,
     async (transaction) => {
       await setLockWait(transaction, DROP_WAIT_MS)
-      await dropHeap(transaction, overlay)
+      await dropHeap(transaction, layer)
     },
     { isolation: 'read committed' },
   )
 }
 
-/** Moves some rows of an overlay, if its merge did not. Returns whether there may be more. */
-export async function absorbNext(heaps: OverlaidHeaps): Promise<boolean> {
+/** Moves some rows of a layer, if its merge did not. Returns whether there may be more. */
+export async function absorbNext(heaps: LayeredHeaps): Promise<boolean> {
   const [found] = await heaps.database.query<{ branchId: string; isHidden: boolean }>(sql`
     select b.id as "branchId", b.deleted_at is not null as "isHidden"
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id
-    where h.kind = 'overlay'
+    where h.next_branch_id = h.branch_id
       -- The heap of a hidden branch may be gone, because folds have made all reads skip it.
       and exists (
         select from offshoot.heaps own

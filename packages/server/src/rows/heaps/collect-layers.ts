@@ -5,7 +5,7 @@ import { insertSweep } from './collect.js'
 import { dropHeap } from './heap-ddl.js'
 
 /*
- * A fold makes reads skip the heaps and folds of the levels that it covers. They are dropped once no branch
+ * A layer that condenses several levels, a fold, makes reads skip their heaps and layers. They are dropped once no branch
  * reads them. A deleted branch with a single fork is only read on behalf of that fork: it cannot be the base of
  * a merge, because every state that contains it contains the fork too. All other branches keep their heaps.
  */
@@ -29,7 +29,7 @@ interface StoredHeap extends HeapAddress {
   readonly parentId: string | null
 }
 
-/** Drops a fold or heap of a branch, if all reads skip it. Returns whether it did. */
+/** Drops a heap of a branch with its layer, or a fold, if all reads skip it. Returns whether it did. */
 export async function dropSkipped(
   transaction: Queryable,
   { branchId, heapId }: { branchId: string; heapId: string },
@@ -63,8 +63,11 @@ async function dropSkippedHeap(
     return fold.tableId === tableId && fold.epoch === fork.forkEpoch
   })
   if (!isFolded && !(await isSkipped(transaction, fork, { branchId, tableId }))) return false
-  await dropHeap(transaction, heap)
-  await dropOverlay(transaction, { branchId, tableId })
+  const layered = await transaction.query<HeapAddress>(sql`
+    select database_id as "databaseId", id as "heapId"
+    from offshoot.heaps
+    where branch_id = ${branchId} and next_branch_id = branch_id and table_id = ${tableId}`)
+  for (const dropped of [heap, ...layered]) await dropHeap(transaction, dropped)
   // The branch stays in the history. If its rows were ever needed, reading it would fail instead of
   // returning too few rows.
   await transaction.query(sql`
@@ -74,18 +77,6 @@ async function dropSkippedHeap(
     await insertSweep(transaction, { databaseId, branchId: parentId, forkEpoch: null })
   }
   return true
-}
-
-/** Drops the overlay of a heap. */
-async function dropOverlay(
-  transaction: Queryable,
-  { branchId, tableId }: { branchId: string; tableId: string },
-): Promise<void> {
-  const [overlay] = await transaction.query<HeapAddress>(sql`
-    select database_id as "databaseId", id as "heapId"
-    from offshoot.heaps
-    where branch_id = ${branchId} and table_id = ${tableId} and kind = 'overlay'`)
-  if (overlay !== undefined) await dropHeap(transaction, overlay)
 }
 
 /** Lists the forks of a branch, optionally those of one epoch, and locks them. */
@@ -115,7 +106,7 @@ async function listFolds(transaction: Queryable, branchId: string): Promise<Stor
     select database_id as "databaseId", id as "heapId", table_id as "tableId", epoch,
       next_branch_id as "nextBranchId"
     from offshoot.heaps
-    where branch_id = ${branchId} and kind = 'fold'
+    where branch_id = ${branchId} and until_epoch is not null
     order by id`)
 }
 

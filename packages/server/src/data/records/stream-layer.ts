@@ -2,6 +2,7 @@ import { withBranches } from '../../domain/branches/lock-branches.js'
 import { withPin } from '../../domain/merges/pins.js'
 import { isUndefinedTable } from '../../postgres/failures.js'
 import { runTransaction, WRITABLE_SNAPSHOT } from '../../postgres/run-transaction.js'
+import { dropNewLayers } from '../../rows/heaps/layers.js'
 import {
   publishStream,
   StreamOutdatedError,
@@ -13,14 +14,14 @@ import type { Storage } from '../../rows/storage.js'
 import type { StagedRows } from '../../rows/writing/staged-rows.js'
 import type { RecordContext } from './records.js'
 
-/** A stream of more rows is published as an overlay, because inserting them would keep forks waiting. */
+/** A stream of more rows is published as a layer, because inserting them would keep forks waiting. */
 export const INSERTED_ROWS_MAX = 10_000
 
 /** How often a stream is compared again, because rows with its ids or values were written meanwhile. */
 const ATTEMPTS_MAX = 2
 
 /**
- * Publishes a long stream as an overlay, whose rows the background moves to the heap. The time for which it locks the
+ * Publishes a long stream as a layer, whose rows the background moves to the heap. The time for which it locks the
  * branch does not depend on the number of rows. Returns false, and has no effect, if the rows must be inserted instead.
  * `finish` runs in the transaction that publishes the rows.
  */
@@ -37,7 +38,7 @@ export async function publishLongStream(
       await publish(context, { table, rows }, finish)
       return true
     } catch (error) {
-      // An overlay of the pinned state may have been dropped.
+      // A layer of the pinned state may have been dropped.
       if (!(error instanceof StreamOutdatedError) && !isUndefinedTable(error)) throw error
     }
   }
@@ -61,15 +62,18 @@ async function publish(
       pinId: pin.id,
       requireAll: (present: number) => rows.requireAll(present),
     }
-    const owner = { branchId: pin.id, databaseId: access.databaseId }
-    const overlay = await runTransaction(
+    const layer = await runTransaction(
       storage.database,
-      (transaction) => stageStream(transaction, stream, owner),
+      (transaction) => stageStream(transaction, stream),
       WRITABLE_SNAPSHOT,
     )
-    await withBranches(storage, [access], async (transaction) => {
-      await publishStream(transaction, { ...stream, overlay }, branch.guard)
-      await finish(branch.inTransaction(transaction.client))
-    })
+    try {
+      await withBranches(storage, [access], async (transaction) => {
+        await publishStream(transaction, { ...stream, layer }, branch.guard)
+        await finish(branch.inTransaction(transaction.client))
+      })
+    } finally {
+      await dropNewLayers(storage.database, [layer])
+    }
   })
 }

@@ -1,0 +1,142 @@
+import type { Queryable } from '../../postgres/database.js'
+import type { Transaction } from '../../postgres/run-transaction.js'
+import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
+import type { PhysicalColumn } from '../columns/column-tree.js'
+import { describeHeap } from '../heaps/heap-ddl.js'
+import { buildLayer, type NewLayer, publishLayers } from '../heaps/layers.js'
+import { type BranchRows, heapName, layoutOf } from '../layout/layout.js'
+import { joinVisible, selectVisible } from '../reading/arms.js'
+import { changedIds, mayDiffer } from './changed-ids.js'
+import { getTarget, openTarget } from './publish-stage.js'
+import type { StagedRows } from './stage.js'
+import { EFFECTS } from './stage-sql.js'
+
+/*
+ * Writing the outcome of a large merge takes too long for a locked target. So it is written to a table of its own
+ * before, a layer of the target's heap, in the form of rows. Publishing adds it to the catalogue.
+ * With a locked target, only rows are looked at that were written since the comparison.
+ */
+
+/** Staged rows of one table: a table, or a query in parentheses. */
+export type OutcomeStage = Pick<StagedRows, 'codec' | 'name'>
+
+interface OutcomeRows {
+  readonly staged: OutcomeStage
+  /** The rows of the target that were compared. */
+  readonly ours: BranchRows
+}
+
+/** Writes the outcome for a table. */
+export function buildOutcome(transaction: Queryable, rows: OutcomeRows): Promise<NewLayer> {
+  const { table } = rows.staged.codec
+  const layer = { databaseId: rows.ours.databaseId, table, ...describeHeap(table) }
+  return buildLayer(transaction, layer, selectOutcome(rows, sql`s.decision in ${EFFECTS}`))
+}
+
+/** Selects the staged rows `s` that meet a condition as rows of the target. Their epoch is that of the layer. */
+function selectOutcome({ staged: { codec, name }, ours }: OutcomeRows, condition: Sql): Sql {
+  const columns = codec.physical.map(({ physicalName }) => sql`, s.${ident(physicalName)}`)
+  return sql`
+    select case s.decision when 'update' then r.version + 1 else 0 end as version, 0 as epoch,
+      coalesce(r.created_at, now())::timestamptz(3) as created_at, now()::timestamptz(3) as updated_at,
+      s.decision = 'delete' as deleted, s.id${join([empty, ...columns], '')}
+    from ${name} s
+    ${joinVisible(layoutOf(ours), codec, { id: sql`s.id`, alias: sql`r`, outer: true, columns: new Set() })}
+    where ${condition}`
+}
+
+/**
+ * Brings an outcome up to date with a locked target. `ours` has the rows of the target now, `oursBefore` those
+ * that were compared, and `since` the staged rows that were decided again. Returns false if the target has taken a
+ * unique value that the outcome needs.
+ */
+export async function amendOutcome(
+  transaction: Queryable,
+  layer: NewLayer,
+  rows: OutcomeRows & { readonly oursBefore: BranchRows; readonly since: Sql | undefined },
+): Promise<boolean> {
+  const { staged, ours, oursBefore, since } = rows
+  const name = heapName(layer)
+  if (since !== undefined) {
+    const columns = staged.codec.physical.map(({ physicalName }) => sql`, ${ident(physicalName)}`)
+    await transaction.query(sql`delete from ${name} where id in (select id from ${since})`)
+    await transaction.query(sql`
+      insert into ${name} (version, epoch, created_at, updated_at, deleted, id${join([empty, ...columns], '')})
+      ${selectOutcome(rows, sql`s.n in (select n from ${since}) and s.decision in ${EFFECTS}`)}`)
+  }
+  if (!mayDiffer(oursBefore, ours, staged.codec.table.id)) return true
+  for (const index of staged.codec.uniqueColumns) {
+    const found = await transaction.query(selectTaken(layer, rows, index))
+    if (found.length > 0) return false
+  }
+  return true
+}
+
+/** Finds one of the rows that the target has written since whose value another row of the outcome has. */
+function selectTaken(
+  newLayer: NewLayer,
+  { staged: { codec }, ours, oursBefore }: OutcomeRows & { readonly oursBefore: BranchRows },
+  index: number,
+): Sql {
+  const [layout, layer] = [layoutOf(ours), heapName(newLayer)]
+  const value = ident(codec.physical[index]?.physicalName ?? '')
+  const unique = codec.physical[index]
+  if (unique === undefined) throw new Error('a unique column must belong to the table')
+  const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
+    sql`${expressionOf(unique)} = v.value`
+  const changed = changedIds(oursBefore, ours, codec.table.id)
+  return sql`
+    with changed as (${changed}),
+    v as (
+      select o.id, o.${value} as value
+      from changed c
+      join ${layer} o on o.id = c.id and not o.deleted
+      union all
+      select c.id, r.${value}
+      from changed c
+      ${joinVisible(layout, codec, { id: sql`c.id`, alias: sql`r`, columns: new Set([index]) })}
+      where not exists (select from ${layer} o where o.id = c.id)
+    )
+    select
+    from v
+    where v.value is not null and (
+      exists (
+        select from ${layer} o
+        where o.${value} = v.value and o.id <> v.id and not o.deleted
+      )
+      or exists (
+        select from (${selectVisible(layout, codec, { where })}) r
+        where r.id <> v.id and not exists (select from ${layer} o where o.id = r.id)
+      )
+    )
+    limit 1`
+}
+
+/**
+ * Publishes outcomes on the branch `into`, whose gate must be locked. Takes a statement for each table, whatever
+ * the number of rows. Returns false if one is gone.
+ */
+export async function publishOutcomes(
+  transaction: Transaction,
+  outcomes: readonly { readonly layer: NewLayer; readonly staged: OutcomeStage }[],
+  into: string,
+): Promise<boolean> {
+  if (outcomes.length === 0) return true
+  const codecs = outcomes.map(({ staged }) => staged.codec)
+  const target = await openTarget(transaction, codecs, await getTarget(transaction, into))
+  return publishLayers(
+    transaction,
+    outcomes.map(({ layer }) => layer),
+    { branchId: into, epoch: target.epoch, isLasting: true, nextBranchId: into },
+  )
+}
+
+/** Returns false if a branch was reset after it was pinned: then the pin is a fork of its previous state. */
+export async function isPinOf(
+  transaction: Queryable,
+  { pinId, branchId }: { pinId: string; branchId: string },
+): Promise<boolean> {
+  const rows = await transaction.query(sql`
+    select from offshoot.branches where id = ${pinId} and parent_id = ${branchId}`)
+  return rows.length > 0
+}
