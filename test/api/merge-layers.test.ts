@@ -2,6 +2,7 @@ import type { Column } from '@offshoot/contract/schema'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
+import type { DatabaseAccess } from '../../packages/server/src/domain/access/resolve.js'
 import { forkBranch } from '../../packages/server/src/domain/branches/create-branch.js'
 import type { Queryable } from '../../packages/server/src/postgres/database.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
@@ -312,7 +313,7 @@ function bare(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value
   const entries = Object.entries(value).filter(([name, field]) => {
     const isRequestId = name === 'id' && String(field).startsWith('req_')
-    return !['createdAt', 'updatedAt', 'databaseName'].includes(name) && !isRequestId
+    return !['createdAt', 'updatedAt', 'databaseName', 'entry'].includes(name) && !isRequestId
   })
   return Object.fromEntries(entries.map(([name, field]) => [name, bare(field)]))
 }
@@ -383,7 +384,12 @@ describe('a branch whose merged rows are not yet in its heap', () => {
     const [main, reader] = ['main', 'reader'].map((name) => rows.find((row) => row.name === name))
     if (main === undefined || reader === undefined) throw new Error('the branches must exist')
     const fork = {
-      databaseId: reader.databaseId,
+      access: {
+        databaseId: reader.databaseId,
+        databaseName: branches.database,
+        workspaceId: service.workspaceId,
+        principal: {},
+      } as unknown as DatabaseAccess,
       name: 'late',
       source: { ...reader, isSliding: false },
       metadata: {},

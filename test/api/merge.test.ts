@@ -56,6 +56,7 @@ describe('a merge', () => {
     await branches.put('dev', 'items', 'd', { name: 'D' })
     expect(await branches.merge('dev')).toEqual({
       merged: true,
+      entry: expect.any(String),
       from: 'dev',
       into: 'main',
       schema: { operations: [] },
@@ -502,7 +503,7 @@ describe('a dry run', () => {
       tables: [{ name: 'items', inserted: 0, updated: 1, deleted: 1 }, { name: 'notes' }],
     })
     const { merged: _dry, ...said } = dry
-    const { merged: _done, ...done } = await branches.merge('dev')
+    const { merged: _done, entry: _entry, ...done } = await branches.merge('dev')
     expect(said).toEqual(done)
   })
 

@@ -69,7 +69,12 @@ describe('a reset', () => {
     const answer = await branches.call('dev', 'POST', '/reset')
     expect([answer.status, answer.body]).toEqual([
       200,
-      { databaseName: branches.database, branchName: 'dev', status: 'completed' },
+      {
+        databaseName: branches.database,
+        branchName: 'dev',
+        status: 'completed',
+        entry: expect.any(String),
+      },
     ])
     expect(await items(branches, 'dev')).toEqual(await items(branches, 'main'))
     expect(await branches.schema('dev')).toEqual({ items: ['name', 'cents'] })

@@ -37,6 +37,7 @@ const SUR = {
   migrationID: expect.stringMatching(MIGRATION_ID),
   parentMigrationID: expect.stringMatching(MIGRATION_ID),
   status: 'completed',
+  entry: expect.stringMatching(/^log_[0-9a-v]{20}$/),
 }
 const string = (name: string): Column => ({ name, type: 'string' })
 const branch = async (call: BranchCall) => expectOk(await call('GET', '')).body
@@ -106,6 +107,7 @@ async function expectEdit(call: BranchCall, edit: () => Promise<Answer>): Promis
       migrationID: after.lastMigrationID,
       parentMigrationID: before.lastMigrationID,
       status: 'completed',
+      entry: SUR.entry,
     })
   }
   return answer
@@ -120,6 +122,7 @@ describe('PUT, PATCH and DELETE table', () => {
       branchName: `db${databases}:main`,
       tableName: 'users',
       status: 'completed',
+      entry: expect.any(String),
     })
     expect((await branch(call)).schema).toEqual({
       tables: [{ id: expect.any(String), name: 'users', columns: [] }],

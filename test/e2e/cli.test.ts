@@ -423,7 +423,8 @@ describe('the command line', () => {
     expect((await run(['schema', 'apply'])).code).toBe(2)
     expect((await run(['schema', 'apply', '--yes'])).code).toBe(0)
     expect((await run(['codegen', '-o', 'schema.ts', '--check'])).code).toBe(3)
-    expect((await run(['log'])).stdout).toContain('+ column people.vip (bool)')
+    expect((await run(['log', '--migrations'])).stdout).toContain('+ column people.vip (bool)')
+    expect((await run(['log'])).stdout).toMatch(/log_\w+ {2}.*ago {2}migration {2}/)
   })
 
   /** Creates conflicts of `dev` and `main`: of two columns, of a deletion and of an insert. */

@@ -96,10 +96,12 @@ const VARYING: ReadonlySet<string> = new Set([
   'token',
 ])
 
+const TIME = /^\d{4}-\d\d-\d\dT/
+
 /** Masks values that differ between runs. */
 function mask(text: string): string {
   return text
-    .replace(/\b(rec|usr|inv|mig)_[0-9a-v]{20}/g, '$1_')
+    .replace(/\b(rec|usr|inv|mig|log|cp)_[0-9a-v]{20}/g, '$1_')
     .replace(/\bbb_[0-9a-v]{26}_[a-z0-9]{6}/g, 'bb_')
     .replace(/http:\/\/[\w.:]+\/file\/[\w.-]+/g, 'http://file/')
     .replace(/http:\/\/127\.0\.0\.1:\d+/g, 'http://127.0.0.1')
@@ -111,7 +113,7 @@ function mask(text: string): string {
 
 function parse(text: string): unknown {
   return JSON.parse(text, (key, value) => {
-    if (VARYING.has(key)) return 'varies'
+    if (VARYING.has(key) || (key === 'at' && TIME.test(value))) return 'varies'
     return typeof value === 'string' ? mask(value) : value
   })
 }

@@ -32,6 +32,7 @@ const LEVELS: readonly (readonly string[])[] = [
   ['rows/merging'],
   ['rows'],
   ['domain/access'],
+  ['domain/log'],
   ['domain/keys'],
   ['domain/users'],
   ['domain/workspaces'],

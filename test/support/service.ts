@@ -9,6 +9,7 @@ import { LocalStore } from '../../packages/server/src/blobs/local-store.js'
 import { Files } from '../../packages/server/src/data/files/files.js'
 import { Sessions } from '../../packages/server/src/data/session/sessions.js'
 import { prepareFirstStart } from '../../packages/server/src/domain/first-start.js'
+import { Refusals } from '../../packages/server/src/domain/log/refusals.js'
 import { Quotas } from '../../packages/server/src/domain/quotas/quotas.js'
 import type { KeyLimits } from '../../packages/server/src/http/admission/caller.js'
 import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
@@ -44,6 +45,7 @@ export interface TestService {
   readonly sessions: Sessions
   readonly indexes: IndexBuilder
   readonly files: Files
+  readonly refusals: Refusals
   readonly lifecycle: Lifecycle
   readonly url: string
   readonly key: string
@@ -127,6 +129,7 @@ export async function createTestService(
     files.links,
     new Quotas(database, { bytesMaxDefault: options.workspaceBytesMax ?? null }),
   )
+  const refusals = new Refusals()
   const indexes = new IndexBuilder(storage, () => undefined)
   const app = await buildApp(
     {
@@ -135,6 +138,7 @@ export async function createTestService(
       sessions,
       files,
       indexes,
+      refusals,
       lifecycle,
       limits,
       regions: REGIONS,
@@ -154,6 +158,7 @@ export async function createTestService(
     sessions,
     indexes,
     files,
+    refusals,
     lifecycle,
     url,
     key,

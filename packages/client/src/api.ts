@@ -298,6 +298,8 @@ export interface ConflictTable {
 
 export interface MergeResult {
   readonly merged: boolean
+  /** The entry of the log that the merge has made. */
+  readonly entry?: string
   readonly from: string
   readonly into: string
   readonly schema: { readonly operations: readonly SchemaOperation[] }
@@ -314,6 +316,27 @@ export interface MergeResult {
   /** Reads the next page of conflicts, if there are more. */
   readonly cursor?: string
   readonly dataLoss: readonly DataLoss[]
+}
+
+/** An entry of a log. It has further fields, depending on its kind. */
+export interface LogEntry {
+  readonly id: string
+  readonly kind: string
+  readonly at: string
+  /** The id of the user. Omitted if the service did it by itself. */
+  readonly user?: string
+  readonly email?: string
+  /** The name of the API key. */
+  readonly key?: string
+  readonly requestId?: string
+  readonly database?: string
+  readonly branch?: string
+  readonly [field: string]: unknown
+}
+
+export interface LogOptions {
+  /** Lists entries of this kind only. */
+  readonly kind?: string
 }
 
 export interface Amounts {

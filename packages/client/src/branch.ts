@@ -4,6 +4,8 @@ import type {
   BranchStats,
   ConflictOptions,
   Difference,
+  LogEntry,
+  LogOptions,
   MergeConflict,
   MergeOptions,
   MergeResult,
@@ -14,6 +16,7 @@ import type {
   SchemaPreview,
 } from './api.js'
 import { type CallOptions, segment, type Transport } from './http.js'
+import { readLog } from './log.js'
 import type { TableName } from './schema.js'
 import { createSqlRunner, type SqlRunner } from './sql.js'
 import { Table } from './table.js'
@@ -298,6 +301,18 @@ export class Branch<Schema> {
       isOnce: true,
       signal,
     })
+  }
+
+  /**
+   * Iterates over what happened to the branch, newest first: forks, merges, resets, migrations, bulk loads.
+   *
+   * @example
+   * ```ts
+   * for await (const { kind, at, email } of client.branch('main').log()) console.log(at, kind, email)
+   * ```
+   */
+  log(options: LogOptions & CallOptions = {}): AsyncIterableIterator<LogEntry> {
+    return readLog(this.#transport, `${this.#path}/log`, options)
   }
 
   /**

@@ -1,5 +1,6 @@
-import type { InviteInfo, MemberInfo, Role, Usage } from './api.js'
+import type { InviteInfo, LogEntry, LogOptions, MemberInfo, Role, Usage } from './api.js'
 import { type CallOptions, segment, type Transport } from './http.js'
+import { readLog } from './log.js'
 
 /** A workspace: its members, its storage, and settings of its databases. */
 export class Workspace {
@@ -52,6 +53,21 @@ export class Workspace {
    */
   usage(options: CallOptions = {}): Promise<Usage> {
     return this.#send('GET', '/usage', options)
+  }
+
+  /**
+   * Iterates over what happened in the workspace, newest first: the audit log. Owners can read it.
+   *
+   * @example
+   * ```ts
+   * const [home] = await client.account.workspaces()
+   * for await (const { kind, at, email } of client.account.workspace(home?.id ?? '').audit()) {
+   *   console.log(at, kind, email)
+   * }
+   * ```
+   */
+  audit(options: LogOptions & CallOptions = {}): AsyncIterableIterator<LogEntry> {
+    return readLog(this.#transport, `${this.#path}/audit`, options)
   }
 
   /**

@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox'
 import { AllowDataLossSchema, DataLossListSchema } from './data-loss.js'
 import { LIMITS } from './limits.js'
+import { EntryIdSchema } from './log.js'
 import { ConflictPageSchema, conflictFields, ResolutionsSchema } from './merge-conflicts.js'
 import {
   BranchNameSchema,
@@ -181,6 +182,7 @@ export type PullRequest = Static<typeof PullRequestSchema>
 export const MergeResultSchema = Type.Object(
   {
     merged: Type.Boolean({ description: 'Whether the merge was applied; false for a dry run.' }),
+    entry: Type.Optional(EntryIdSchema),
     from: BranchNameSchema,
     into: BranchNameSchema,
     schema: Type.Object({ operations: OperationsSchema }),
@@ -235,6 +237,7 @@ export const ResetResultSchema = Type.Object(
     databaseName: DatabaseNameSchema,
     branchName: BranchNameSchema,
     status: MigrationStatusSchema,
+    entry: Type.Optional(EntryIdSchema),
     difference: Type.Optional(
       Type.Unsafe<Static<typeof DifferenceSchema>>({
         ...DifferenceSchema,

@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox'
 import { AllowDataLossSchema, DataLossListSchema } from './data-loss.js'
 import { LIMITS } from './limits.js'
+import { EntryIdSchema } from './log.js'
 import {
   BranchNameSchema,
   ColumnNameSchema,
@@ -125,6 +126,7 @@ export const SchemaUpdateSchema = Type.Object(
     migrationID: Type.String(),
     parentMigrationID: Type.String(),
     status: MigrationStatusSchema,
+    entry: Type.Optional(EntryIdSchema),
   },
   {
     title: 'SchemaUpdate',
@@ -144,6 +146,7 @@ export const CreatedTableSchema = Type.Object(
     branchName: DatabaseBranchNameSchema,
     tableName: TableNameSchema,
     status: MigrationStatusSchema,
+    entry: Type.Optional(EntryIdSchema),
   },
   {
     title: 'CreatedTable',
@@ -153,7 +156,7 @@ export const CreatedTableSchema = Type.Object(
 export type CreatedTable = Static<typeof CreatedTableSchema>
 
 export const DeletedTableSchema = Type.Object(
-  { status: MigrationStatusSchema },
+  { status: MigrationStatusSchema, entry: Type.Optional(EntryIdSchema) },
   { title: 'DeletedTable', examples: [{ status: 'completed' }] },
 )
 export type DeletedTable = Static<typeof DeletedTableSchema>

@@ -59,6 +59,13 @@ const KeyScopeSchema = Type.Object(
     databases: Type.Optional(Type.Array(DatabaseNameSchema, { minItems: 1, maxItems: 100 })),
     branches: Type.Optional(Type.Array(BranchPatternSchema, { minItems: 1, maxItems: 100 })),
     access: Type.Optional(Type.Enum(['read', 'write'])),
+    audit: Type.Optional(
+      Type.Boolean({
+        description:
+          'Whether the key can read the audit log of the workspace. A key that is limited by its ' +
+          'scope needs it; others need not.',
+      }),
+    ),
     requestsPerSecond: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
     requestsAtOnce: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
   },

@@ -19,6 +19,7 @@ import { openapiPlugin } from './http/plugins/openapi.js'
 import { originsPlugin } from './http/plugins/origins.js'
 import { pacePlugin } from './http/plugins/pace.js'
 import { readinessPlugin } from './http/plugins/readiness.js'
+import { refusalsPlugin } from './http/plugins/refusals.js'
 import { requestLogPlugin } from './http/plugins/request-log.js'
 import { strictInputPlugin } from './http/plugins/strict-input.js'
 import { targetPlugin } from './http/plugins/target.js'
@@ -117,6 +118,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
   if (metrics !== null) await app.register(metricsPlugin, { metrics })
   await app.register(requestLogPlugin)
   await app.register(errorsPlugin)
+  await app.register(refusalsPlugin, services)
   if (options.origins != null) await app.register(originsPlugin, { origins: options.origins })
   if (services.isOnLoopback) await app.register(knownHostsPlugin, services)
   await app.register(addressPlugin, services)

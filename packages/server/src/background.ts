@@ -4,6 +4,7 @@ import { renewLinkKeys } from './data/files/links.js'
 import { collectUploadClaims } from './data/files/upload-claim.js'
 import { collectAnswers, shrinkAnswers } from './data/records/idempotency.js'
 import { deleteExpiredBranches } from './domain/branches/expire-branches.js'
+import { collectLog } from './domain/log/collect.js'
 import { compactDatabase } from './domain/merges/history/compact-database.js'
 import { collectPins } from './domain/merges/pins.js'
 import { sweepBranch } from './domain/merges/sweep-branch.js'
@@ -63,7 +64,10 @@ const CLAIM = {
   ],
 } as const
 
-type BackgroundServices = Pick<Services, 'database' | 'storage' | 'sessions' | 'files' | 'indexes'>
+type BackgroundServices = Pick<
+  Services,
+  'database' | 'storage' | 'sessions' | 'files' | 'indexes' | 'refusals'
+>
 
 /** How work of one kind is done. */
 interface Job {
@@ -92,6 +96,7 @@ function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
       pins: often((work) => collectPins(database, work)),
       // Heaps lose their branch in many ways, one of which is the deletion of its database.
       heaps: often(() => collectHeap(database)),
+      log: rarely((work) => collectLog(database, work)),
       spares: rarely(() => collectSpares(database)),
       schemas: rarely(() => collectSchema(database)),
       gates: rarely(() => collectGates(database)),
@@ -141,6 +146,7 @@ export async function runBackground(
   }
   // Uses are written first: otherwise a branch in use could expire while a round takes long.
   await apart(() => sessions.flushUses())
+  await apart(() => services.refusals.flush(database))
   await apart(() => prepareNewNodes(database))
   await apart(() => renewLinkKeys(database))
   await apart(() => files.links.load(database))

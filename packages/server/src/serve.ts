@@ -11,6 +11,7 @@ import { Files } from './data/files/files.js'
 import { Sessions } from './data/session/sessions.js'
 import { prepareFirstStart } from './domain/first-start.js'
 import { createSignInToken } from './domain/keys/console-sessions.js'
+import { Refusals } from './domain/log/refusals.js'
 import { Quotas } from './domain/quotas/quotas.js'
 import type { EarlyPostgres } from './early-postgres.js'
 import { isLoopback, toHostName } from './http/host.js'
@@ -86,6 +87,7 @@ export async function serve(
     indexes: new IndexBuilder(storage, (error) =>
       app.log.warn({ err: error }, 'building an index failed; it will be tried again'),
     ),
+    refusals: new Refusals(),
     lifecycle,
     limits: config.limits,
     regions: config.regions,

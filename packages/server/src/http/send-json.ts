@@ -31,6 +31,12 @@ export async function sendLarge(reply: FastifyReply, value: unknown): Promise<Fa
   return sendJson(reply, await inTurns(writeJson(value)))
 }
 
+/** Sends lines of JSON, as fast as the client reads them. */
+export function sendLines(reply: FastifyReply, lines: AsyncIterable<string>): FastifyReply {
+  reply.type('application/x-ndjson; charset=utf-8')
+  return reply.send(Readable.from(lines, { objectMode: false }))
+}
+
 function* countBytes(parts: readonly string[]): Generator<undefined, number, undefined> {
   let bytes = 0
   for (const part of parts) {

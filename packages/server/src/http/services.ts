@@ -2,6 +2,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Region } from '@offshoot/contract/workspaces'
 import type { Files } from '../data/files/files.js'
 import type { Sessions } from '../data/session/sessions.js'
+import type { Refusals } from '../domain/log/refusals.js'
 import type { Database } from '../postgres/database.js'
 import type { IndexBuilder } from '../rows/indexes/index-builder.js'
 import type { Storage } from '../rows/storage.js'
@@ -16,6 +17,8 @@ export interface Services {
   readonly sessions: Sessions
   readonly files: Files
   readonly indexes: IndexBuilder
+  /** Refused requests, for the audit log. */
+  readonly refusals: Refusals
   readonly lifecycle: Lifecycle
   readonly limits: Limits
   readonly regions: readonly Region[]

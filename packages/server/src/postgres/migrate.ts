@@ -30,6 +30,7 @@ import { parents } from './migrations/026-parents.js'
 import { keptAnswers, moveAnswers } from './migrations/027-kept-answers.js'
 import { work } from './migrations/028-work.js'
 import { layers } from './migrations/029-layers.js'
+import { log } from './migrations/030-log.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -84,6 +85,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 27, name: 'kept answers', statements: keptAnswers, prepare: moveAnswers },
   { number: 28, name: 'work', statements: work },
   { number: 29, name: 'layers', statements: layers },
+  { number: 30, name: 'log', statements: log },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

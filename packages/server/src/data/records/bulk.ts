@@ -12,6 +12,7 @@ import { openSink } from '../../rows/writing/row-sink.js'
 import { findTakenFields } from '../session/record-errors.js'
 import { planColumns } from '../session/session.js'
 import { findConflicts } from './bulk-conflicts.js'
+import { bulkEntryCall } from './bulk-entry.js'
 import { type Batch, bulkFailed, encodeSlice } from './encode-input.js'
 import { answerOnce, keepAnswer } from './idempotency.js'
 import { fileWriter, loadContents, storeFiles } from './record-files.js'
@@ -38,6 +39,9 @@ export async function bulkInsert(
         return await session.branch.runSteps(async (transaction) => {
           const batch = await insertBody(context, writable, { transaction, body, limits })
           const answer = await writeAnswer(context, table, { transaction, ids: batch.ids })
+          const { tableName } = context
+          const inserted = batch.ids.length
+          await transaction.run([bulkEntryCall(session, { tableName, inserted })])
           await keepAnswer(transaction, context, answer)
           return answer
         })

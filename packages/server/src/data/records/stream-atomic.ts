@@ -12,6 +12,7 @@ import { openSink, rowsPerStep } from '../../rows/writing/row-sink.js'
 import type { StagedRow, StagedRows, Written } from '../../rows/writing/staged-rows.js'
 import { findTakenFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
+import { bulkEntryCall } from './bulk-entry.js'
 import {
   findAnswer,
   hashContent,
@@ -183,8 +184,13 @@ export class AtomicStream {
     held: HeldRows,
   ): Promise<string> {
     const { session } = context
-    const keep = (transaction: OpenTransaction) =>
-      keepAnswer(transaction, { ...context, idempotent }, tally.toJson())
+    const keep = async (transaction: OpenTransaction) => {
+      const { inserted, kept } = tally
+      const counts = { inserted, ...(kept !== undefined && 'updated' in kept ? kept : {}) }
+      const { tableName } = context
+      await transaction.run([bulkEntryCall(session, { tableName, ...counts })])
+      await keepAnswer(transaction, { ...context, idempotent }, tally.toJson())
+    }
     const insert = async (transaction: WriteTransaction) => {
       const written = await held.insert(table, transaction)
       if (written !== undefined) {

@@ -10,6 +10,7 @@ import type { StagedRow } from '../../rows/writing/staged-rows.js'
 import type { Files } from '../files/files.js'
 import { findTakenFields, takenFields } from '../session/record-errors.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
+import { bulkEntryCall } from './bulk-entry.js'
 import { fileWriter, storeFiles } from './record-files.js'
 import type { RecordContext } from './records.js'
 import { encodeLines, lineBytesMax, type StreamRequest, Tally, valuesOf } from './stream-lines.js'
@@ -130,6 +131,8 @@ async function insertWhatFits(
       const sink = openSink(table, transaction)
       await sink.add(rows)
       await sink.end()
+      const { tableName } = context
+      await transaction.run([bulkEntryCall(session, { tableName, inserted: rows.length })])
     })
     tally.inserted += rows.length
     onSettled(rows)

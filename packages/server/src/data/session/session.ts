@@ -31,6 +31,8 @@ export interface BranchSession {
 export interface Session extends BranchSession {
   readonly principal: Principal
   readonly access: BranchAccess
+  /** The id of the request that uses the session; undefined in the cache. */
+  readonly requestId?: string | undefined
   /** Authenticates the cursors of queries. */
   readonly cursorSecret: Buffer
 }

@@ -30,6 +30,7 @@ import { type BranchSession, createSession, type Session } from './session.js'
 /** A request to the data plane: its key, its address and the access it needs. */
 export interface SessionRequest extends SessionAddress {
   readonly need: Need
+  readonly requestId?: string
   /** `http://host:port`, as the client reaches the service. */
   readonly origin: string
   /** Bytes of the body, which the workspace would grow by. */
@@ -108,12 +109,16 @@ export class Sessions {
       const { session: known, isSliding } = entry
       const { scope, keyId } = known.principal
       this.#sources.storage.database.budget.useWorkspace(keyId, known.access.workspaceId)
-      const session = this.#startUse(known, {
-        origin: request.origin,
-        bodyBytes: request.bodyBytes ?? 0,
-        canUpload: scope.access !== 'read',
-        showsUsage: reachesWholeWorkspace(scope),
-      })
+      const { requestId } = request
+      const session = this.#startUse(
+        { ...known, requestId },
+        {
+          origin: request.origin,
+          bodyBytes: request.bodyBytes ?? 0,
+          canUpload: scope.access !== 'read',
+          showsUsage: reachesWholeWorkspace(scope),
+        },
+      )
       const endUse = isSliding ? this.#uses.start(known.access.branchId) : undefined
       try {
         requireAccess(session.principal.scope, request.need)

@@ -22,6 +22,8 @@ export interface Principal {
   readonly keyStamp: string
   readonly expiresAt: Date | null
   readonly scope: KeyScope
+  /** The id of the request, for the log. Sessions outlive requests, so theirs have none. */
+  readonly requestId?: string | undefined
   /** The workspace, the database and the branch of the request, if they were looked up together with the key. */
   readonly found?: FoundPlace
 }

@@ -8,6 +8,7 @@ import { prepared } from '../../postgres/statement.js'
 import { type LiveBranch, liveBranchSql } from '../access/find-live-branch.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { matchesPattern, requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
+import { logAccess } from '../log/entries.js'
 
 export async function readBranchRules(
   database: Database,
@@ -46,6 +47,7 @@ export async function writeBranchRules(
       await lockDatabase(transaction, access)
       await deleteBranchRules(transaction, access.databaseId)
       await insertBranchRules(transaction, access.databaseId, rules)
+      await logAccess(transaction, access, { kind: 'rulesChanged', details: { rules } })
       return { rules: await listBranchRules(transaction, access.databaseId) }
     },
     // The lock serializes concurrent replacements.

@@ -15,7 +15,7 @@ import { checksumOf } from '../schemas/checksum.js'
 import { insertMigration, insertSchema } from '../schemas/queries.js'
 import { planLife, requireProtectionRights } from './branch-life.js'
 import { findRuleAndSource, showRule } from './branch-rules.js'
-import { deleteBranchUnchecked } from './delete-branch.js'
+import { endExpiredBranch } from './delete-branch.js'
 import {
   type BranchLife,
   findExpiredBranch,
@@ -107,7 +107,7 @@ export async function createBranch(
 
 /** A fork that is planned completely, but not executed. Nothing is locked yet. */
 export interface PlannedFork {
-  readonly databaseId: string
+  readonly access: DatabaseAccess
   readonly name: string
   readonly source: LiveBranch
   readonly metadata: BranchMetadata
@@ -121,7 +121,6 @@ export async function planFork(
   access: DatabaseAccess,
   { name, wishes, dataDefault }: NewBranch,
 ): Promise<PlannedFork> {
-  const { databaseId } = access
   const { scope } = access.principal
   requireAccess(scope, 'write')
   if (!scopeReachesBranch(scope, name)) {
@@ -131,7 +130,7 @@ export async function planFork(
   const { from } = wishes
   const { rule, source } = await findRuleAndSource(database, access, { name, from })
   return {
-    databaseId,
+    access,
     name,
     metadata: wishes.metadata ?? {},
     life: planLife(withRule(wishes, rule)),
@@ -194,9 +193,10 @@ export async function forkBranch(
   const branchId = await insert()
   if (branchId !== undefined) return branchId
   // An expired branch that has not been deleted yet must not keep its name in use.
-  const expired = await findExpiredBranch(transaction, fork)
+  const { databaseId } = fork.access
+  const expired = await findExpiredBranch(transaction, { databaseId, name: fork.name })
   if (expired === undefined) return undefined
-  await deleteBranchUnchecked(transaction, expired)
+  await endExpiredBranch(transaction, expired)
   return insert()
 }
 

@@ -52,7 +52,8 @@ async function createGitBranch(
   access: DatabaseAccess,
   { gitBranch, fork }: { gitBranch: string; fork: PlannedFork },
 ): Promise<ResolvedBranch | undefined> {
-  const { databaseId, name } = fork
+  const { databaseId } = access
+  const { name } = fork
   // Concurrent requests for the same git branch wait here, and then find the new branch.
   await lockGitBranch(transaction, { databaseId, gitBranch })
   const made = await findForGitBranch(transaction, access, gitBranch)

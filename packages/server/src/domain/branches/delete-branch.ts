@@ -6,19 +6,24 @@ import { keyGuardCall } from '../../rows/running/guard.js'
 import { confirmKey } from '../../rows/running/staleness.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
+import { insertEntrySql, type NewEntry } from '../log/entries.js'
 
 /**
  * Hides a branch, deletes its entries in the git mapping, and leaves the rest to the collectors: rows that others
  * inherit from it stay, the sweep deletes the branch and its rows once no other branch reads them, and compaction
  * decides whether its history is still needed.
  */
-const hideSql = (branchId: string, conditions: Sql): Sql => sql`
+const hideSql = (
+  branchId: string,
+  { conditions, entry }: { conditions: Sql; entry: Pick<NewEntry, 'kind' | 'by'> },
+): Sql => sql`
     with hidden as (
       update offshoot.branches
       set deleted_at = now(), stamp = nextval('offshoot.stamps')
       where id = ${branchId} and deleted_at is null ${conditions}
-      returning id, database_id
+      returning id, name, database_id
     ),
+    logged as (${insertEntrySql(entryOfHidden(entry), sql`from hidden join offshoot.databases d on d.id = hidden.database_id`)}),
     unmapped as (delete from offshoot.git_branches where branch_id in (select id from hidden)),
     requested as (
       insert into offshoot.work (kind, database_id, subject, details)
@@ -28,12 +33,21 @@ const hideSql = (branchId: string, conditions: Sql): Sql => sql`
     )
     select exists (select from hidden) as "isDeleted"`
 
-/** Deletes a branch in a transaction, without checking permissions or protection. */
-export async function deleteBranchUnchecked(
+const entryOfHidden = (entry: Pick<NewEntry, 'kind' | 'by'>): NewEntry => ({
+  ...entry,
+  workspaceId: sql`d.workspace_id`,
+  databaseId: sql`d.id`,
+  branchId: sql`hidden.id`,
+  details: sql`jsonb_build_object('database', d.name, 'branch', hidden.name)`,
+})
+
+/** Deletes a branch that has expired. */
+export async function endExpiredBranch(
   transaction: Queryable,
   { branchId }: { branchId: string },
 ): Promise<void> {
-  await transaction.query(prepared(hideSql(branchId, empty)))
+  const entry = { kind: 'branchExpired', by: undefined } as const
+  await transaction.query(prepared(hideSql(branchId, { conditions: empty, entry })))
 }
 
 /**
@@ -45,7 +59,10 @@ export async function deleteUnprotected(
   database: Database,
   { branchId, principal }: BranchAccess,
 ): Promise<boolean> {
-  const statement = hideSql(branchId, sql`and not protected and ${isLive}`)
+  const statement = hideSql(branchId, {
+    conditions: sql`and not protected and ${isLive}`,
+    entry: { kind: 'branchDeleted', by: principal },
+  })
   const options = { opening: [keyGuardCall(principal)] }
   const [[row] = []] = await confirmKey(runStatements(database, [statement], options))
   return row?.[0] === 't'

@@ -2,7 +2,7 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import { collected } from '../../telemetry/events.js'
-import { deleteBranchUnchecked } from './delete-branch.js'
+import { endExpiredBranch } from './delete-branch.js'
 import { listExpiredBranches } from './queries.js'
 
 /** Branches per transaction. A small number keeps the locks of a transaction short. */
@@ -42,7 +42,7 @@ async function deleteSome(
   for (const branch of branches) {
     await transaction.query(sql`savepoint branch`)
     try {
-      await deleteBranchUnchecked(transaction, branch)
+      await endExpiredBranch(transaction, branch)
       deleted++
     } catch (error) {
       failures.set(branch.branchId, error)

@@ -5,6 +5,7 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import { findLiveBranch } from '../access/find-live-branch.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
+import { logAccess } from '../log/entries.js'
 import { deleteGitBranchRow, findGitBranch, insertGitBranch, listGitBranches } from './queries.js'
 
 export async function readGitMapping(
@@ -30,6 +31,8 @@ export async function writeGitBranch(
     if (branchId === undefined) {
       throw new AppError('unknown_branch', `branch [${branchName}] not found`)
     }
+    const details = { gitBranch, branch: branchName }
+    await logAccess(transaction, access, { kind: 'gitMappingChanged', details })
     return insertGitBranch(transaction, { databaseId, gitBranch, branchId })
   })
   if (!overwritten) return {}

@@ -4,6 +4,7 @@ import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import type { BranchAccess, DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
+import { logAccess } from '../log/entries.js'
 import { toPublicSchema } from '../schemas/public-schema.js'
 import { changeLife, requireProtectionRights, toPublicLife } from './branch-life.js'
 import { deleteUnprotected } from './delete-branch.js'
@@ -115,6 +116,7 @@ export async function updateBranch(database: Database, access: BranchAccess, wis
       const life = await findBranchLife(transaction, branchId)
       if (life === undefined) throw branchNotFound(access)
       await updateBranchLife(transaction, { branchId, life: changeLife(life, wishes) })
+      await logAccess(transaction, access, { kind: 'branchChanged', details: { changed: wishes } })
     },
     // `findBranchLife` locks the row.
     { isolation: 'read committed' },

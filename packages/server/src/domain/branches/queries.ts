@@ -5,6 +5,8 @@ import { prepared } from '../../postgres/statement.js'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import { forkSql } from '../../rows/layout/fork.js'
 import { isExpired, isLive } from '../access/is-live.js'
+import type { DatabaseAccess } from '../access/resolve.js'
+import { insertEntrySql } from '../log/entries.js'
 
 /** Expiry and protection of a branch. */
 export interface BranchLife {
@@ -102,12 +104,12 @@ export async function insertBranch(
       ${JSON.stringify(metadata)}::jsonb)`)
 }
 
-/** Forks a branch. Requires its exclusive gate. */
+/** Forks a branch, and adds the fork to the log. Requires the exclusive gate of the source. */
 export function insertForkSql(
   sourceId: string,
   fork: {
     id: string
-    databaseId: string
+    access: DatabaseAccess
     name: string
     metadata: BranchMetadata
     /** Whether the fork has the rows of its source. */
@@ -115,7 +117,8 @@ export function insertForkSql(
     life: BranchLife
   },
 ): Sql {
-  const { id, databaseId, name, metadata, data, life } = fork
+  const { id, access, name, metadata, data, life } = fork
+  const { databaseId, databaseName, workspaceId, principal } = access
   return forkSql({
     sourceId,
     databaseId,
@@ -128,6 +131,18 @@ export function insertForkSql(
       jsonb_build_object('branchName', source.name, 'dbBranchID', source.id,
         'migrationID', source.last_migration_id),
       source.schema_id, ${expiryOf(life)}, ${life.ttlSeconds}::integer, ${life.protected}::boolean`,
+    effect: insertEntrySql(
+      {
+        kind: 'fork',
+        by: principal,
+        workspaceId,
+        databaseId,
+        branchId: sql`inserted.id`,
+        details: sql`jsonb_build_object('database', ${databaseName}::text, 'branch', ${name}::text,
+        'from', source.name, 'data', ${data}::boolean)`,
+      },
+      sql`from inserted, source`,
+    ),
   })
 }
 

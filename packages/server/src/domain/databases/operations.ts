@@ -22,6 +22,7 @@ import {
 import { insertFirstBranch } from '../branches/create-branch.js'
 import { updateBranchStamps } from '../branches/queries.js'
 import { updateMemberKeyStamps } from '../keys/queries.js'
+import { logAccess } from '../log/entries.js'
 import {
   countDatabases,
   type DatabaseRow,
@@ -88,6 +89,8 @@ export async function createDatabase(
       metadata: fields.metadata ?? {},
     })
     await updateMemberKeyStamps(transaction, access.workspaceId)
+    const made = { databaseId, databaseName: name, branchId, branchName }
+    await logAccess(transaction, { ...access, ...made }, { kind: 'databaseCreated' })
   })
   return { databaseName: name, branchName, status: 'completed' }
 }
@@ -125,6 +128,8 @@ export async function renameDatabase(
       await updateDatabaseName(transaction, { databaseId, name: options.newName })
       await updateBranchStamps(transaction, databaseId)
       await updateMemberKeyStamps(transaction, access.workspaceId)
+      const details = { newName: options.newName }
+      await logAccess(transaction, access, { kind: 'databaseRenamed', details })
       return toDatabase(await getDatabase(transaction, access))
     })
   } catch (error) {
@@ -141,6 +146,7 @@ export async function deleteDatabase(
     await getDatabase(transaction, access)
     await requireUnprotected(transaction, access)
     await deleteDatabaseRow(transaction, access.databaseId)
+    await logAccess(transaction, access, { kind: 'databaseDeleted' })
   })
   return { status: 'completed' }
 }
@@ -199,10 +205,11 @@ export async function updateSettings(
   fields: { searchEnabled?: boolean },
 ) {
   requireWholeDatabase(access.principal.scope)
-  if (fields.searchEnabled !== undefined) {
-    await updateDatabaseSearch(database, {
-      databaseId: access.databaseId,
-      searchEnabled: fields.searchEnabled,
+  const { searchEnabled } = fields
+  if (searchEnabled !== undefined) {
+    await runTransaction(database, async (transaction) => {
+      await updateDatabaseSearch(transaction, { databaseId: access.databaseId, searchEnabled })
+      await logAccess(transaction, access, { kind: 'settingsChanged', details: { searchEnabled } })
     })
   }
   return readSettings(database, access)

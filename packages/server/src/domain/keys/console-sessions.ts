@@ -1,4 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
+import type { KeyScope } from '@offshoot/contract/users'
 import { hashSecret, newSignInToken } from '../../common/secrets.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
@@ -6,6 +7,7 @@ import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { sessionKey } from '../access/bearer.js'
 import type { Principal } from '../access/principal.js'
 import { isLimited, requireUnlimited } from '../access/scope.js'
+import { type Actor, insertUserEntry } from '../log/entries.js'
 import { listKeys } from './queries.js'
 
 /** A session of the console ends after this time, whether it is used or not. */
@@ -32,26 +34,29 @@ export async function openSession(
   if (principal.isSession) {
     throw new AppError('invalid_request', 'header [authorization]: must have an API key')
   }
-  return runTransaction(database, (transaction) => insertSession(transaction, principal.keyId))
+  return runTransaction(database, (transaction) =>
+    insertSession(transaction, principal.keyId, principal),
+  )
 }
 
 /** Opens a session with the rights of the key that the sign-in link belongs to. The session ends with the key. */
 export async function openSessionByToken(
   database: Database,
-  token: string,
+  { token, requestId }: { token: string; requestId: string },
 ): Promise<OpenedSession> {
   return runTransaction(database, async (transaction) => {
-    const [row] = await transaction.query<{ keyId: string }>(sql`
-      delete from offshoot.sign_in_tokens
-      where hash = ${hashSecret(token)} and expires_at > now()
-      returning key_id as "keyId"`)
+    const [row] = await transaction.query<{ keyId: string; userId: string }>(sql`
+      delete from offshoot.sign_in_tokens t
+      using offshoot.api_keys k
+      where t.hash = ${hashSecret(token)} and t.expires_at > now() and k.id = t.key_id
+      returning t.key_id as "keyId", k.user_id as "userId"`)
     if (row === undefined) {
       throw new AppError(
         'invalid_link',
         'the sign-in link was used before or has expired; sign in with an API key, or restart the service for a new link',
       )
     }
-    return insertSession(transaction, row.keyId)
+    return insertSession(transaction, row.keyId, { ...row, requestId })
   })
 }
 
@@ -60,9 +65,13 @@ export async function closeSession(database: Database, principal: Principal): Pr
   if (!principal.isSession) {
     throw new AppError('invalid_request', 'the request uses an API key, not a session')
   }
-  await database.query(sql`
-    delete from offshoot.api_keys
-    where id = ${principal.keyId} and session`)
+  await runTransaction(database, async (transaction) => {
+    const { workspaces } = principal.scope
+    await insertUserEntry(transaction, principal, { kind: 'signOut', workspaces })
+    await transaction.query(sql`
+      delete from offshoot.api_keys
+      where id = ${principal.keyId} and session`)
+  })
 }
 
 /** A session of the console, as it is listed. */
@@ -145,17 +154,23 @@ export async function createSignInToken(
   return token
 }
 
-async function insertSession(transaction: Queryable, parentId: string): Promise<OpenedSession> {
+async function insertSession(
+  transaction: Queryable,
+  parentId: string,
+  by: Actor,
+): Promise<OpenedSession> {
   const secret = newSignInToken()
   await deleteOldSessions(transaction, parentId)
-  const [row] = await transaction.query<{ expiresAt: Date }>(sql`
+  const [row] = await transaction.query<{ expiresAt: Date; scope: KeyScope | null }>(sql`
     insert into offshoot.api_keys (user_id, name, hash, expires_at, scope, session, parent_id)
     select k.user_id, 'console', ${hashSecret(sessionKey(secret))},
       least(now() + ${SESSION_SECONDS} * interval '1 second', k.expires_at), k.scope, true, k.id
     from offshoot.api_keys k
     where k.id = ${parentId}
-    returning expires_at as "expiresAt"`)
+    returning expires_at as "expiresAt", scope`)
   if (row === undefined) throw new AppError('invalid_api_key', 'Invalid API key')
+  const workspaces = row.scope?.workspaces
+  await insertUserEntry(transaction, by, { kind: 'signIn', workspaces })
   return { secret, expiresAt: row.expiresAt }
 }
 

@@ -6,6 +6,7 @@ import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import type { Principal } from '../access/principal.js'
 import { isLimited, requireUnlimited } from '../access/scope.js'
+import { insertUserEntry } from '../log/entries.js'
 import { deleteKeyRow, insertKey, type KeyRow, listKeys } from './queries.js'
 
 /**
@@ -43,6 +44,11 @@ export async function createKey(
         `a user can have at most ${limits.keysPerUserMax} API keys; delete one first`,
       )
     }
+    await insertUserEntry(transaction, principal, {
+      kind: 'keyCreated',
+      workspaces: fields.scope?.workspaces,
+      details: { created: name, ...(fields.scope === undefined ? {} : { scope: fields.scope }) },
+    })
     return insertKey(transaction, {
       userId: principal.userId,
       name,
@@ -61,7 +67,20 @@ export async function deleteKey(
   options: { name: string },
 ): Promise<void> {
   requireUnlimited(principal.scope)
-  const found = await deleteKeyRow(database, { userId: principal.userId, name: options.name })
+  const { name } = options
+  const found = await runTransaction(database, async (transaction) => {
+    const key = { userId: principal.userId, name }
+    const scope = (await listKeys(transaction, principal.userId)).find(
+      (one) => one.name === name,
+    )?.scope
+    const isFound = await deleteKeyRow(transaction, key)
+    if (isFound) {
+      const workspaces = scope?.workspaces
+      const entry = { kind: 'keyDeleted', workspaces, details: { deleted: name } } as const
+      await insertUserEntry(transaction, principal, entry)
+    }
+    return isFound
+  })
   if (!found) throw new AppError('key_not_found', `key [${options.name}] not found`)
 }
 

@@ -20,7 +20,7 @@ import { insertMergeSql, StateGoneError } from './merge-base.js'
 import { compareMerge } from './merge-compare.js'
 import { isLarge, isNewForSure, mergePinned } from './merge-pinned.js'
 import { findSides, type MergeOptions, type MergeSides, planMerge } from './merge-plan.js'
-import { hasNothingNew, requireNoConflicts, toResult } from './merge-result.js'
+import { hasNothingNew, logMerge, requireNoConflicts, toResult } from './merge-result.js'
 import { Resolutions } from './resolutions.js'
 
 /** How often a merge is tried whose history changes between two of its statements. */
@@ -85,7 +85,7 @@ function compareInSnapshot(
         const compared = await compareMerge(transaction, plan)
         await compared.comparison.count(transaction)
         return {
-          result: toResult(plan, compared, { isMerged: false }),
+          result: toResult(plan, compared),
           isNothingNew: compared.conflicts.count === 0 && hasNothingNew(plan, compared),
         }
       },
@@ -153,13 +153,11 @@ async function mergeLocked(
   if (dataLoss.length > 0 && !plan.allowDataLoss) throw dataLossError(dataLoss)
   const compared = await compareMerge(transaction, plan)
   requireNoConflicts(plan, compared)
-  if (hasNothingNew(plan, compared))
-    return { result: toResult(plan, compared, { isMerged: false }) }
+  if (hasNothingNew(plan, compared)) return { result: toResult(plan, compared) }
   const { comparison } = compared
   const outcome = await applyMerge(transaction, plan, { comparison, ours })
   transaction.lastStatements.push(insertMergeSql(plan))
-  const effect = { ...compared, tables: outcome.tables }
-  const result = toResult(plan, effect, { isMerged: true })
+  const result = logMerge(transaction, plan, { ...compared, tables: outcome.tables })
   await plan.keep?.(transaction, result)
   return { result, outcome }
 }

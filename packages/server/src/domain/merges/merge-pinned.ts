@@ -38,7 +38,7 @@ import {
   type Pins,
   planMerge,
 } from './merge-plan.js'
-import { requireNoConflicts, toResult } from './merge-result.js'
+import { logMerge, requireNoConflicts } from './merge-result.js'
 import { deleteLostPins, deletePins } from './pins.js'
 
 /*
@@ -182,7 +182,7 @@ async function publish(
     },
   )
   await insertMergeOfPin(transaction, { pinId: pins.theirs, into, leftOut })
-  const result = toResult(plan, { ...compared, tables }, { isMerged: true })
+  const result = logMerge(transaction, plan, { ...compared, tables })
   await plan.keep?.(transaction, result)
   return result
 }

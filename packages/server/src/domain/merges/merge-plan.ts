@@ -38,6 +38,8 @@ import {
 import { Resolutions } from './resolutions.js'
 
 export interface MergeOptions {
+  /** What the request is called in the log. */
+  readonly kind: 'merge' | 'pull'
   readonly from: BranchAccess
   readonly into: BranchAccess
   readonly dryRun: boolean

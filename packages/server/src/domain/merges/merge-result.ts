@@ -1,6 +1,9 @@
 import type { MergeResult } from '@offshoot/contract/branch-changes'
 import { AppError } from '@offshoot/contract/errors'
+import { newEntryId } from '../../common/ids.js'
+import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import { entryOf, insertEntrySql } from '../log/entries.js'
 import { conflictFields } from './conflict-list.js'
 import { baseOfTable, baseSchema } from './merge-base.js'
 import type { MergeEffect } from './merge-compare.js'
@@ -39,13 +42,37 @@ export function hasNothingNew(plan: MergePlan, effect: MergeEffect): boolean {
   )
 }
 
+/** Returns the result of a merge that is published, and adds it to the log at the end of the transaction. */
+export function logMerge(
+  { lastStatements }: Transaction,
+  plan: MergePlan,
+  effect: MergeEffect,
+): MergeResult {
+  const id = newEntryId()
+  const sum = (count: (tally: MergeEffect['tables'][number]['tally']) => number) =>
+    effect.tables.reduce((total, { tally }) => total + count(tally), 0)
+  const counts = {
+    tables: effect.tables.filter(({ tally }) => tally.changed > 0).length,
+    inserted: sum(({ inserted }) => inserted),
+    updated: sum(({ updated }) => updated),
+    deleted: sum(({ deleted }) => deleted),
+    operations: plan.operations.length,
+  }
+  const entry = entryOf(plan.into)
+  const details = { ...entry.details, from: plan.from.branchName, counts }
+  lastStatements.push(insertEntrySql({ ...entry, id, kind: plan.kind, details }))
+  return toResult(plan, effect, { entry: id })
+}
+
+/** `entry` is that of a merge that was applied. */
 export function toResult(
   plan: MergePlan,
   effect: MergeEffect,
-  { isMerged }: { isMerged: boolean },
+  { entry }: { entry?: string } = {},
 ): MergeResult {
   return {
-    merged: isMerged,
+    merged: entry !== undefined,
+    ...(entry === undefined ? {} : { entry }),
     from: plan.from.branchName,
     into: plan.into.branchName,
     schema: { operations: plan.operations },

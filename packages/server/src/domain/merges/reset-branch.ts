@@ -2,7 +2,7 @@ import type { ResetResult } from '@offshoot/contract/branch-changes'
 import type { StartedFrom } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import { newBranchId } from '../../common/ids.js'
+import { newBranchId, newEntryId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
@@ -13,6 +13,7 @@ import { forks } from '../../telemetry/events.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { confirmWithBranches } from '../branches/lock-branches.js'
+import { entryOf, insertEntrySql } from '../log/entries.js'
 import { findHead } from '../schemas/queries.js'
 import { readDifference } from './diff-branch.js'
 import { lockHistory } from './history/compact-database.js'
@@ -41,13 +42,14 @@ export async function resetBranch(
   if (source.branchId === branchId) {
     throw new AppError('invalid_request', `branch [${branchName}]: cannot be reset to itself`)
   }
-  const result = { databaseName: access.databaseName, branchName, status: 'completed' } as const
+  const done = { databaseName: access.databaseName, branchName, status: 'completed' } as const
   if (dryRun) {
     await requireUnprotected(storage.database, access)
     const compared = { against: source, mayBeUnrelated: true, limits, size: 0 }
     const difference = await readDifference(storage.database, access, compared)
-    return { ...result, difference: JSON.parse(difference) }
+    return { ...done, difference: JSON.parse(difference) }
   }
+  const result = { ...done, entry: newEntryId() }
   await confirmWithBranches(storage, [access, source], {
     read: async () => undefined,
     body: async (transaction) => {
@@ -61,6 +63,11 @@ export async function resetBranch(
         branchId: hiddenId,
         databaseId: access.databaseId,
       })
+      const entry = entryOf(access)
+      const details = { ...entry.details, to: source.branchName }
+      transaction.lastStatements.push(
+        insertEntrySql({ ...entry, id: result.entry, kind: 'reset', details }),
+      )
       await keep?.(transaction, result)
     },
   })

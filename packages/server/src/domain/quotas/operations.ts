@@ -5,6 +5,7 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import type { Principal } from '../access/principal.js'
 import { resolveWorkspace, type WorkspaceAccess } from '../access/resolve.js'
 import { isLimited, requireUnlimited, requireWholeWorkspace } from '../access/scope.js'
+import { insertEntry } from '../log/entries.js'
 import { getUsage, type UsageRow, updateDueAt, updateQuota } from './queries.js'
 import type { Quotas } from './quotas.js'
 
@@ -39,6 +40,8 @@ export async function changeQuota(
   const usage = await runTransaction(database, async (transaction) => {
     await updateQuota(transaction, quota)
     await updateDueAt(transaction, { workspaceIds: [workspaceId], withinSeconds: 0 })
+    const details = { bytesMax: quota.bytesMax }
+    await insertEntry(transaction, { kind: 'quotaChanged', by: principal, workspaceId, details })
     return getUsage(transaction, { workspaceId, bytesMaxDefault })
   })
   await quotas.refresh([workspaceId])

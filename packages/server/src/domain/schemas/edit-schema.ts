@@ -1,15 +1,18 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Migration, SchemaOperation, SchemaUpdate } from '@offshoot/contract/schema-edits'
-import { newMigrationId } from '../../common/ids.js'
+import { newEntryId, newMigrationId } from '../../common/ids.js'
 import { inTurns } from '../../common/in-turns.js'
 import type { Queryable } from '../../postgres/database.js'
+import type { Transaction } from '../../postgres/run-transaction.js'
+import type { Sql } from '../../postgres/sql.js'
 import { findRows } from '../../rows/branches.js'
 import { applySchemaChanges } from '../../rows/heaps/schema-changes.js'
 import type { Storage } from '../../rows/storage.js'
 import { findLiveBranch } from '../access/find-live-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
+import { entryOf, insertEntrySql } from '../log/entries.js'
 import { applyOperations } from './apply-operations.js'
 import { countColumns } from './check-column.js'
 import { checksumOf } from './checksum.js'
@@ -77,7 +80,7 @@ async function requireNoLoss(
 export async function withHead<Result>(
   storage: Storage,
   access: BranchAccess,
-  body: (transaction: Queryable, head: BranchHead) => Promise<Result>,
+  body: (transaction: Transaction, head: BranchHead) => Promise<Result>,
 ): Promise<Result> {
   requireAccess(access.principal.scope, 'write')
   const branch = await findLiveBranch(storage.database, {
@@ -94,7 +97,7 @@ export async function withHead<Result>(
 }
 
 async function applyEdits(
-  transaction: Queryable,
+  transaction: Transaction,
   options: {
     head: BranchHead
     edits: readonly PlannedEdit[]
@@ -106,6 +109,7 @@ async function applyEdits(
   const { databaseId } = access
   let head = options.head
   let count = 0
+  let entry: string | undefined
   for (const edit of edits.filter(({ operations, id }) => operations.length > 0 || id)) {
     head = await applyEdit(transaction, { head, edit, databaseId, limits })
     count++
@@ -119,12 +123,27 @@ async function applyEdits(
       migrations: count,
     })
     await deleteUnusedSchema(transaction, options.head.schemaId)
+    entry = newEntryId()
+    transaction.lastStatements.push(migrationEntrySql(entry, access, { head, edits }))
   }
   return {
+    ...(entry === undefined ? {} : { entry }),
     migrationID: head.lastMigrationId,
     parentMigrationID: head.parentMigrationId ?? '',
     status: 'completed',
   }
+}
+
+function migrationEntrySql(
+  id: string,
+  access: BranchAccess,
+  { head, edits }: { head: BranchHead; edits: readonly PlannedEdit[] },
+): Sql {
+  const entry = entryOf(access)
+  const operations = edits.reduce((count, edit) => count + edit.operations.length, 0)
+  const counts = { migrations: edits.length, operations }
+  const details = { ...entry.details, migrationID: head.lastMigrationId, counts }
+  return insertEntrySql({ ...entry, id, kind: 'migration', details })
 }
 
 async function applyEdit(

@@ -10,6 +10,7 @@ import type { Principal } from '../access/principal.js'
 import type { WorkspaceAccess } from '../access/resolve.js'
 import { requireUnlimited, requireWholeWorkspace } from '../access/scope.js'
 import { updateKeyStamps } from '../keys/queries.js'
+import { insertEntry, logAccess } from '../log/entries.js'
 import {
   deleteExpiredInvites,
   deleteInviteRow,
@@ -47,6 +48,7 @@ export async function changeRole(
     requireOwner(access, 'grant or revoke the role [owner]')
     if (member.role === 'owner') requireAnotherOwner(members, userId)
     await updateMember(transaction, { workspaceId: access.workspaceId, userId, role })
+    await logAccess(transaction, access, { kind: 'roleChanged', details: { member: userId, role } })
     await updateKeyStamps(transaction, userId)
   })
 }
@@ -66,6 +68,7 @@ export async function removeMember(
       requireAnotherOwner(members, userId)
     }
     await deleteMemberRow(transaction, { workspaceId: access.workspaceId, userId })
+    await logAccess(transaction, access, { kind: 'memberRemoved', details: { member: userId } })
     await updateKeyStamps(transaction, userId)
   })
 }
@@ -87,8 +90,11 @@ export async function createInvite(
         throw new AppError('conflict', `email [${email}]: is already a member`)
       }
       await deleteExpiredInvites(transaction, access.workspaceId)
+      const inviteId = newInviteId()
+      const details = { invite: inviteId, invited: email, role }
+      await logAccess(transaction, access, { kind: 'inviteCreated', details })
       return insertInvite(transaction, {
-        inviteId: newInviteId(),
+        inviteId,
         workspaceId: access.workspaceId,
         email,
         role,
@@ -112,6 +118,8 @@ export async function changeInvite(
   return runTransaction(database, async (transaction) => {
     const invite = openInvite(await findInvite(transaction, { ...access, ...options }), options)
     await updateInvite(transaction, { inviteId: invite.inviteId, role: options.role })
+    const details = { invite: invite.inviteId, role: options.role }
+    await logAccess(transaction, access, { kind: 'inviteChanged', details })
     return toInvite({ ...invite, role: options.role })
   })
 }
@@ -125,6 +133,8 @@ export async function cancelInvite(
   await runTransaction(database, async (transaction) => {
     const invite = openInvite(await findInvite(transaction, { ...access, ...options }), options)
     await deleteInviteRow(transaction, invite.inviteId)
+    const details = { invite: invite.inviteId }
+    await logAccess(transaction, access, { kind: 'inviteCancelled', details })
   })
 }
 
@@ -141,6 +151,8 @@ export async function renewInvite(
       inviteId: invite.inviteId,
       days: options.limits.inviteDaysMax,
     })
+    const details = { invite: invite.inviteId }
+    await logAccess(transaction, access, { kind: 'inviteRenewed', details })
   })
 }
 
@@ -164,6 +176,12 @@ export async function acceptInvite(
     }
     await insertMember(transaction, { ...invite, userId: principal.userId })
     await updateInvite(transaction, { inviteId: invite.inviteId, accepted: true })
+    await insertEntry(transaction, {
+      kind: 'inviteAccepted',
+      by: principal,
+      workspaceId: options.workspaceId,
+      details: { invite: invite.inviteId, role: invite.role },
+    })
     await updateKeyStamps(transaction, principal.userId)
   })
 }

@@ -7,6 +7,7 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import type { Principal } from '../access/principal.js'
 import type { WorkspaceAccess } from '../access/resolve.js'
 import { requireUnlimited, requireWholeWorkspace, scopeReachesWorkspace } from '../access/scope.js'
+import { insertEntry, logAccess } from '../log/entries.js'
 import {
   deleteWorkspaceRow,
   getWorkspace,
@@ -50,6 +51,13 @@ export async function createWorkspace(
     const id = newWorkspaceId(slug.toLowerCase())
     await insertWorkspace(transaction, { id, name: fields.name, slug })
     await insertMember(transaction, { workspaceId: id, userId: principal.userId, role: 'owner' })
+    const details = { name: fields.name }
+    await insertEntry(transaction, {
+      kind: 'workspaceCreated',
+      by: principal,
+      workspaceId: id,
+      details,
+    })
     return getWorkspace(transaction, id)
   })
 }
@@ -74,6 +82,8 @@ export async function renameWorkspace(
       name: fields.name,
       slug: fields.slug,
     })
+    const details = { name: fields.name }
+    await logAccess(transaction, access, { kind: 'workspaceRenamed', details })
     return getWorkspace(transaction, access.workspaceId)
   })
 }

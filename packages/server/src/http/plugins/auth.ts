@@ -18,11 +18,12 @@ export const authPlugin = fastifyPlugin(
     app.decorateRequest('principal')
     app.addHook('onRequest', async (request, reply) => {
       const place = placeOf(request)
-      request.principal = await app.identify(request, reply, () =>
+      const principal = await app.identify(request, reply, () =>
         place === undefined
           ? authenticate(options.database, apiKeyOf(request))
           : authenticateAt(options.database, apiKeyOf(request), place),
       )
+      request.principal = { ...principal, requestId: request.id }
     })
   },
 )

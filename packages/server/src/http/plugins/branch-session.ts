@@ -25,6 +25,7 @@ export function sessionRequest(request: FastifyRequest, need: Need): SessionRequ
     address: request.workspaceAddress,
     isXataClient: request.isXataClient,
     need,
+    requestId: request.id,
     origin: originOf(request),
     bodyBytes: request.bodyBytes,
     ...splitDatabaseBranch(databaseBranch),
@@ -38,12 +39,15 @@ export function sessionRequest(request: FastifyRequest, need: Need): SessionRequ
  */
 export const branchSessionPlugin = fastifyPlugin(
   async (app: FastifyInstance, { database, sessions }: Services) => {
+    app.decorateRequest('principal')
     app.addHook('onRequest', async (request, reply) => {
       if (namesOf(request) === undefined) {
         await app.identify(request, reply, () => authenticate(database, apiKeyOf(request)))
         return
       }
-      await app.identify(request, reply, () => sessions.admit(sessionRequest(request, 'read')))
+      request.principal = await app.identify(request, reply, () =>
+        sessions.admit(sessionRequest(request, 'read')),
+      )
       request.isUnconfirmed = true
     })
 

@@ -46,7 +46,7 @@ const NAME_LENGTH_MAX = 255
  * Returns the names in the address that have a valid form. The address of a refused request can
  * contain any text.
  */
-function subjectOf(request: FastifyRequest): Record<string, string> {
+export function subjectOf(request: FastifyRequest): Record<string, string> {
   const { workspaceId, databaseName, databaseBranch } = (request.params ?? {}) as Record<
     string,
     string | undefined

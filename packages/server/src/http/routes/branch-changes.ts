@@ -13,6 +13,7 @@ import {
 } from '@offshoot/contract/branch-changes'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
 import { StatusSchema } from '@offshoot/contract/databases'
+import { LogQuerySchema, LogSchema } from '@offshoot/contract/log'
 import { CONFLICTS_PAGE_SIZE } from '@offshoot/contract/merge-conflicts'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
@@ -23,6 +24,7 @@ import type { Need } from '../../domain/access/scope.js'
 import { readBranchStats } from '../../domain/branches/branch-stats.js'
 import { deleteBranch } from '../../domain/branches/operations.js'
 import { withOther } from '../../domain/branches/other-branch.js'
+import { readLog } from '../../domain/log/operations.js'
 import type { ConflictPage } from '../../domain/merges/conflict-list.js'
 import { readDifference } from '../../domain/merges/diff-branch.js'
 import { mergeBranches } from '../../domain/merges/merge-branch.js'
@@ -50,6 +52,7 @@ const RULES = {
  * POST   /db/:databaseBranch/merge
  * POST   /db/:databaseBranch/pull
  * POST   /db/:databaseBranch/reset
+ * GET    /db/:databaseBranch/log
  * GET    /db/:databaseBranch/stats
  *
  * Access to the branch of the path comes from its session. The transaction of each operation checks that the key still
@@ -64,7 +67,10 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     need: Need,
     operation: (access: BranchAccess, session: Session) => Promise<Result>,
   ): Promise<Result> =>
-    sessions.run(sessionRequest(request, need), (session) => operation(session.access, session))
+    sessions.run(sessionRequest(request, need), (session) => {
+      const principal = { ...session.principal, requestId: session.requestId }
+      return operation({ ...session.access, principal }, session)
+    })
 
   /** Returns the context of a request for `resultOnce`. A dry run changes nothing, so that it can be repeated in any case. */
   const onceOf = (
@@ -147,7 +153,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         return run(request, dryRun ? 'read' : 'write', (from, session) =>
           withOther(database, from, { name, need: 'write' }, (into) =>
             resultOnce(onceOf(request, session, options), (keep) =>
-              mergeBranches({ storage, quotas }, { ...options, from, into, keep }),
+              mergeBranches({ storage, quotas }, { ...options, kind: 'merge', from, into, keep }),
             ),
           ),
         )
@@ -176,7 +182,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         return run(request, 'write', (into, session) =>
           withOther(database, into, { name, need: 'read' }, (from) =>
             resultOnce(onceOf(request, session, options), (keep) =>
-              mergeBranches({ storage, quotas }, { ...options, from, into, keep }),
+              mergeBranches({ storage, quotas }, { ...options, kind: 'pull', from, into, keep }),
             ),
           ),
         )
@@ -208,6 +214,23 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
           ),
         )
       },
+    )
+
+    app.get(
+      '/db/:databaseBranch/log',
+      {
+        schema: {
+          tags,
+          operationId: 'getBranchLog',
+          summary: 'List what happened to a branch',
+          description:
+            'Forks, merges, pulls, resets, migrations, bulk loads and changes of settings, newest first, with the user, the name of the API key, the id of the request and counts. Changes of single records are not listed.',
+          params,
+          querystring: LogQuerySchema,
+          response: { 200: LogSchema, ...refusals(404) },
+        },
+      },
+      async (request) => run(request, 'read', (access) => readLog(database, access, request.query)),
     )
 
     app.get(

@@ -60,7 +60,8 @@ export function consoleSessionRoutes(services: Services): FastifyPluginAsyncType
       if (typeof token !== 'string' || !TOKEN.test(token)) {
         throw new AppError('invalid_request', `header [${TOKEN_HEADER}]: must be a sign-in token`)
       }
-      return sendSession(request, reply, await openSessionByToken(database, token))
+      const opened = await openSessionByToken(database, { token, requestId: request.id })
+      return sendSession(request, reply, opened)
     })
 
     await app.register(async (protectedApp) => {

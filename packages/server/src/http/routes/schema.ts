@@ -102,8 +102,15 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
       async (request, reply) => {
         const { databaseBranch, tableName } = request.params
         const operations = [{ addTable: { table: tableName } }]
-        const { status } = await applySchemaOperations(storage, await step(request), operations)
-        return reply.code(201).send({ branchName: databaseBranch, tableName, status })
+        const { status, entry } = await applySchemaOperations(
+          storage,
+          await step(request),
+          operations,
+        )
+        return reply.code(201).send({
+          ...{ branchName: databaseBranch, tableName, status },
+          ...(entry === undefined ? {} : { entry }),
+        })
       },
     )
 
@@ -139,8 +146,9 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
       async (request) => {
         const removeTable = { table: request.params.tableName }
         const context = await step(request)
-        const { status } = await applySchemaOperations(storage, context, [{ removeTable }])
-        return { status }
+        const operations = [{ removeTable }]
+        const { status, entry } = await applySchemaOperations(storage, context, operations)
+        return { status, ...(entry === undefined ? {} : { entry }) }
       },
     )
 

@@ -1,5 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { DatabaseListSchema } from '@offshoot/contract/databases'
+import { AppError } from '@offshoot/contract/errors'
+import { AuditQuerySchema, LogSchema } from '@offshoot/contract/log'
 import { UsageSchema, WriteQuotaSchema } from '@offshoot/contract/quotas'
 import {
   CreatedInviteSchema,
@@ -20,6 +22,7 @@ import { Type } from 'typebox'
 import { resolveWorkspace } from '../../domain/access/resolve.js'
 import { type Need, requireWholeWorkspace } from '../../domain/access/scope.js'
 import { readDatabases } from '../../domain/databases/operations.js'
+import { exportAuditLog, readAuditLog } from '../../domain/log/operations.js'
 import { changeQuota, readUsage } from '../../domain/quotas/operations.js'
 import {
   acceptInvite,
@@ -39,6 +42,7 @@ import {
   renameWorkspace,
 } from '../../domain/workspaces/operations.js'
 import { Empty, refusals } from '../responses.js'
+import { sendLines } from '../send-json.js'
 import type { Services } from '../services.js'
 
 /**
@@ -48,6 +52,7 @@ import type { Services } from '../services.js'
  * GET    /workspaces/:workspaceId/regions
  * GET    /workspaces/:workspaceId/dbs
  * GET    /workspaces/:workspaceId/usage
+ * GET    /workspaces/:workspaceId/audit
  * PUT    /workspaces/:workspaceId/quota
  * GET    /workspaces/:workspaceId/members
  * PUT    /workspaces/:workspaceId/members/:userId             DELETE
@@ -229,6 +234,36 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
         },
       },
       async (request) => readUsage({ database, quotas }, await resolve(request, 'read')),
+    )
+
+    app.get(
+      '/workspaces/:workspaceId/audit',
+      {
+        schema: {
+          tags,
+          operationId: 'getAuditLog',
+          summary: 'List what happened in a workspace',
+          description:
+            'Changes of keys, members, invites, databases, branches, protection, rules and settings, sign-ins, refused requests, and everything in the logs of branches, newest first. Owners can read it. A key that is limited by its scope needs `audit`. The format `ndjson` exports all entries, one per line.',
+          params: WorkspaceParamsSchema,
+          querystring: AuditQuerySchema,
+          response: { 200: LogSchema, ...refusals(404) },
+        },
+      },
+      async (request, reply) => {
+        const { format = 'json', ...query } = request.query
+        const access = await resolve(request, 'read')
+        if (format === 'json') return readAuditLog(database, access, query)
+        const { size, after, kind } = query
+        if (size !== undefined || after !== undefined) {
+          throw new AppError(
+            'invalid_request',
+            'query: parameter [format]: [ndjson] exports all entries, and takes no [size] and no [after]',
+          )
+        }
+        const lines = exportAuditLog(database, access, kind === undefined ? {} : { kind })
+        return sendLines(reply, lines)
+      },
     )
 
     app.put(

@@ -46,7 +46,8 @@ export type ForkOutcome = 'forked' | 'name in use' | 'no source'
 
 /**
  * Closes the epoch of a branch, and inserts a fork of it by the same statement. `columns` and `values` describe the
- * fork; values can read the row `source`. Without `inherits`, the fork has no rows. `toForkOutcome` takes the result.
+ * fork; values can read the row `source`. Without `inherits`, the fork has no rows. `effect` is a statement that runs for
+ * the fork, and can read `inserted` and `source`. `toForkOutcome` takes the result.
  * If the name of the fork is in use, the epoch stays open, unless another request takes the name at the same time.
  */
 export function forkSql(fork: {
@@ -56,8 +57,9 @@ export function forkSql(fork: {
   inherits: boolean
   columns: Sql
   values: Sql
+  effect: Sql
 }): Sql {
-  const { sourceId, databaseId, name, inherits, columns, values } = fork
+  const { sourceId, databaseId, name, inherits, columns, values, effect } = fork
   return prepared(sql`
     with taken as (
       select from offshoot.branches
@@ -71,7 +73,8 @@ export function forkSql(fork: {
       from source, (select ${inherits}::boolean as inherits) i
       on conflict (database_id, name) where deleted_at is null do nothing
       returning id
-    )
+    ),
+    effect as (${effect})
     select case
       when exists (select from inserted) then 'forked'
       when exists (select from source) or exists (select from taken) then 'name in use'
