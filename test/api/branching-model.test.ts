@@ -128,6 +128,7 @@ class Run {
     const action = random.weighted<() => Promise<unknown>>([
       [40, () => this.write()],
       [6, () => this.writeSet()],
+      [5, () => this.upsert()],
       [9, () => this.fork()],
       [13, () => this.edit()],
       [5, () => this.remove()],
@@ -667,6 +668,67 @@ class Run {
       },
       () => this.call(branch, 'POST', `/tables/${table.name}/bulk`, { records }),
     )
+  }
+
+  /** Upserts some records, by id or by a unique column. A record that is refused does not affect the others. */
+  async upsert(): Promise<void> {
+    const { random } = this
+    const candidates = this.branches().filter(({ state }) => state.tables.length > 0)
+    if (candidates.length === 0) return this.edit()
+    const branch = random.pick(candidates)
+    const table = random.pick(branch.state.tables)
+    const unique = table.columns.filter(({ definition }) => definition.unique)
+    const key = unique.length > 0 && random.chance(0.5) ? random.pick(unique) : undefined
+    const by = key?.name ?? 'id'
+    const records = Array.from({ length: 1 + random.below(6) }, () => {
+      const values = this.#newValues(table, 0.5)
+      if (key === undefined || random.chance(0.3)) return { id: random.pick(IDS), ...values }
+      return { id: random.pick(IDS), ...values, [by]: random.pick(VALUES.string ?? []) }
+    })
+    this.note(`${branch.name}: upsert ${table.name} by ${by} ${JSON.stringify(records)}`)
+    const body = { records, by }
+    const answer = expectOk(await this.call(branch, 'POST', `/tables/${table.name}/upsert`, body))
+    const wanted = records.map((record) =>
+      this.#upsertOne(branch, { table: table.name, by, record }),
+    )
+    expect(
+      answer.body.results.map(({ id, outcome }: { id: string; outcome: string }) => [id, outcome]),
+      JSON.stringify(answer.body),
+    ).toEqual(wanted)
+  }
+
+  /** Upserts a record in the model. Returns its id and the outcome. */
+  #upsertOne(
+    branch: ModelBranch,
+    { table: name, by, record }: { table: string; by: string; record: Record<string, Value> },
+  ): [unknown, string] {
+    const table = branch.state.tables.find((candidate) => candidate.name === name)
+    if (table === undefined) throw new Error('an upsert must be to a table that is there')
+    const { id: givenId, ...values } = record
+    const column = table.columns.find((candidate) => candidate.name === by)
+    const given = String(givenId)
+    const found =
+      column === undefined
+        ? given
+        : [...table.rows].find(([, row]) => readValue(row, table, column) === values[by])?.[0]
+    const isKeyed = column === undefined || (values[by] ?? null) !== null
+    if (!isKeyed || (found !== undefined && found !== given)) return [given, 'failed']
+    if (found === undefined && table.rows.has(given)) return [given, 'failed']
+    const before = table.rows.get(given)
+    const isSame = (each: ModelColumn) =>
+      before !== undefined &&
+      (values[each.name] === undefined ||
+        JSON.stringify(readValue(before, table, each) ?? null) ===
+          JSON.stringify(values[each.name] ?? null))
+    if (before !== undefined && table.columns.every(isSame)) return [given, 'unchanged']
+    try {
+      const write = { kind: 'upsert' as const, table: name, id: given, values }
+      branch.state = applyWrite(branch.state, write)
+      return [given, before === undefined ? 'inserted' : 'updated']
+    } catch (error) {
+      if (error instanceof Refusal) return [given, 'failed']
+      throw error
+    }
   }
 
   /** Updates or deletes the records that meet a filter. */

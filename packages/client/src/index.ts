@@ -43,6 +43,7 @@ export type {
   RecordSet,
   SetOptions,
   Table,
+  UpsertResult,
   WriteOptions,
 } from './table.js'
 export type { Operation, OperationResult, TransactionResults } from './transaction.js'

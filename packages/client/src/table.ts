@@ -117,6 +117,24 @@ interface QueryAnswer<Row> {
 /** Records per request when all records are read. */
 const ALL_PAGE_SIZE = 200
 
+/** Records of one request. */
+const UPSERTED_RECORDS_MAX = 10_000
+
+/** What an upsert did with one record. */
+export type UpsertResult =
+  | { readonly id: string; readonly outcome: 'inserted' | 'updated' | 'unchanged' }
+  | {
+      /** The id of the record, if it had one. */
+      readonly id?: string
+      readonly outcome: 'failed'
+      readonly error: {
+        readonly message: string
+        readonly code?: 'unique_violation'
+        readonly table?: string
+        readonly column?: string
+      }
+    }
+
 /** A table of a branch. */
 export class Table<Schema, Name extends TableName<Schema>> {
   readonly name: Name
@@ -476,6 +494,39 @@ export class Table<Schema, Name extends TableName<Schema>> {
     options: InsertManyOptions = {},
   ): Promise<InsertManyResult> {
     return insertMany(this.#transport, `${this.#path}/bulk`, { records, options })
+  }
+
+  /**
+   * Inserts records, or changes the given columns of those that exist. They are found by their id, or by a unique
+   * column. The results are in the order of the records: one that is refused does not affect the others. More than
+   * 10,000 records are sent in parts, each of which is a transaction.
+   *
+   * @example
+   * ```ts
+   * const { results } = await client.table('users').upsertMany(
+   *   [{ email: 'ada@example.com', name: 'Ada' }, { email: 'eve@example.com', name: 'Eve' }],
+   *   { by: 'email' },
+   * )
+   * for (const { id, outcome } of results) console.log(id, outcome)
+   * ```
+   */
+  async upsertMany(
+    records: readonly Partial<InsertRecord<Schema, Name>>[],
+    options: CallOptions & { readonly by?: 'id' | ColumnName<Schema, Name> } = {},
+  ): Promise<{ readonly results: readonly UpsertResult[] }> {
+    const { by, signal } = options
+    const results: UpsertResult[] = []
+    for (let start = 0; start < records.length; start += UPSERTED_RECORDS_MAX) {
+      const part = await this.#transport.json<{ readonly results: readonly UpsertResult[] }>({
+        method: 'POST',
+        path: `${this.#path}/upsert`,
+        json: { records: records.slice(start, start + UPSERTED_RECORDS_MAX), by },
+        isOnce: true,
+        signal,
+      })
+      for (const result of part.results) results.push(result)
+    }
+    return { results }
   }
 
   /**

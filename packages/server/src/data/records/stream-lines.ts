@@ -29,8 +29,11 @@ export interface StreamRequest {
 export class Tally {
   inserted = 0
   failed = 0
-  /** Existing records that were replaced, or left as they are. undefined if neither was asked for. */
-  kept: { readonly updated: number } | { readonly skipped: number } | undefined
+  /** Existing records that were changed, or left as they are. undefined if neither was asked for. */
+  kept:
+    | { readonly updated: number; readonly unchanged?: number }
+    | { readonly skipped: number }
+    | undefined
   readonly faults: FaultEntry[] = []
 
   refuse(line: number, message: string, taken?: TakenFields): void {

@@ -21,7 +21,7 @@ const PARTIAL_BATCH_LINES = 2000
 /** The number of bytes after which a partial import commits, for long lines with files. */
 const PARTIAL_BATCH_BYTES = 8 * 1024 * 1024
 
-interface PartialContext {
+export interface PartialContext {
   readonly database: Database
   readonly sessions: Sessions
   readonly files: Files
@@ -30,13 +30,23 @@ interface PartialContext {
   readonly tableName: string
 }
 
+/** Lines that are written together, in a transaction of their own. */
+interface LineBatch {
+  readonly lines: readonly ParsedLine[]
+  readonly bytes: number
+}
+
+/** Writes the valid lines of a batch, and counts the results of all of them. */
+export type BatchWriter = (context: PartialContext, batch: LineBatch, tally: Tally) => Promise<void>
+
 /**
- * Inserts the valid lines of a stream in batches. The branch may change between batches; each batch uses its
- * current schema.
+ * Writes the valid lines of a stream in batches: inserts them, unless there is another writer. The branch may change
+ * between batches; each batch uses its current schema.
  */
 export async function streamPartially(
   context: PartialContext,
-  request: StreamRequest,
+  request: Omit<StreamRequest, 'existing'>,
+  write: BatchWriter = insertLines,
 ): Promise<string> {
   const { sessions, limits, tableName } = context
   const lineBytes = await sessions.run(context.session, async (session) => {
@@ -44,7 +54,7 @@ export async function streamPartially(
     if (request.idempotencyKey !== undefined) {
       throw new AppError(
         'invalid_request',
-        'header [Idempotency-Key]: a partial import cannot be repeated as a whole; use mode=atomic',
+        'header [Idempotency-Key]: a stream that is stored in parts cannot be repeated as a whole',
       )
     }
     await session.growth.admit(0)
@@ -64,21 +74,17 @@ export async function streamPartially(
   for await (const parsed of lines.batches()) {
     waiting = waiting.concat(parsed)
     if (waiting.length < PARTIAL_BATCH_LINES && waitingBytes < PARTIAL_BATCH_BYTES) continue
-    await insertLines(context, { lines: waiting, bytes: waitingBytes }, tally)
+    await write(context, { lines: waiting, bytes: waitingBytes }, tally)
     waitingBytes = 0
     waiting = []
   }
   if (waiting.length > 0) {
-    await insertLines(context, { lines: waiting, bytes: waitingBytes }, tally)
+    await write(context, { lines: waiting, bytes: waitingBytes }, tally)
   }
   return tally.toJson()
 }
 
-async function insertLines(
-  partial: PartialContext,
-  batch: { lines: readonly ParsedLine[]; bytes: number },
-  tally: Tally,
-): Promise<void> {
+async function insertLines(partial: PartialContext, batch: LineBatch, tally: Tally): Promise<void> {
   const { sessions, tableName } = partial
   let pending = batch.lines
   await sessions.run(partial.session, async (session) => {

@@ -3,13 +3,17 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { AppError } from '@offshoot/contract/errors'
 import { BulkInsertedSchema, BulkInsertSchema, StreamQuerySchema } from '@offshoot/contract/records'
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
+import { UpsertedSchema, UpsertQuerySchema, UpsertSchema } from '@offshoot/contract/upsert'
 import type { FastifyRequest } from 'fastify'
+import { inTurns } from '../../common/in-turns.js'
+import { parseJsonSteps } from '../../common/json-text.js'
 import type { JsonText } from '../../common/write-json.js'
 import { bulkInsert } from '../../data/records/bulk.js'
 import { AtomicStream } from '../../data/records/stream-atomic.js'
 import type { ExistingRecords } from '../../data/records/stream-lines.js'
 import { streamPartially } from '../../data/records/stream-partial.js'
 import { StreamSource } from '../../data/records/stream-source.js'
+import { streamUpserts, upsertRecords } from '../../data/records/upsert.js'
 import { overloaded } from '../admission/ticket.js'
 import { readColumns } from '../columns.js'
 import { idempotencyKey, idempotent } from '../idempotency-key.js'
@@ -28,8 +32,14 @@ type BulkRequest = FastifyRequest<{
   }
 }>
 
+type UpsertRequest = FastifyRequest<{
+  Params: { databaseBranch: string; tableName: string }
+  Querystring: { by?: string }
+}>
+
 /**
  * POST   /db/:databaseBranch/tables/:tableName/bulk        a JSON body, or application/x-ndjson
+ * POST   /db/:databaseBranch/tables/:tableName/upsert      a JSON body, or application/x-ndjson
  */
 export function bulkRoutes({
   database,
@@ -51,34 +61,68 @@ export function bulkRoutes({
       )
     })
 
-  const insertStream = async (request: BulkRequest, body: Readable): Promise<string> => {
+  /** Reads a body of lines, and discards what is left of it in the end. */
+  const withStream = async <Result>(
+    request: FastifyRequest,
+    body: Readable,
+    run: (asked: {
+      source: StreamSource
+      idempotencyKey: string | undefined
+      url: string
+      onHold(bytes: number): void
+    }) => Promise<Result>,
+  ): Promise<Result> => {
     const source = new StreamSource(body)
-    const { tableName } = request.params
-    const { url } = request
     const onHold = (bytes: number) => {
       if (request.ticket?.takeBytes(bytes) === false) throw overloaded()
     }
-    const session = sessionRequest(request, 'write')
-    let stream: AtomicStream | undefined
     try {
-      const key = await sessions.run(session, async () => idempotencyKey(request))
-      const { mode, existing = 'refuse' } = request.query
-      const asked = { source, idempotencyKey: key, url, onHold, existing }
-      const services = { database, storage, sessions, files, tableName, limits }
-      if (mode === 'partial') {
-        requireNoExisting(existing, 'needs mode=atomic')
-        return await streamPartially({ ...services, session }, asked)
-      }
-      const atomic = new AtomicStream(asked)
-      stream = atomic
-      return await sessions.run(session, (session) =>
-        atomic.insert({ ...services, session, columns: undefined }),
+      const key = await sessions.run(sessionRequest(request, 'write'), async () =>
+        idempotencyKey(request),
       )
+      return await run({ source, idempotencyKey: key, url: request.url, onHold })
     } finally {
-      await stream?.close()
       await source.discard()
     }
   }
+
+  const insertStream = (request: BulkRequest, body: Readable): Promise<string> =>
+    withStream(request, body, async (read) => {
+      const { tableName } = request.params
+      const session = sessionRequest(request, 'write')
+      const { mode, existing = 'refuse' } = request.query
+      const services = { database, storage, sessions, files, tableName, limits }
+      if (mode === 'partial') {
+        requireNoExisting(existing, 'needs mode=atomic')
+        return streamPartially({ ...services, session }, read)
+      }
+      const stream = new AtomicStream({ ...read, existing })
+      try {
+        return await sessions.run(session, (session) =>
+          stream.insert({ ...services, session, columns: undefined }),
+        )
+      } finally {
+        await stream.close()
+      }
+    })
+
+  const upsertStream = (request: UpsertRequest, body: Readable): Promise<string> =>
+    withStream(request, body, (read) => {
+      const { tableName } = request.params
+      const session = sessionRequest(request, 'write')
+      const services = { database, sessions, files, tableName, limits, session }
+      return streamUpserts(services, { ...read, by: request.query.by ?? 'id' })
+    })
+
+  const upsertBody = (request: UpsertRequest, body: Buffer): Promise<string> =>
+    sessions.run(sessionRequest(request, 'write'), async (session) => {
+      const { tableName } = request.params
+      const asked = readUpsert(await inTurns(parseJsonSteps(body, limits)), request.query.by)
+      return upsertRecords(
+        { ...{ database, session, tableName, limits }, idempotent: idempotent(request, body) },
+        asked,
+      )
+    })
 
   return async (app) => {
     // Bodies are read as bytes: they are parsed in slices while the first rows are already sent to
@@ -112,8 +156,7 @@ export function bulkRoutes({
         config: {
           acceptsIdempotencyKey: true,
           documentedBody: BulkInsertSchema,
-          lane: ({ headers }) =>
-            /^application\/x-ndjson/i.test(headers['content-type'] ?? '') ? 'imports' : 'work',
+          lane: laneOfBody,
         },
       },
       async (request, reply) => {
@@ -125,7 +168,64 @@ export function bulkRoutes({
         return sendJson(reply, await insertBody(request, body ?? Buffer.alloc(0)))
       },
     )
+
+    app.post(
+      '/db/:databaseBranch/tables/:tableName/upsert',
+      {
+        schema: {
+          tags: ['Records'],
+          operationId: 'upsertRecords',
+          summary: 'Insert many records, or update those that exist',
+          consumes: ['application/json', 'application/x-ndjson'],
+          description:
+            'Finds each record by its id, or by a unique column, and changes the given fields or creates it. ' +
+            'The answer has an outcome for each record: one that is refused does not affect the others. A body of ' +
+            'type `application/x-ndjson` is a stream of any number of records, one per line, and is answered with ' +
+            'counts. Other requests with the same `Idempotency-Key` are executed once.',
+          params: TableParamsSchema,
+          querystring: UpsertQuerySchema,
+          response: { 200: UpsertedSchema, ...refusals(404, 409, 413, 415, 422) },
+        },
+        config: {
+          acceptsIdempotencyKey: true,
+          documentedBody: UpsertSchema,
+          lane: laneOfBody,
+        },
+      },
+      async (request, reply) => {
+        const { body } = request as { body: Buffer | Readable | undefined }
+        const answer =
+          body !== undefined && !Buffer.isBuffer(body)
+            ? await upsertStream(request, body)
+            : await upsertBody(request, body ?? Buffer.alloc(0))
+        return sendJson(reply, answer)
+      },
+    )
   }
+}
+
+function laneOfBody({ headers }: FastifyRequest): 'imports' | 'work' {
+  return /^application\/x-ndjson/i.test(headers['content-type'] ?? '') ? 'imports' : 'work'
+}
+
+/** Checks the body of an upsert. Its records are checked one by one. */
+function readUpsert(
+  body: unknown,
+  byQuery: string | undefined,
+): { records: readonly unknown[]; by: string } {
+  const given = typeof body === 'object' && body !== null && !Array.isArray(body) ? body : {}
+  const { records, by = byQuery ?? 'id', ...rest } = given as Readonly<Record<string, unknown>>
+  const [unknown] = Object.keys(rest)
+  if (unknown !== undefined) {
+    throw new AppError('invalid_request', `body: field [${unknown.slice(0, 100)}]: is not known`)
+  }
+  if (!Array.isArray(records)) {
+    throw new AppError('invalid_request', 'body: field [records]: expected a list of records')
+  }
+  if (typeof by !== 'string' || by === '') {
+    throw new AppError('invalid_request', 'body: field [by]: expected [id] or a unique column')
+  }
+  return { records, by }
 }
 
 function requireNoExisting(existing: ExistingRecords | undefined, reason: string): void {

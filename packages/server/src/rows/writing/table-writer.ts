@@ -35,12 +35,14 @@ import {
 } from './stage-statements.js'
 import { FIRST_COLUMN, IDS, type Returned, StatementParts } from './statement-parts.js'
 import {
+  holdersStatement,
   inheritedTwinStatement,
   inheritedTwinsStatement,
   inheritedValuesStatement,
   repeatedValuesStatement,
   visibleValuesStatement,
 } from './unique-statements.js'
+import { upsertStatement } from './upsert-statement.js'
 
 /** One row to write: its id, the version it must have, and a text for each column. */
 export interface RowInput {
@@ -267,6 +269,18 @@ export class TableWriter {
     return this.#call(statement, values, this.#beforeRows(rows, columns))
   }
 
+  /**
+   * Inserts whole rows, or changes the given columns of those whose id exists. Returns the id of each row that is
+   * written, and whether it existed. Unique values must be looked up before.
+   */
+  upsert(rows: readonly RowInput[], columns: readonly number[]): Call {
+    const statement = this.#statement(`upsert ${columns.join()}`, () =>
+      upsertStatement(this.#parts, columns),
+    )
+    const values = this.#arrays(rows, this.#codec.physical.length)
+    return this.#call(statement, values, this.#beforeRows(rows))
+  }
+
   /** Changes one row, also by arithmetic. Returns the metadata. */
   updateOne({ id, ifVersion, update }: UpdateInput): Call {
     const { columns, values, arithmetic } = update
@@ -406,6 +420,11 @@ export class TableWriter {
       statement: visibleValuesStatement(this.#parts, column),
       values: [arrayLiteral(values.filter((value) => value !== null))],
     }
+  }
+
+  /** Finds the rows that have values of a column. Returns the positions of the values, and the ids. */
+  findHolders(column: number, values: readonly (string | null)[]): Call {
+    return { statement: holdersStatement(this.#parts, column), values: [arrayLiteral(values)] }
   }
 
   /** Finds the positions of values that equal an earlier one, as PostgreSQL compares them, with that of the first. */

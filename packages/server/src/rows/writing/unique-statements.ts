@@ -19,6 +19,18 @@ export function visibleValuesStatement(parts: StatementParts, index: number): St
   return compileStatement(matchingValues(parts, index))
 }
 
+/** Finds the rows that have the given values (slot 0, an array): the positions of the values, and the ids. */
+export function holdersStatement(parts: StatementParts, index: number): Statement {
+  const { layout, codec } = parts
+  const column = parts.column(index)
+  const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
+    sql`${expressionOf(column)} = g.value::${raw(column.sqlType)}`
+  return compileStatement(sql`
+    select g.ordinal - 1, r.id
+    from unnest(${slot(0)}::text[]) with ordinality as g (value, ordinal)
+    cross join lateral (${selectVisible(layout, codec, { where })}) r`)
+}
+
 function matchingValues(
   parts: StatementParts,
   index: number,

@@ -1,0 +1,64 @@
+import { Type } from 'typebox'
+import { takenPlace } from './errors.js'
+import { LIMITS } from './limits.js'
+import { RecordIdSchema } from './names.js'
+import { BulkInsertedSchema, InputRecordSchema } from './records.js'
+
+const by = Type.Optional(
+  Type.String({
+    minLength: 1,
+    default: 'id',
+    description: 'How records are found: by their `id`, or by the name of a unique column.',
+  }),
+)
+
+export const UpsertQuerySchema = Type.Object({ by })
+
+export const UpsertSchema = Type.Object(
+  { records: Type.Array(InputRecordSchema, { maxItems: LIMITS.bulkRecordsMax }), by },
+  {
+    additionalProperties: false,
+    title: 'Upsert',
+    examples: [{ records: [{ email: 'ada@example.com', name: 'Ada' }], by: 'email' }],
+  },
+)
+
+const { inserted, failed, errors } = BulkInsertedSchema.properties
+
+export const UpsertedSchema = Type.Object(
+  {
+    results: Type.Optional(
+      Type.Array(
+        Type.Object({
+          id: Type.Optional(RecordIdSchema),
+          outcome: Type.Enum(['inserted', 'updated', 'unchanged', 'failed'], {
+            description:
+              '`unchanged`: the record already had the values, and keeps its version. `failed`: the record was refused.',
+          }),
+          error: Type.Optional(
+            Type.Object({
+              message: Type.String(),
+              code: Type.Optional(Type.Literal('unique_violation')),
+              ...takenPlace,
+            }),
+          ),
+        }),
+      ),
+    ),
+    inserted,
+    updated: Type.Optional(
+      Type.Integer({ description: 'For a stream: the number of updated records.' }),
+    ),
+    unchanged: Type.Optional(
+      Type.Integer({ description: 'For a stream: the number of records that had the values.' }),
+    ),
+    failed,
+    errors,
+  },
+  {
+    title: 'Upserted',
+    description:
+      '`results`, in the order of the records. For a stream, the numbers of records by outcome.',
+    examples: [{ results: [{ id: 'rec_d2m4o9k8v3q1t7h5n6c0', outcome: 'inserted' }] }],
+  },
+)

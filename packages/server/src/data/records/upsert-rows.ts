@@ -1,0 +1,368 @@
+import { AppError } from '@offshoot/contract/errors'
+import { newRecordId } from '../../common/ids.js'
+import { Turn } from '../../common/in-turns.js'
+import { arrayLiteral } from '../../postgres/carriers.js'
+import { sql } from '../../postgres/sql.js'
+import { type Call, compileStatement, type TextRows } from '../../postgres/statement.js'
+import { Fault } from '../../rows/columns/fault.js'
+import type { InputRecord } from '../../rows/columns/record-encoder.js'
+import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
+import type { WritableTable } from '../../rows/open-branch.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
+import { describeRefusal } from '../../rows/writing/refusals.js'
+import { rowsPerStep } from '../../rows/writing/row-sink.js'
+import {
+  findTakenFields,
+  invalidRecord,
+  type TakenFields,
+  takenFields,
+} from '../session/record-errors.js'
+import { planColumns } from '../session/session.js'
+
+/*
+ * Records that are inserted, or updated if they exist. They are found by their id or by a unique column. All of them are
+ * looked up and written by a few statements. One that is refused does not affect the others.
+ */
+
+/** What an upsert did with one record. */
+export type UpsertResult =
+  | { readonly id: string; readonly outcome: 'inserted' | 'updated' | 'unchanged' }
+  | { readonly id?: string; readonly outcome: 'failed'; readonly error: UpsertError }
+
+type UpsertError = { readonly message: string } & (TakenFields | { readonly code?: never })
+
+/** How often a request can name a record. Each further time takes more statements. */
+export const UPSERT_REPEATS_MAX = 100
+
+/** A record to upsert. */
+interface UpsertRow {
+  readonly position: number
+  readonly givenId: string | undefined
+  /** undefined until the record was looked up by its column. */
+  readonly id: string | undefined
+  /** The id was generated for it. */
+  readonly isNewId?: boolean
+  /** The record must not exist: it has an id, and was not found by its column. */
+  readonly isNew?: boolean
+  /** A text for each physical column: those of a new record. */
+  readonly values: readonly (string | null)[]
+  /** The columns that are changed if the record exists. */
+  readonly columns: readonly number[]
+  /** Why the record cannot be inserted. */
+  readonly missing: string | undefined
+}
+
+interface PreparedRows {
+  readonly rows: readonly UpsertRow[]
+  readonly call: Call
+}
+
+/** Returns the column that records are found by, or undefined for their id. */
+export function findKeyColumn({ table, indexes, uniqueColumns }: TableCodec, by: string) {
+  if (by === 'id') return undefined
+  const column = indexes.get(by)
+  const place = `table [${table.name}]: column [${by}]`
+  if (column === undefined) throw new AppError('invalid_request', `by: ${place}: column not found`)
+  if (uniqueColumns.includes(column)) return column
+  throw new AppError(
+    'invalid_request',
+    `by: ${place}: is not unique, so records cannot be found by it`,
+  )
+}
+
+const REFUSED_FILE = new Fault('a file cannot be written by an upsert; only null is possible')
+
+/** Encodes the records of one upsert, and keeps their results. */
+export class Upsert {
+  readonly #table: WritableTable
+  readonly #key: number | undefined
+  readonly #by: string
+  readonly #shapes: ReadonlyMap<string, readonly number[]>
+  readonly #columns = new Map<string, readonly number[]>()
+  readonly #now = new Date().toISOString()
+  readonly #results: UpsertResult[] = []
+  readonly #rows: UpsertRow[] = []
+
+  constructor(table: WritableTable, by: string) {
+    this.#table = table
+    this.#by = by
+    this.#key = findKeyColumn(table.codec, by)
+    const shapes = new Map<string, number[]>()
+    for (const [index, { path }] of table.codec.physical.entries()) {
+      const [name = ''] = path
+      shapes.set(name, [...(shapes.get(name) ?? []), index])
+    }
+    this.#shapes = shapes
+  }
+
+  /** Encodes records in turns. An invalid one gets its result at once. */
+  async encode(records: Iterable<{ value?: unknown; fault?: string }>): Promise<void> {
+    const turn = new Turn()
+    let position = 0
+    for (const { value, fault } of records) {
+      const row = fault ?? this.#encode(value, position)
+      if (typeof row === 'string') this.#fail({ position, id: idOf(value) }, { message: row })
+      else this.#rows.push(row)
+      position++
+      if (turn.isOver) await turn.end()
+    }
+  }
+
+  #encode(record: unknown, position: number): UpsertRow | string {
+    const { codec } = this.#table
+    if (typeof record !== 'object' || record === null || Array.isArray(record)) {
+      return 'invalid record: expected an object'
+    }
+    const { id } = record as InputRecord
+    const idFault = id === undefined ? undefined : codec.checkId(id)
+    if (idFault !== undefined) return invalidRecord([idFault]).message
+    const own = this.#idOf(id as string | undefined)
+    const values = codec.encodeRecord(record as InputRecord, this.#now, () => REFUSED_FILE)
+    if (!isFaults(values)) {
+      const columns = this.#columnsOf(record as InputRecord)
+      return this.#withKey({ position, ...own, values, columns, missing: undefined })
+    }
+    // An existing record needs no more than the fields that change.
+    const update = codec.encodeUpdate(record as InputRecord, () => REFUSED_FILE)
+    if (isFaults(update)) return invalidRecord(update).message
+    const missing = invalidRecord(values).message
+    if (update.arithmetic.length > 0) return missing
+    const given = codec.physical.map((_, index) => {
+      return update.values[update.columns.indexOf(index)] ?? null
+    })
+    return this.#withKey({ position, ...own, values: given, columns: update.columns, missing })
+  }
+
+  #idOf(givenId: string | undefined): Pick<UpsertRow, 'givenId' | 'id' | 'isNewId'> {
+    if (givenId !== undefined || this.#key !== undefined) return { givenId, id: givenId }
+    return { givenId, id: newRecordId(), isNewId: true }
+  }
+
+  #withKey(row: UpsertRow): UpsertRow | string {
+    if (this.#key === undefined || row.values[this.#key] !== null) return row
+    return `invalid record: column [${this.#by}]: a value is required to find the record`
+  }
+
+  /** Most records have the same keys, so that the columns of each combination are looked up once. */
+  #columnsOf(record: InputRecord): readonly number[] {
+    const names = Object.keys(record)
+    const key = names.join('\0')
+    let columns = this.#columns.get(key)
+    if (columns === undefined) {
+      columns = names.flatMap((name) => this.#shapes.get(name) ?? [])
+      this.#columns.set(key, columns)
+    }
+    return columns
+  }
+
+  /** Writes the records in a transaction, and returns the results of all of them. */
+  async write(transaction: OpenTransaction): Promise<readonly UpsertResult[]> {
+    let pending: readonly UpsertRow[] = this.#rows
+    for (let wave = 1; pending.length > 0; wave++) {
+      if (wave > UPSERT_REPEATS_MAX) {
+        const message = `the request has the record more than ${UPSERT_REPEATS_MAX} times`
+        for (const row of pending) this.#fail(row, { message })
+        break
+      }
+      const { ready, deferred } = await this.#plan(
+        transaction,
+        await this.#find(transaction, pending),
+      )
+      // The next rows are prepared while PostgreSQL writes.
+      let writing: Promise<void> | undefined
+      for (const rows of this.#groups(ready)) {
+        const prepared = this.#prepare(rows)
+        await writing
+        writing = this.#writeRows(transaction, prepared)
+        writing.catch(() => undefined)
+      }
+      await writing
+      pending = deferred
+    }
+    return this.#results
+  }
+
+  /** Finds the ids of records by their column. */
+  async #find(
+    transaction: OpenTransaction,
+    rows: readonly UpsertRow[],
+  ): Promise<readonly UpsertRow[]> {
+    const key = this.#key
+    if (key === undefined) return rows
+    const holders = await this.#holders(transaction, key, rows)
+    const found: UpsertRow[] = []
+    for (const [index, row] of rows.entries()) {
+      const { givenId } = row
+      const holder = holders.get(index)
+      if (holder === undefined) {
+        const isNew = givenId !== undefined
+        found.push({ ...row, id: givenId ?? newRecordId(), isNew, isNewId: !isNew })
+      } else if (givenId !== undefined && givenId !== holder) {
+        const message = `invalid record: column [${this.#by}]: the record with this value has the id [${holder}]`
+        this.#fail(row, { message })
+      } else found.push({ ...row, id: holder, isNew: false, isNewId: false })
+    }
+    return found
+  }
+
+  async #holders(
+    transaction: OpenTransaction,
+    column: number,
+    rows: readonly UpsertRow[],
+  ): Promise<Map<number, string>> {
+    const { writer } = this.#table
+    const values = rows.map((row) => row.values[column] ?? null)
+    const [found = []] = await transaction.run([writer.findHolders(column, values)])
+    return new Map(found.map(([position, id]) => [Number(position), id ?? '']))
+  }
+
+  /**
+   * Separates the records that can be written now from those that come after them: the same record again, or one with a
+   * unique value that an earlier one has or had. Refuses those whose unique values are taken.
+   */
+  async #plan(
+    transaction: OpenTransaction,
+    rows: readonly UpsertRow[],
+  ): Promise<{ ready: UpsertRow[]; deferred: UpsertRow[] }> {
+    const { codec } = this.#table
+    const present = await this.#readPresent(transaction, rows)
+    const unique = await this.#readUnique(transaction, rows)
+    const ready: UpsertRow[] = []
+    const deferred: UpsertRow[] = []
+    const usedIds = new Set<string>()
+    for (const [index, row] of rows.entries()) {
+      const id = row.id ?? ''
+      const isRepeated = usedIds.has(id)
+      usedIds.add(id)
+      // Unique columns have no defaults, so that a value was given.
+      const textOf = (column: number) => row.values[column] ?? null
+      const isUsed = unique.some(({ column, used }) => used.has(textOf(column)))
+      const taken = unique.find(({ holders }) => (holders.get(index) ?? id) !== id)
+      if (isRepeated || isUsed) deferred.push(row)
+      else if (row.isNew && present.has(id)) this.#fail(row, takenError(codec, 'id'))
+      else if (row.missing !== undefined && !present.has(id)) {
+        this.#fail(row, { message: row.missing })
+      } else if (taken !== undefined && usedIds.has(taken.holders.get(index) ?? '')) {
+        deferred.push(row)
+      } else if (taken !== undefined) {
+        this.#fail(row, takenError(codec, codec.physical[taken.column]?.path.join('.') ?? ''))
+      } else ready.push(row)
+      for (const { column, used } of unique) {
+        const text = textOf(column)
+        if (text !== null) used.add(text)
+      }
+    }
+    return { ready, deferred }
+  }
+
+  /** Reads which records exist, of those for which it makes a difference. */
+  async #readPresent(
+    transaction: OpenTransaction,
+    rows: readonly UpsertRow[],
+  ): Promise<ReadonlySet<string>> {
+    const ids = rows.flatMap(({ id, isNew, missing }) =>
+      id !== undefined && (isNew || missing !== undefined) ? [id] : [],
+    )
+    if (ids.length === 0) return new Set()
+    const { many } = planColumns(this.#table, [])
+    const [found = []] = await transaction.run([{ statement: many, values: [arrayLiteral(ids)] }])
+    return new Set(found.map(([id]) => id ?? ''))
+  }
+
+  /** Reads which records have the unique values. The column that records are found by is known already. */
+  async #readUnique(transaction: OpenTransaction, rows: readonly UpsertRow[]) {
+    const unique: { column: number; holders: Map<number, string>; used: Set<string | null> }[] = []
+    for (const column of this.#table.writer.uniqueColumns) {
+      const isKey = column === this.#key
+      const holders = isKey ? new Map() : await this.#holders(transaction, column, rows)
+      unique.push({ column, holders, used: new Set() })
+    }
+    return unique
+  }
+
+  /** Groups rows that change the same columns, in steps. */
+  *#groups(rows: readonly UpsertRow[]): Generator<readonly UpsertRow[]> {
+    const groups = new Map<string, UpsertRow[]>()
+    for (const row of rows) {
+      const key = row.columns.join()
+      const group = groups.get(key)
+      if (group === undefined) groups.set(key, [row])
+      else group.push(row)
+    }
+    const step = rowsPerStep(this.#table.codec)
+    for (const group of groups.values()) {
+      for (let start = 0; start < group.length; start += step) {
+        yield group.slice(start, start + step)
+      }
+    }
+  }
+
+  /** Returns rows with the call that writes them. */
+  #prepare(rows: readonly UpsertRow[]): PreparedRows {
+    const inputs = rows.map(({ id = '', isNewId = false, values }) => ({ id, isNewId, values }))
+    return { rows, call: this.#table.writer.upsert(inputs, rows[0]?.columns ?? []) }
+  }
+
+  /** Writes rows. If PostgreSQL refuses one of them, finds it by writing halves. */
+  async #writeRows(transaction: OpenTransaction, { rows, call }: PreparedRows): Promise<void> {
+    const { codec } = this.#table
+    let written: TextRows = []
+    try {
+      const found = await transaction.run([SAVEPOINT, call, RELEASE])
+      written = found[1] ?? []
+    } catch (error) {
+      const refusal = describeRefusal(error, [codec])
+      if (refusal === undefined) throw error
+      await transaction.run([ROLL_BACK])
+      await this.#writeHalves(transaction, rows, { error, refusal })
+      return
+    }
+    const existed = new Map(written.map(([id, isThere]) => [id, isThere === 't']))
+    for (const { position, id = '' } of rows) {
+      const isThere = existed.get(id)
+      const outcome = isThere === undefined ? 'unchanged' : isThere ? 'updated' : 'inserted'
+      this.#results[position] = { id, outcome }
+    }
+  }
+
+  async #writeHalves(
+    transaction: OpenTransaction,
+    rows: readonly UpsertRow[],
+    { error, refusal }: { error: unknown; refusal: string },
+  ): Promise<void> {
+    const [first] = rows
+    if (rows.length === 1 && first !== undefined) {
+      const message = `invalid record: ${refusal}`
+      const taken = findTakenFields(error, new Set([this.#table.codec]))
+      this.#fail(first, taken === undefined ? { message } : { message, ...taken })
+      return
+    }
+    const middle = Math.ceil(rows.length / 2)
+    for (const half of [rows.slice(0, middle), rows.slice(middle)]) {
+      await this.#writeRows(transaction, this.#prepare(half))
+    }
+  }
+
+  #fail({ position, id }: Pick<UpsertRow, 'position' | 'id'>, error: UpsertError): void {
+    this.#results[position] = { ...(id === undefined ? {} : { id }), outcome: 'failed', error }
+  }
+}
+
+const withoutValues = (template: Parameters<typeof compileStatement>[0]) => ({
+  statement: compileStatement(template),
+  values: [],
+})
+const SAVEPOINT = withoutValues(sql`savepoint upsert`)
+const RELEASE = withoutValues(sql`release savepoint upsert`)
+const ROLL_BACK = withoutValues(sql`rollback to savepoint upsert`)
+
+function takenError(codec: TableCodec, path: string): UpsertError {
+  const message = `invalid record: column [${path}]: is not unique`
+  return { message, ...takenFields(codec, path) }
+}
+
+/** Returns the id of an invalid record, if it has one. */
+function idOf(record: unknown): string | undefined {
+  const { id } = (record ?? {}) as { id?: unknown }
+  return typeof id === 'string' ? id : undefined
+}
