@@ -191,6 +191,31 @@ describe('a database whose branches have added the same column', () => {
   })
 })
 
+describe('a database with columns whose type was changed', () => {
+  it('is restored, and values are converted as before', async () => {
+    const branches = await TestBranches.create(service, 'changed-type', {
+      items: [{ name: 'n', type: 'string' }],
+    })
+    await branches.put('main', 'items', 'a', { n: '1' })
+    await branches.fork('dev')
+    await branches.edit('dev', {
+      alterColumn: { table: 'items', column: 'n', type: 'int', description: 'A number.' },
+    })
+    await branches.put('dev', 'items', 'b', { n: 2 })
+    await branches.put('main', 'items', 'c', { n: '3' })
+    await restore(other, await backUp(service, 'changed-type'), { name: 'changed-type' })
+    const restored = new TestBranches(other, 'changed-type')
+    expect(await restored.read('dev', 'items', ['a', 'b'])).toEqual({ a: { n: 1 }, b: { n: 2 } })
+    expect(await restored.read('main', 'items', ['a'])).toEqual({ a: { n: '1' } })
+    await restored.merge('dev')
+    expect(await restored.read('main', 'items', ['a', 'b', 'c'])).toEqual({
+      a: { n: 1 },
+      b: { n: 2 },
+      c: { n: 3 },
+    })
+  })
+})
+
 describe('a database, restored under another name into its own instance', () => {
   it('has everything as it was, and all of it works', async () => {
     await restore(service, archive, { as: 'copy' })

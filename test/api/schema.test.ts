@@ -787,7 +787,7 @@ describe('columns', () => {
       '/tables/things/columns/a',
       {},
       400,
-      'body: field [name]: is required',
+      'body: must name at least one field',
     ],
     [
       'PATCH to a taken name',
@@ -809,9 +809,9 @@ describe('columns', () => {
       'PATCH with more',
       'PATCH',
       '/tables/things/columns/a',
-      { name: 'x', type: 'int' },
+      { name: 'x', size: 1 },
       400,
-      'body: field [type]: is not known',
+      'body: field [size]: is not known',
     ],
     [
       'DELETE of an unknown column',

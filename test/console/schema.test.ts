@@ -102,6 +102,27 @@ describe.skipIf(!hasChromium)('the schema editor and the SQL page', () => {
     await expectClean()
   })
 
+  it('changes a column, and shows before that which records do not allow it', async () => {
+    expectOk(await call('PUT', '/tables/customers/data/number', { body: { name: '7' } }))
+    const { page, expectClean } = await tested.open(address('schema'))
+    const customers = page.getByRole('region', { name: 'Table customers' })
+    await customers.getByRole('button', { name: 'Actions of column name' }).click()
+    await page.getByRole('menuitem', { name: 'Change' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Change customers.name' })
+    await dialog.getByRole('combobox', { name: 'Type' }).selectOption('int')
+    await dialog.getByRole('textbox', { name: /^Description/ }).fill('A number by now.')
+    await takeShot(page, 'schema-change')
+    await expectClean()
+    await dialog.getByRole('button', { name: 'Add to the edits' }).click()
+    await page.getByRole('button', { name: 'Review and apply' }).click()
+    await page.getByText(/1 record has a value that does not convert to \[int\]/).waitFor()
+    await expectClean()
+    expect(await page.getByRole('button', { name: 'Apply', exact: true }).isDisabled()).toBe(true)
+    expect(await columnsOf('customers')).toContainEqual({ name: 'name', type: 'string' })
+    await page.keyboard.press('Escape')
+    await page.getByRole('button', { name: 'Discard' }).click()
+  })
+
   it('runs several statements, completes names, and shows results in the grid', async () => {
     const { page, expectClean, faults } = await tested.open(address('sql'))
     const replace = async (text: string) => {

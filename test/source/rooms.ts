@@ -71,9 +71,9 @@ const LEVELS: readonly (readonly string[])[] = [
  */
 export const ROWS_FACE: readonly string[] = [
   'rows/branches.ts',
-  'rows/columns/column-tree.ts',
   'rows/columns/column-type.ts',
   'rows/columns/column-types.ts',
+  'rows/columns/conversions.ts',
   'rows/columns/date-types.ts',
   'rows/columns/datetime-type.ts',
   'rows/columns/decimal-type.ts',
@@ -89,6 +89,7 @@ export const ROWS_FACE: readonly string[] = [
   'rows/heaps/absorb.ts',
   'rows/heaps/collect-layers.ts',
   'rows/heaps/collect.ts',
+  'rows/heaps/column-problems.ts',
   'rows/heaps/filled-heaps.ts',
   'rows/heaps/folds.ts',
   'rows/heaps/layers.ts',

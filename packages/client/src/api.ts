@@ -38,7 +38,38 @@ export interface ColumnDefinition {
   readonly notNull?: boolean
   readonly defaultValue?: string
   readonly unique?: boolean
+  /** What the column is for. */
+  readonly description?: string
   readonly columns?: readonly ColumnDefinition[]
+}
+
+/** What can be changed in a column. Fields that are not given stay as they are. */
+export interface ColumnChanges {
+  readonly name?: string
+  /** The new type. All values of the column must convert to it. */
+  readonly type?: ColumnType
+  readonly vector?: { readonly dimension: number }
+  readonly decimal?: { readonly precision: number; readonly scale: number }
+  readonly enum?: { readonly values: string[] }
+  readonly notNull?: boolean
+  readonly unique?: boolean
+  /** Null removes the default value. */
+  readonly defaultValue?: string | null
+  /** Null removes the description. */
+  readonly description?: string | null
+  /** Whether records without a value get the default value when the column becomes `notNull`. */
+  readonly fillNulls?: boolean
+}
+
+/** Records that do not allow a change of a column. */
+export interface ColumnProblem {
+  readonly table: string
+  readonly column: string
+  readonly kind: 'conversion' | 'limit' | 'notNull' | 'unique'
+  readonly records: number
+  /** The first of these records. */
+  readonly samples: readonly { readonly id: string; readonly value?: string }[]
+  readonly message: string
 }
 
 export interface TableDefinition {
@@ -66,6 +97,7 @@ export type SchemaOperation =
         readonly newName: string
       }
     }
+  | { readonly alterColumn: { readonly table: string; readonly column: string } & ColumnChanges }
 
 /** A table or column whose removal would lose values. */
 export interface DataLoss {
@@ -75,11 +107,13 @@ export interface DataLoss {
   readonly more: boolean
 }
 
-/** The schema of a branch before and after edits, and the values that they would lose. */
+/** The schema of a branch before and after edits, the values that they would lose, and what prevents them. */
 export interface SchemaPreview {
   readonly original: SchemaDefinition
   readonly updated: SchemaDefinition
   readonly dataLoss?: readonly DataLoss[]
+  /** The records that do not allow changes of columns. */
+  readonly problems?: readonly ColumnProblem[]
 }
 
 export type IndexState = 'building' | 'ready' | 'failed'

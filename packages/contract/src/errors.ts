@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox'
+import { ColumnProblemSchema } from './column-problems.js'
 import { DataLossListSchema } from './data-loss.js'
 import { conflictFields } from './merge-conflicts.js'
 
@@ -187,6 +188,11 @@ export const ErrorBodySchema = Type.Object(
     conflictTables: Type.Optional(conflictFields.conflictTables),
     cursor: conflictFields.cursor,
     dataLoss: Type.Optional(DataLossListSchema),
+    problems: Type.Optional(
+      Type.Array(ColumnProblemSchema, {
+        description: 'For a change of a column: the records that do not allow it.',
+      }),
+    ),
   },
   {
     $id: 'Error',

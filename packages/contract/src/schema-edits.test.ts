@@ -79,8 +79,13 @@ describe('bodies', () => {
   })
 
   test('a rename requires a name', () => {
-    expect(check(edits.RenameColumnSchema, {})).toBe(false)
     expect(check(edits.RenameTableSchema, {})).toBe(false)
+  })
+
+  test('a change of a column changes something', () => {
+    expect(check(edits.AlterColumnRequestSchema, {})).toBe(false)
+    expect(check(edits.AlterColumnRequestSchema, { size: 1 })).toBe(false)
+    expect(check(edits.AlterColumnRequestSchema, { defaultValue: null })).toBe(true)
   })
 
   test.each([

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox'
+import { ColumnProblemSchema } from './column-problems.js'
 import { AllowDataLossSchema, DataLossListSchema } from './data-loss.js'
 import { LIMITS } from './limits.js'
 import { EntryIdSchema } from './log.js'
@@ -12,7 +13,16 @@ import {
   TableNameSchema,
   TEXT_PATTERN,
 } from './names.js'
-import { type Column, ColumnSchema, type Schema } from './schema.js'
+import {
+  COLUMN_TYPES,
+  type Column,
+  ColumnDecimalSchema,
+  ColumnDescriptionSchema,
+  ColumnEnumSchema,
+  ColumnSchema,
+  ColumnVectorSchema,
+  type Schema,
+} from './schema.js'
 
 const closed = { additionalProperties: false } as const
 
@@ -76,6 +86,40 @@ const RenameColumnOperationSchema = Type.Object(
   closed,
 )
 
+/** What can be changed in a column. Fields that are not given stay as they are. */
+const columnChanges = {
+  name: Type.Optional(ColumnNameSchema),
+  type: Type.Optional(
+    Type.Enum([...COLUMN_TYPES], {
+      description: 'The new type. All values of the column must convert to it.',
+    }),
+  ),
+  vector: Type.Optional(ColumnVectorSchema),
+  decimal: Type.Optional(ColumnDecimalSchema),
+  enum: Type.Optional(ColumnEnumSchema),
+  notNull: Type.Optional(Type.Boolean()),
+  unique: Type.Optional(Type.Boolean()),
+  defaultValue: Type.Optional(
+    Type.Union([Type.String(), Type.Null()], { description: 'Null removes the default value.' }),
+  ),
+  description: Type.Optional(
+    Type.Union([ColumnDescriptionSchema, Type.Null()], {
+      description: 'What the column is for. Null removes the description.',
+    }),
+  ),
+  fillNulls: Type.Optional(
+    Type.Boolean({
+      description:
+        'Whether records without a value get the default value when the column becomes `notNull`.',
+    }),
+  ),
+}
+
+const AlterColumnSchema = Type.Object(
+  { table: TableNameSchema, column: ColumnNameSchema, ...columnChanges },
+  { ...closed, minProperties: 3 },
+)
+
 /**
  * One edit of a schema. It is declared as an object with exactly one key and not as a union, so that
  * a validator can name the invalid field instead of reporting that no member of the union matches.
@@ -88,6 +132,7 @@ export const SchemaOperationSchema = Type.Object(
     addColumn: Type.Optional(AddColumnSchema),
     removeColumn: Type.Optional(RemoveColumnSchema),
     renameColumn: Type.Optional(RenameColumnOperationSchema),
+    alterColumn: Type.Optional(AlterColumnSchema),
   },
   {
     ...closed,
@@ -103,6 +148,7 @@ export const SchemaOperationSchema = Type.Object(
       { addColumn: { table: 'users', column: { name: 'email', type: 'email', unique: true } } },
       { removeColumn: { table: 'users', column: 'email' } },
       { renameColumn: { table: 'users', oldName: 'email', newName: 'address' } },
+      { alterColumn: { table: 'users', column: 'age', type: 'int' } },
     ],
   },
 )
@@ -116,6 +162,7 @@ export type SchemaOperation =
   | { readonly addColumn: Read<Static<typeof AddColumnSchema>> }
   | { readonly removeColumn: Read<Static<typeof RemoveColumnSchema>> }
   | { readonly renameColumn: Read<Static<typeof RenameColumnOperationSchema>> }
+  | { readonly alterColumn: Read<Static<typeof AlterColumnSchema>> }
 
 const OperationReference = Type.Unsafe<SchemaOperation>(Type.Ref('SchemaOperation'))
 const OperationsSchema = Type.Array(OperationReference)
@@ -211,11 +258,35 @@ export const FlatColumnsSchema = Type.Object(
   },
 )
 
-export const RenameColumnSchema = Type.Object(
-  { name: ColumnNameSchema },
-  { ...closed, title: 'RenameColumn', examples: [{ name: 'address' }] },
+export const AlterColumnRequestSchema = Type.Object(
+  {
+    ...columnChanges,
+    dryRun: Type.Optional(
+      Type.Boolean({ description: 'Whether to look for problems only, and to change nothing.' }),
+    ),
+  },
+  {
+    ...closed,
+    title: 'AlterColumn',
+    minProperties: 1,
+    examples: [{ name: 'address' }, { type: 'int', notNull: true, dryRun: true }],
+  },
 )
-export type RenameColumn = Static<typeof RenameColumnSchema>
+export type AlterColumnRequest = Static<typeof AlterColumnRequestSchema>
+
+/** The answer to a dry run of a change of a column. */
+export const ColumnPreviewSchema = Type.Object(
+  {
+    column: ColumnReference,
+    problems: Type.Array(ColumnProblemSchema),
+  },
+  {
+    title: 'ColumnPreview',
+    description: 'The column after the change, and what prevents the change.',
+    examples: [{ column: { name: 'age', type: 'int', notNull: true }, problems: [] }],
+  },
+)
+export type ColumnPreview = Static<typeof ColumnPreviewSchema>
 
 /** Schema edits, as a comparison returns them and as applying them takes them. */
 export const SchemaEditsSchema = Type.Object(
@@ -303,6 +374,11 @@ export const PreviewSchema = Type.Object(
     original: SchemaReference,
     updated: SchemaReference,
     dataLoss: Type.Optional(DataLossListSchema),
+    problems: Type.Optional(
+      Type.Array(ColumnProblemSchema, {
+        description: 'The records that do not allow changes of columns.',
+      }),
+    ),
   },
   {
     title: 'Preview',

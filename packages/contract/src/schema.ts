@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox'
 import { LIMITS } from './limits.js'
-import { ColumnNameSchema, TableNameSchema } from './names.js'
+import { ColumnNameSchema, TableNameSchema, TEXT_PATTERN } from './names.js'
 
 export const COLUMN_TYPES = [
   'bool',
@@ -27,6 +27,50 @@ export type ColumnType = (typeof COLUMN_TYPES)[number]
 
 const closed = { additionalProperties: false } as const
 
+/** What a column is for, in the words of its owner. */
+export const ColumnDescriptionSchema = Type.String({
+  maxLength: LIMITS.labelLengthMax,
+  pattern: TEXT_PATTERN,
+  description: 'What the column is for.',
+})
+
+export const ColumnVectorSchema = Type.Object(
+  {
+    dimension: Type.Integer({
+      minimum: LIMITS.vectorDimensionMin,
+      maximum: LIMITS.vectorDimensionMax,
+    }),
+  },
+  closed,
+)
+
+export const ColumnDecimalSchema = Type.Object(
+  {
+    precision: Type.Integer({
+      minimum: 1,
+      maximum: LIMITS.decimalPrecisionMax,
+      description: 'Digits in all.',
+    }),
+    scale: Type.Integer({
+      minimum: 0,
+      maximum: LIMITS.decimalPrecisionMax,
+      description: 'Digits after the decimal point.',
+    }),
+  },
+  closed,
+)
+
+export const ColumnEnumSchema = Type.Object(
+  {
+    values: Type.Array(Type.String({ minLength: 1, maxLength: LIMITS.enumValueLengthMax }), {
+      minItems: 1,
+      maxItems: LIMITS.enumValuesMax,
+      description: 'The possible values, in their order.',
+    }),
+  },
+  closed,
+)
+
 const ColumnFileSchema = Type.Object({ defaultPublicAccess: Type.Optional(Type.Boolean()) }, closed)
 
 export const ColumnSchema = Type.Object(
@@ -34,51 +78,15 @@ export const ColumnSchema = Type.Object(
     name: ColumnNameSchema,
     type: Type.Enum([...COLUMN_TYPES]),
     link: Type.Optional(Type.Object({ table: TableNameSchema }, closed)),
-    vector: Type.Optional(
-      Type.Object(
-        {
-          dimension: Type.Integer({
-            minimum: LIMITS.vectorDimensionMin,
-            maximum: LIMITS.vectorDimensionMax,
-          }),
-        },
-        closed,
-      ),
-    ),
-    decimal: Type.Optional(
-      Type.Object(
-        {
-          precision: Type.Integer({
-            minimum: 1,
-            maximum: LIMITS.decimalPrecisionMax,
-            description: 'Digits in all.',
-          }),
-          scale: Type.Integer({
-            minimum: 0,
-            maximum: LIMITS.decimalPrecisionMax,
-            description: 'Digits after the decimal point.',
-          }),
-        },
-        closed,
-      ),
-    ),
-    enum: Type.Optional(
-      Type.Object(
-        {
-          values: Type.Array(Type.String({ minLength: 1, maxLength: LIMITS.enumValueLengthMax }), {
-            minItems: 1,
-            maxItems: LIMITS.enumValuesMax,
-            description: 'The possible values, in their order.',
-          }),
-        },
-        closed,
-      ),
-    ),
+    vector: Type.Optional(ColumnVectorSchema),
+    decimal: Type.Optional(ColumnDecimalSchema),
+    enum: Type.Optional(ColumnEnumSchema),
     file: Type.Optional(ColumnFileSchema),
     'file[]': Type.Optional(ColumnFileSchema),
     notNull: Type.Optional(Type.Boolean()),
     defaultValue: Type.Optional(Type.String()),
     unique: Type.Optional(Type.Boolean()),
+    description: Type.Optional(ColumnDescriptionSchema),
     columns: Type.Optional(Type.Array(Type.Ref('Column'))),
   },
   {
@@ -102,6 +110,7 @@ export interface Column {
   readonly notNull?: boolean
   readonly defaultValue?: string
   readonly unique?: boolean
+  readonly description?: string
   readonly columns?: readonly Column[]
 }
 

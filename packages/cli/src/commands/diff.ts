@@ -1,4 +1,4 @@
-import type { Change, SchemaOperation } from '@offshoot/client'
+import type { Change, ColumnChanges, SchemaOperation } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
 import { colorsFor, notice, oneLine, printJson, stdoutWriter } from '../shared/output.js'
 import { withBranch } from '../shared/target.js'
@@ -129,6 +129,20 @@ export function describeOperation(operation: SchemaOperation): string {
   if ('removeColumn' in operation) {
     return `- column ${operation.removeColumn.table}.${operation.removeColumn.column}`
   }
+  if ('alterColumn' in operation) {
+    const { table, column, ...changes } = operation.alterColumn
+    return `~ column ${table}.${column} (${describeChanges(changes)})`
+  }
   const { table, oldName, newName } = operation.renameColumn
   return `~ column ${table}.${oldName} → ${table}.${newName}`
+}
+
+function describeChanges(changes: ColumnChanges): string {
+  return Object.entries(changes)
+    .map(([field, value]) => {
+      if (field === 'type' || field === 'name') return `${field} ${value}`
+      const shown = typeof value === 'string' ? value : JSON.stringify(value)
+      return `${field}: ${oneLine(shown, 40)}`
+    })
+    .join(', ')
 }

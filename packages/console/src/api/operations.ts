@@ -31,6 +31,10 @@ export function describeOperation(operation: SchemaOperation): string {
   if ('removeColumn' in operation) {
     return `Remove column ${operation.removeColumn.table}.${operation.removeColumn.column}`
   }
+  if ('alterColumn' in operation) {
+    const { table, column, ...changes } = operation.alterColumn
+    return `Change column ${table}.${column}: ${Object.keys(changes).join(', ')}`
+  }
   const { table, oldName, newName } = operation.renameColumn
   return `Rename column ${table}.${oldName} to ${newName}`
 }

@@ -1,4 +1,4 @@
-import type { ColumnDefinition, SchemaOperation } from '@offshoot/client'
+import type { ColumnChanges, ColumnDefinition, SchemaOperation } from '@offshoot/client'
 
 /** Describes a schema operation in words. */
 export function describeOperation(operation: SchemaOperation): string {
@@ -16,8 +16,21 @@ export function describeOperation(operation: SchemaOperation): string {
     const { table, column } = operation.removeColumn
     return `Remove column ${column} from ${table}`
   }
+  if ('alterColumn' in operation) {
+    const { table, column, ...changes } = operation.alterColumn
+    return `Change column ${column} of ${table}: ${describeChanges(changes)}`
+  }
   const { table, oldName, newName } = operation.renameColumn
   return `Rename column ${oldName} of ${table} to ${newName}`
+}
+
+/** Describes what changes in a column. */
+function describeChanges(changes: ColumnChanges): string {
+  return Object.entries(changes)
+    .map(
+      ([field, value]) => `${field} ${typeof value === 'string' ? value : JSON.stringify(value)}`,
+    )
+    .join(', ')
 }
 
 /** Describes the type and the rules of a column in words. */

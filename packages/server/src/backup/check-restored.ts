@@ -6,12 +6,14 @@ import {
 import { RepositorySchema } from '@offshoot/contract/databases'
 import { LIMITS, type Limits } from '@offshoot/contract/limits'
 import { BranchNameSchema, ColumnNameSchema, TableNameSchema } from '@offshoot/contract/names'
-import { COLUMN_TYPES, type ColumnType } from '@offshoot/contract/schema'
+import { COLUMN_TYPES, ColumnDescriptionSchema, type ColumnType } from '@offshoot/contract/schema'
 import { type Static, type TSchema, Type } from 'typebox'
 import { Value } from 'typebox/value'
 import type { Queryable } from '../postgres/database.js'
 import { ident, type Sql, sql } from '../postgres/sql.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../rows/columns/column-types.js'
+import { conversionFault } from '../rows/columns/conversions.js'
+import type { StoredColumn } from '../rows/columns/stored-schema.js'
 import { findContents } from '../rows/files.js'
 import { DatabaseSchema } from '../rows/layout/database-schema.js'
 import { isHeapOfDatabase } from './catalogue-of-database.js'
@@ -67,7 +69,9 @@ const StoredColumnSchema = Type.Object(
     unique: Type.Optional(Type.Boolean()),
     index: Type.Optional(Type.Boolean()),
     columns: Type.Optional(Type.Array(Type.Unknown())),
+    description: Type.Optional(ColumnDescriptionSchema),
     fill: Type.Optional(Type.String()),
+    from: Type.Optional(Type.Unknown()),
   },
   closed,
 )
@@ -147,12 +151,17 @@ function checkSchema(what: string, document: unknown, limits?: SchemaLimits): nu
     if (ids.has(id)) throw damaged(`${what}: the id [${id}], which it has twice,`)
     ids.add(id)
   }
+  const origins: number[] = []
   const objectDepthMax = limits?.objectDepthMax ?? DEPTH_MAX
   const addColumns = (columns: readonly unknown[], depth: number): number => {
     if (depth > objectDepthMax) throw damaged(`${what}: the nesting of columns`)
     return columns.reduce((count: number, column) => {
-      const { id, columns: nested = [] } = requireShape(StoredColumnSchema, column, what)
+      const stored = requireShape(StoredColumnSchema, column, what)
+      const { id, columns: nested = [] } = stored
       add(id)
+      origins.push(...checkOrigins(stored, what))
+      const fault = conversionFault(stored as StoredColumn)
+      if (fault !== undefined) throw damaged(`${what}: the change of a column`)
       return count + 1 + addColumns(nested, depth + 1)
     }, 0)
   }
@@ -167,7 +176,22 @@ function checkSchema(what: string, document: unknown, limits?: SchemaLimits): nu
   requireAtMost('columns of a branch', total, limits?.columnsPerBranchMax)
   const same = sameIds.flat()
   if (new Set(same).size < same.length) throw damaged(`${what}: the list of ids that are the same`)
-  return [...ids, ...removedIds, ...same].reduce((largest, id) => Math.max(largest, id), 0)
+  return [...ids, ...origins, ...removedIds, ...same].reduce(
+    (largest, id) => Math.max(largest, id),
+    0,
+  )
+}
+
+/** Checks the columns that a column was made of. Returns their ids. */
+function checkOrigins(column: { readonly from?: unknown }, what: string): number[] {
+  const ids: number[] = []
+  for (let { from } = column; from !== undefined; ) {
+    if (ids.length === DEPTH_MAX) throw damaged(`${what}: the changes of a column`)
+    const origin = requireShape(StoredColumnSchema, from, what)
+    ids.push(origin.id)
+    from = origin.from
+  }
+  return ids
 }
 
 function requireAtMost(what: string, count: number, max = Number.POSITIVE_INFINITY): void {
@@ -296,14 +320,19 @@ function printedType(type: ColumnType): string {
   return name === 'time' ? 'time without time zone' : name
 }
 
-/** Returns the types of all columns in the schemas of a database, by id. They were checked. */
+/** Returns the types of all columns in the schemas of a database, and of those that they were made of, by id. */
 async function findColumnTypes(
   database: Queryable,
   databaseId: string,
 ): Promise<Map<string, ColumnType>> {
   const rows = await database.query<{ id: string; type: ColumnType }>(sql`
     select distinct (c -> 'id')::bigint::text as id, c ->> 'type' as type
-    from offshoot.schemas s, jsonb_path_query(s.document, '$.**.columns[*]') c
+    from offshoot.schemas s,
+      lateral (
+        select jsonb_path_query(s.document, '$.**.columns[*]')
+        union all
+        select jsonb_path_query(s.document, '$.**.from')
+      ) as columns (c)
     where s.database_id = ${databaseId}`)
   const types = new Map(rows.map(({ id, type }) => [id, type]))
   if (types.size < rows.length) throw damaged('a column with two types')

@@ -29,7 +29,7 @@ export async function findMentioned(
 }
 
 /** Rows of a database refer to a content. */
-export interface Mention {
+interface Mention {
   readonly sha256: string
   readonly databaseId: string
 }

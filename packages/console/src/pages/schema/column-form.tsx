@@ -53,10 +53,11 @@ function withType(
   type: Type,
   tables: readonly string[],
 ): ColumnDefinition {
-  const { name, notNull, unique, defaultValue } = column
+  const { name, notNull, unique, defaultValue, description } = column
   return {
     name,
     type,
+    ...(description !== undefined && { description }),
     ...(UNIQUE.has(type) && unique !== undefined ? { unique } : {}),
     ...(NOT_NULL.has(type) && notNull !== undefined ? { notNull } : {}),
     ...(NOT_NULL.has(type) && defaultValue !== undefined ? { defaultValue } : {}),
@@ -76,7 +77,7 @@ function without<Key extends keyof ColumnDefinition>(
   return rest as ColumnDefinition
 }
 
-/** The options of a new column. */
+/** The options of a column. */
 export function ColumnForm({
   column,
   tables,

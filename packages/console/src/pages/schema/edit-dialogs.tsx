@@ -1,7 +1,8 @@
-import type { ColumnDefinition } from '@offshoot/client'
+import type { ColumnChanges, ColumnDefinition } from '@offshoot/client'
 import { useState } from 'react'
 import { FormDialog } from '../../ui/dialog.js'
-import { TextField } from '../../ui/field.js'
+import { Checkbox, TextField } from '../../ui/field.js'
+import { changesOf } from './column-changes.js'
 import { BLANK, ColumnForm } from './column-form.js'
 
 /** Asks for the name of a table or column. */
@@ -80,6 +81,57 @@ export function AddColumnDialog({
         column={column}
         tables={tables}
         onChange={setColumn}
+      />
+    </FormDialog>
+  )
+}
+
+/** Asks what is to change in a column that has values. */
+export function AlterColumnDialog({
+  table,
+  column: before,
+  tables,
+  onSubmit,
+  onClose,
+}: {
+  table: string
+  column: ColumnDefinition
+  tables: readonly string[]
+  onSubmit: (changes: ColumnChanges) => Promise<unknown>
+  onClose: () => void
+}) {
+  const [column, setColumn] = useState(before)
+  const [isFilling, setFilling] = useState(false)
+  const isNewlyRequired = column.notNull === true && before.notNull !== true
+  const canFill = isNewlyRequired && column.defaultValue !== undefined
+  const changes = changesOf(before, column)
+  return (
+    <FormDialog
+      title={`Change ${table}.${before.name}`}
+      description="The values of the column are kept, and converted if its type changes."
+      action="Add to the edits"
+      isDisabled={Object.keys(changes).length === 0}
+      onSubmit={() => onSubmit({ ...changes, ...(canFill && isFilling && { fillNulls: true }) })}
+      onClose={onClose}
+    >
+      <ColumnForm column={column} tables={tables} onChange={setColumn} />
+      {canFill && (
+        <Checkbox
+          label="Fill empty records"
+          hint="Records without a value get the default."
+          checked={isFilling}
+          onChange={setFilling}
+        />
+      )}
+      <TextField
+        label="Description"
+        hint="What the column is for."
+        maxLength={2048}
+        value={column.description ?? ''}
+        onChange={(description) => {
+          const { description: _, ...rest } = column
+          setColumn(description === '' ? rest : { ...rest, description })
+        }}
       />
     </FormDialog>
   )

@@ -1,4 +1,4 @@
-import type { DataLoss, SchemaOperation } from '@offshoot/client'
+import type { ColumnProblem, DataLoss, SchemaOperation } from '@offshoot/client'
 import { useState } from 'react'
 import { describeLoss } from '../../api/operations.js'
 import { FormDialog } from '../../ui/dialog.js'
@@ -10,11 +10,14 @@ import { Operations } from './operations.js'
 export function ReviewDialog({
   operations,
   dataLoss,
+  problems,
   onApply,
   onClose,
 }: {
   operations: readonly SchemaOperation[]
   dataLoss: readonly DataLoss[]
+  /** Records that do not allow the changes. */
+  problems: readonly ColumnProblem[]
   onApply: (allowDataLoss: boolean) => Promise<unknown>
   onClose: () => void
 }) {
@@ -26,7 +29,7 @@ export function ReviewDialog({
       description="All edits are one migration: all of them are applied, or none."
       action="Apply"
       isDangerous={loses}
-      isDisabled={loses && !isAllowed}
+      isDisabled={problems.length > 0 || (loses && !isAllowed)}
       wide
       onSubmit={() => onApply(isAllowed)}
       onClose={onClose}
@@ -43,6 +46,29 @@ export function ReviewDialog({
               ))}
             </ul>
             <Checkbox label="Lose these values" checked={isAllowed} onChange={setAllowed} />
+          </div>
+        </div>
+      )}
+      {problems.length > 0 && (
+        <div className="note danger">
+          <Icon name="warning" />
+          <div className="grow">
+            <p>Records do not allow the changes:</p>
+            <ul>
+              {problems.map(({ table, column, kind, message, samples }) => (
+                <li key={`${table}.${column} ${kind}`}>
+                  {message}
+                  <ul>
+                    {samples.map(({ id, value }) => (
+                      <li key={id}>
+                        <code>{id}</code>
+                        {value !== undefined && <>: {value}</>}
+                      </li>
+                    ))}
+                  </ul>
+                </li>
+              ))}
+            </ul>
           </div>
         </div>
       )}

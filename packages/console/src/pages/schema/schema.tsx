@@ -1,4 +1,4 @@
-import type { SchemaOperation } from '@offshoot/client'
+import type { ColumnDefinition, SchemaOperation } from '@offshoot/client'
 import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useSearch } from 'wouter'
@@ -13,7 +13,7 @@ import { Empty, ErrorNote, Loading } from '../../ui/feedback.js'
 import { Page } from '../../ui/page.js'
 import { notify } from '../../ui/toasts.js'
 import { Diagram } from './diagram.js'
-import { AddColumnDialog, NameDialog } from './edit-dialogs.js'
+import { AddColumnDialog, AlterColumnDialog, NameDialog } from './edit-dialogs.js'
 import { History } from './history.js'
 import { ReviewDialog } from './review-dialog.js'
 import './schema.css'
@@ -27,6 +27,7 @@ type Edit =
   | { readonly kind: 'renameTable'; readonly table: string }
   | { readonly kind: 'addColumn'; readonly table: string }
   | { readonly kind: 'renameColumn'; readonly table: string; readonly column: string }
+  | { readonly kind: 'alterColumn'; readonly table: string; readonly column: ColumnDefinition }
   | { readonly kind: 'review' }
 
 /** Edits that are not applied yet, by branch. They stay while other pages are shown. */
@@ -131,6 +132,9 @@ export function SchemaPage() {
               onRenameColumn={(column) =>
                 setEdit({ kind: 'renameColumn', table: table.name, column })
               }
+              onAlterColumn={(column) =>
+                setEdit({ kind: 'alterColumn', table: table.name, column })
+              }
               onRemove={(operation) => add(operation)}
             />
           ))}
@@ -187,10 +191,22 @@ export function SchemaPage() {
           onSubmit={(column) => add({ addColumn: { table: edit.table, column } })}
         />
       )}
+      {edit?.kind === 'alterColumn' && (
+        <AlterColumnDialog
+          table={edit.table}
+          column={edit.column}
+          tables={names}
+          onClose={() => setEdit(undefined)}
+          onSubmit={(changes) =>
+            add({ alterColumn: { table: edit.table, column: edit.column.name, ...changes } })
+          }
+        />
+      )}
       {edit?.kind === 'review' && (
         <ReviewDialog
           operations={operations}
           dataLoss={preview.data?.dataLoss ?? []}
+          problems={preview.data?.problems ?? []}
           onClose={() => setEdit(undefined)}
           onApply={apply}
         />

@@ -44,6 +44,7 @@ export function TableCard({
   onAddColumn,
   onRename,
   onRenameColumn,
+  onAlterColumn,
   onRemove,
 }: {
   table: TableDefinition
@@ -53,6 +54,7 @@ export function TableCard({
   onAddColumn: () => void
   onRename: () => void
   onRenameColumn: (column: string) => void
+  onAlterColumn: (column: ColumnDefinition) => void
   onRemove: (operation: SchemaOperation) => Promise<unknown>
 }) {
   const place = usePlace()
@@ -158,6 +160,7 @@ export function TableCard({
                 index={indexes.find((one) => one.column === column.name)}
                 canWrite={canWrite}
                 onRename={() => onRenameColumn(column.name)}
+                onAlter={() => onAlterColumn(column)}
                 onRemove={() =>
                   remove({ removeColumn: { table: table.name, column: column.name } })
                 }
@@ -181,6 +184,7 @@ function ColumnRow({
   index,
   canWrite,
   onRename,
+  onAlter,
   onRemove,
   onIndex,
 }: {
@@ -189,6 +193,7 @@ function ColumnRow({
   index: IndexInfo | undefined
   canWrite: boolean
   onRename: () => void
+  onAlter: () => void
   onRemove: () => void
   onIndex: (wanted: boolean) => void
 }) {
@@ -197,7 +202,10 @@ function ColumnRow({
       <td>
         <code className={isNew ? 'is-new' : ''}>{column.name}</code>
       </td>
-      <td className="muted">{describeColumn(column)}</td>
+      <td className="muted">
+        {describeColumn(column)}
+        {column.description !== undefined && <div className="faint">{column.description}</div>}
+      </td>
       <td>
         {index !== undefined && (
           <Tag kind={STATES[index.state]} title={index.message ?? ''}>
@@ -213,6 +221,7 @@ function ColumnRow({
             trigger={<IconButton label={`Actions of column ${column.name}`} icon="more" />}
             items={[
               { label: 'Rename', icon: 'edit', onSelect: onRename },
+              !isNew && { label: 'Change', icon: 'schema', onSelect: onAlter },
               !isNew &&
                 INDEXABLE.has(column.type) &&
                 index?.origin !== 'unique' && {

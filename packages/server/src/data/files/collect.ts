@@ -2,7 +2,7 @@ import type { BlobStore } from '../../blobs/blob-store.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
-import { findMentioned, findMentions, type Mention } from '../../rows/files.js'
+import { findMentioned, findMentions } from '../../rows/files.js'
 import { mayRemoveStorage } from '../../rows/layout/storage-hold.js'
 import { collected } from '../../telemetry/events.js'
 
@@ -118,7 +118,7 @@ async function insertCheck(
 async function insertMentions(
   transaction: Queryable,
   checkId: string,
-  mentions: readonly Mention[],
+  mentions: Awaited<ReturnType<typeof findMentions>>['mentions'],
 ): Promise<void> {
   if (mentions.length === 0) return
   await transaction.query(sql`

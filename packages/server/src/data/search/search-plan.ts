@@ -2,7 +2,7 @@ import { SEARCH_LIMITS } from '@offshoot/contract/search'
 import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { TableLookup } from '../../rows/reading/read-plan.js'
-import { type TextKind, textKindOf } from '../../rows/reading/searched-text.js'
+import { textKindOf } from '../../rows/reading/searched-text.js'
 import type { TableRead } from '../../rows/reading/table-read.js'
 import { resolveField } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
@@ -17,7 +17,7 @@ export interface SearchColumn {
   readonly index: number
   /** Indexes of the enclosing objects. */
   readonly objects: readonly number[]
-  readonly kind: TextKind
+  readonly kind: NonNullable<ReturnType<typeof textKindOf>>
   readonly weight: number
 }
 

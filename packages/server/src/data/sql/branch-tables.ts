@@ -3,7 +3,6 @@ import { invalidSql } from '../../dialect/invalid-sql.js'
 import { cutName, findName } from '../../dialect/scope.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
-import type { PhysicalColumn } from '../../rows/columns/column-tree.js'
 import { isFileType } from '../../rows/columns/column-types.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import type { TableRows } from '../../rows/reading/table-rows.js'
@@ -121,7 +120,7 @@ export class TableNames {
 interface OwnColumn {
   readonly name: string
   readonly type: ColumnType | undefined
-  readonly column: PhysicalColumn | undefined
+  readonly column: TableCodec['physical'][number] | undefined
   /** Returns the value of the column. `physical` returns an expression for each physical column. */
   read(physical: (index: number) => Sql): Sql
 }

@@ -15,6 +15,7 @@ import { Difference, hasManyChanges } from '../../rows/merging/difference.js'
 import type { Storage } from '../../rows/storage.js'
 import { type BranchState, getState } from '../branches/branch-state.js'
 import { withBranches } from '../branches/lock-branches.js'
+import { changesOf, pairColumns } from '../schemas/alter-column.js'
 import { dataLossError } from '../schemas/data-loss.js'
 import { applyMerge } from './merge-apply.js'
 import {
@@ -232,6 +233,10 @@ function isCheckedAsWhole(before: StoredTable, after: StoredTable | undefined): 
   const known = new Set(before.columns.map(({ id }) => id))
   return (
     before.columns.some(({ id }) => !kept.has(id)) ||
+    // A rule that the target does not have yet.
+    [...pairColumns(before.columns, after.columns)].some(([id, column]) =>
+      before.columns.some((each) => each.id === id && changesOf(each, column) !== undefined),
+    ) ||
     after.columns.some(({ id, notNull, fill }) => !known.has(id) && notNull && fill === undefined)
   )
 }

@@ -14,13 +14,8 @@ import type { BranchAccess } from '../access/resolve.js'
 import { type BranchState, getStartOf, getState, readState } from '../branches/branch-state.js'
 import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
-import {
-  type MergeStrategy,
-  mergeSchemas,
-  type SchemaConflict,
-  type TableRule,
-  type Take,
-} from '../schemas/merge-schemas.js'
+import type { MergeStrategy, Take } from '../schemas/merge-definitions.js'
+import { mergeSchemas, type SchemaConflict, type TableRule } from '../schemas/merge-schemas.js'
 import { SameIds } from '../schemas/same-ids.js'
 import type { ConflictPage } from './conflict-list.js'
 import { type Contested, countContested } from './contested-removals.js'
@@ -36,6 +31,7 @@ import {
   StateGoneError,
 } from './merge-base.js'
 import { Resolutions } from './resolutions.js'
+import { findUnfit } from './unfit-values.js'
 
 export interface MergeOptions {
   /** What the request is called in the log. */
@@ -179,7 +175,14 @@ export async function planMerge(
   const takes = decideSchemas(sides, { limits, ruleOf, changedRecords, digests, decisions })
   const merged = mergeSchemas(sides, { limits, ruleOf, changedRecords, takes })
   decisions.markRenames(sides, limits)
-  const { conflicts } = merged
+  const unfit = await findUnfit(transaction, {
+    ours,
+    theirs,
+    merged: merged.schema,
+    ruleOf,
+    limits,
+  })
+  const conflicts = [...merged.conflicts, ...unfit]
   const schema = ids.store(merged.schema)
   // Tables and columns in conflict are not removed.
   const removals = listRemovals(ours.schema, schema)

@@ -3,7 +3,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Resolution } from '@offshoot/contract/merge-conflicts'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import { checkColumnName } from '../schemas/check-column.js'
-import type { Take } from '../schemas/merge-schemas.js'
+import type { Take } from '../schemas/merge-definitions.js'
 import { orderTables } from '../schemas/order-tables.js'
 
 /** Maximum number of faults that a response lists. */

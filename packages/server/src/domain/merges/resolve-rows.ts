@@ -3,7 +3,7 @@ import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { TableComparison } from '../../rows/merging/comparison.js'
 import type { RowResolution } from '../../rows/merging/settle.js'
 import type { RowConflict } from '../../rows/merging/stage.js'
-import type { MergeStrategy } from '../schemas/merge-schemas.js'
+import type { MergeStrategy } from '../schemas/merge-definitions.js'
 import { conflictPaths } from './merge-conflicts.js'
 import type { CellDecision, RecordResolution, Resolutions, TableResolution } from './resolutions.js'
 

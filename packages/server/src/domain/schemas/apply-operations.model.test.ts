@@ -102,7 +102,7 @@ class ModelRun {
       const index = columns.findIndex(({ name }) => name === operation.removeColumn.column)
       refuseIf(index === -1)
       columns.splice(index, 1)
-    } else {
+    } else if ('renameColumn' in operation) {
       const { table, oldName, newName } = operation.renameColumn
       const { columns } = this.#table(table)
       const column = must(columns.find(({ name }) => name === oldName))

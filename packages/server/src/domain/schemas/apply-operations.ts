@@ -38,5 +38,7 @@ function applyOperation(draft: SchemaDraft, operation: SchemaOperation): void {
     draft.addColumn(operation.addColumn.table, operation.addColumn.column)
   } else if ('removeColumn' in operation) {
     draft.removeColumn(operation.removeColumn.table, operation.removeColumn.column)
-  } else draft.renameColumn(operation.renameColumn.table, operation.renameColumn)
+  } else if ('renameColumn' in operation) {
+    draft.renameColumn(operation.renameColumn.table, operation.renameColumn)
+  } else draft.alterColumn(operation.alterColumn)
 }

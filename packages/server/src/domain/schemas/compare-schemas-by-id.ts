@@ -7,6 +7,7 @@ import {
 } from '../../rows/columns/stored-schema.js'
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import { wantsIndex, wantsSearchIndex } from '../../rows/indexes/heap-indexes.js'
+import { changesOf, pairColumns } from './alter-column.js'
 import { toPublicSchema } from './public-schema.js'
 
 interface Named {
@@ -49,11 +50,22 @@ function compareColumnsById(
   definitions: readonly Column[],
 ): SchemaOperation[] {
   const table = after.name
-  const { removed, renamed, added } = compareNames(before?.columns ?? [], after.columns)
+  const old = before?.columns ?? []
+  const successors = pairColumns(old, after.columns)
+  const paired = old.map((column) => ({
+    ...column,
+    id: successors.get(column.id)?.id ?? column.id,
+  }))
+  const { removed, renamed, added } = compareNames(paired, after.columns)
   const columns = new Map(definitions.map((column) => [column.name, column]))
   return [
     ...removed.map((column) => ({ removeColumn: { table, column } })),
     ...renamed.map((names) => ({ renameColumn: { table, ...names } })),
+    ...old.flatMap((column): SchemaOperation[] => {
+      const successor = successors.get(column.id)
+      const changes = successor && changesOf(column, successor)
+      return changes ? [{ alterColumn: { table, column: successor.name, ...changes } }] : []
+    }),
     ...added.flatMap(({ name }): SchemaOperation[] => {
       const column = columns.get(name)
       return column === undefined ? [] : [{ addColumn: { table, column } }]
@@ -139,12 +151,15 @@ export function storageChanges(before: StoredSchema, after: StoredSchema): Schem
     ...after.tables.flatMap((table): SchemaChange[] => {
       const previous = old.get(table.id)
       if (previous === undefined) return [{ kind: 'tableAdded', table }]
-      const known = new Set(previous.columns.map((column) => column.id))
-      const remaining = new Set(table.columns.map((column) => column.id))
+      const successors = pairColumns(previous.columns, table.columns)
+      const known = new Set([...successors.values()].map((column) => column.id))
       return [
-        ...previous.columns
-          .filter((column) => !remaining.has(column.id))
-          .map((column) => ({ kind: 'columnRemoved' as const, table, column })),
+        ...previous.columns.flatMap((column): SchemaChange[] => {
+          const successor = successors.get(column.id)
+          if (successor === undefined) return [{ kind: 'columnRemoved', table, column }]
+          if (successor.id === column.id && changesOf(column, successor) === undefined) return []
+          return [{ kind: 'columnAltered', table, before: column, column: successor }]
+        }),
         ...table.columns
           .filter((column) => !known.has(column.id))
           .map((column) => ({ kind: 'columnAdded' as const, table, column })),

@@ -3,7 +3,12 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Queryable } from '../../postgres/database.js'
-import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import {
+  listOrigins,
+  type StoredColumn,
+  type StoredSchema,
+  type StoredTable,
+} from '../../rows/columns/stored-schema.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import { countValues } from '../../rows/reading/count-values.js'
 
@@ -25,7 +30,10 @@ export function listRemovals(before: StoredSchema, after: StoredSchema): Removal
   return before.tables.flatMap((table): Removal[] => {
     const remaining = kept.get(table.id)
     if (remaining === undefined) return [{ table, columns: undefined }]
-    const ids = new Set(remaining.columns.map((column) => column.id))
+    // The values of a column that another one was made of are those of the other one.
+    const ids = new Set(
+      remaining.columns.flatMap((column) => [column, ...listOrigins(column)].map(({ id }) => id)),
+    )
     const columns = table.columns.filter((column) => !ids.has(column.id))
     return columns.length === 0 ? [] : [{ table, columns }]
   })

@@ -183,7 +183,7 @@ async function applyEdit(
 
 function countIds(operations: readonly SchemaOperation[]): number {
   return operations.reduce((count, operation) => {
-    if ('addTable' in operation) return count + 1
+    if ('addTable' in operation || 'alterColumn' in operation) return count + 1
     return 'addColumn' in operation ? count + countColumns(operation.addColumn.column) : count
   }, 0)
 }

@@ -1,7 +1,8 @@
 import { LIMITS } from '@offshoot/contract/limits'
 import { describe, expect, test } from 'vitest'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
-import { type MergeStrategy, mergeSchemas, type TableRule } from './merge-schemas.js'
+import type { MergeStrategy } from './merge-definitions.js'
+import { mergeSchemas, type TableRule } from './merge-schemas.js'
 
 const column = (id: number, name: string, more: Partial<StoredColumn> = {}): StoredColumn => ({
   id,

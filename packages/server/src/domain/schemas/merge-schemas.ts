@@ -1,14 +1,19 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Column } from '@offshoot/contract/schema'
 import { toCanonicalJson } from '../../common/write-json.js'
-import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import {
+  listOrigins,
+  type StoredColumn,
+  type StoredSchema,
+  type StoredTable,
+} from '../../rows/columns/stored-schema.js'
+import { changesOf } from './alter-column.js'
 import { totalWidth, widthOf } from './check-column.js'
 import { listLinks } from './list-links.js'
+import { findSame, type MergeStrategy, mergeDefinitions, type Take } from './merge-definitions.js'
 import { orderTables } from './order-tables.js'
 import { toPublicColumn } from './public-schema.js'
 import { rememberIds } from './remembered-ids.js'
-
-export type MergeStrategy = 'fail' | 'ours' | 'theirs'
 
 /** The options of a merge for one table. */
 export interface TableRule {
@@ -40,9 +45,6 @@ interface MergedSchema {
   readonly schema: StoredSchema
   readonly conflicts: readonly SchemaConflict[]
 }
-
-/** A decision about a conflict: the state of the target, or that of the merged branch. */
-export type Take = Exclude<MergeStrategy, 'fail'>
 
 interface SchemaSides {
   readonly base: StoredSchema
@@ -175,7 +177,6 @@ function mergeTable(
   const { isRemoved, changedRecords, conflicts } = context
   const old = byId(before?.columns ?? [])
   const inOther = byId(other.columns)
-  const mine = byId(table.columns)
   const strategyOf = ({ id }: Named) => context.strategyOf(id)
   const conflict = (message: string, takes: readonly Take[], column?: Named) => {
     conflicts.push({
@@ -186,27 +187,35 @@ function mergeTable(
       takes,
     })
   }
-  /** Returns whether one side changed a column that the other removed: its name or its values. */
-  const isChanged = (previous: Named, column: Named) =>
-    previous.name !== column.name || (changedRecords.get(column.id) ?? 0) > 0
+  /** Returns whether one side changed a column that the other removed: its name, its definition or its values. */
+  const isChanged = (previous: StoredColumn, column: StoredColumn) =>
+    previous.name !== column.name ||
+    changesOf(previous, column) !== undefined ||
+    (changedRecords.get(column.id) ?? 0) > 0
   const removalConflict = (message: string, takes: readonly Take[], { id, name }: Named) => {
     const records = changedRecords.get(id) ?? 0
     conflicts.push({ id, table: table.name, column: name, message, takes, records })
   }
   const name = mergeName({ before, ours: table, theirs: other }, () => strategyOf(table), conflict)
   const kept = table.columns.flatMap((column): StoredColumn[] => {
-    const previous = old.get(column.id)
-    const changed = inOther.get(column.id)
+    const previous = findSame(before?.columns ?? [], column)
+    const changed = findSame(other.columns, column)
+    // The target has decided against what the merged branch has made of the column.
+    if (changed !== undefined && isRemoved.has(changed.id)) {
+      if (isMadeOf(changed, column)) return [column]
+    }
     if (changed !== undefined) {
       const sides = { before: previous, ours: column, theirs: changed }
-      const merged = mergeName(
-        sides,
-        () => strategyOf(column),
-        (message, takes) => conflict(message, takes, column),
-      )
-      return [{ ...mergeIndexes(sides), name: merged }]
+      const refuse = (message: string, takes: readonly Take[]) => conflict(message, takes, column)
+      const name = mergeName(sides, () => strategyOf(column), refuse)
+      const definition = mergeDefinitions(sides, {
+        strategyOf: () => strategyOf(column),
+        conflict: refuse,
+        reject: (id) => context.rejected.push(id),
+      })
+      return [{ ...mergeIndexes({ ...sides, ours: definition }), name }]
     }
-    if (previous === undefined) return [column]
+    if (previous === undefined || hasTwin(previous, column, other)) return [column]
     if (!isChanged(previous, column)) return []
     const strategy = strategyOf(column)
     if (strategy === 'fail') removalConflict(REMOVED_THERE, EITHER, column)
@@ -214,14 +223,19 @@ function mergeTable(
   })
   const added: StoredColumn[] = []
   for (const column of other.columns) {
-    if (mine.has(column.id)) continue
-    const previous = old.get(column.id)
-    if (previous === undefined && !isRemoved.has(column.id)) {
+    if (findSame(table.columns, column) !== undefined) continue
+    const previous = findSame(before?.columns ?? [], column)
+    const isMade = previous !== undefined && previous.id !== column.id
+    if ((previous === undefined || hasTwin(previous, column, table)) && !isRemoved.has(column.id)) {
       added.push(column)
       continue
     }
-    if (previous !== undefined && !isChanged(previous, column)) continue
-    if (strategyOf(column) === 'ours') continue
+    if (isMade && isRemoved.has(column.id)) continue
+    if (previous !== undefined && !isMade && !isChanged(previous, column)) continue
+    if (strategyOf(column) === 'ours') {
+      if (isMade) context.rejected.push(column.id)
+      continue
+    }
     removalConflict(previous === undefined ? KEPT_THERE : REMOVED_HERE, ['ours'], column)
   }
   const dropped = new Set<number>()
@@ -241,6 +255,16 @@ function mergeTable(
     conflict(`two different columns have this name; ${RENAME}`, NEITHER, duplicate)
   }
   return mergeSearchIndex({ before, ours: { ...table, name, columns }, theirs: other })
+}
+
+/** Returns whether a column was made of another one. */
+function isMadeOf(column: StoredColumn, of: StoredColumn): boolean {
+  return listOrigins(column).some(({ id }) => id === of.id)
+}
+
+/** Returns whether both sides have made different columns of one of the base. */
+function hasTwin(previous: StoredColumn, column: StoredColumn, other: StoredTable): boolean {
+  return isMadeOf(column, previous) && other.columns.some((each) => isMadeOf(each, previous))
 }
 
 /** Describes columns of the same name that both sides have added with different definitions. */

@@ -19,6 +19,14 @@ export class NamedList<Item extends Named> {
     this.#byName.set(item.name.toLowerCase(), item)
   }
 
+  /** Puts an item, which may have another id, in the place of an item. */
+  replace(id: number, item: Item): void {
+    const items = this.items().map((each) => (each.id === id ? item : each))
+    this.#byId.clear()
+    this.#byName.clear()
+    for (const each of items) this.set(each)
+  }
+
   delete(id: number): void {
     this.#forgetName(id)
     this.#byId.delete(id)

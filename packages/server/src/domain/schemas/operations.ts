@@ -1,9 +1,12 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises'
+import type { ColumnProblem } from '@offshoot/contract/column-problems'
 import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Column, Schema } from '@offshoot/contract/schema'
 import {
+  type AlterColumnRequest,
+  type ColumnPreview,
   type CompareBranch,
   type CompareSchema,
   type Comparison,
@@ -22,6 +25,9 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
 import { findRows } from '../../rows/branches.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import { findColumnProblems } from '../../rows/heaps/column-problems.js'
+import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
 import type { Storage } from '../../rows/storage.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { applyOperations } from './apply-operations.js'
@@ -58,6 +64,63 @@ export function applySchemaOperations(
   operations: readonly SchemaOperation[],
 ): Promise<SchemaUpdate> {
   return editDirectly(storage, context, async () => [{ operations: [...operations] }])
+}
+
+/** A column by its names, and what is to change in it. */
+interface ColumnChange {
+  readonly tableName: string
+  readonly columnName: string
+  readonly changes: Omit<AlterColumnRequest, 'dryRun'>
+}
+
+function toOperation({ tableName, columnName, changes }: ColumnChange): SchemaOperation {
+  const { name, ...others } = changes
+  // Clients that store migrations in files know this operation for a name alone.
+  if (name !== undefined && Object.keys(others).length === 0) {
+    return { renameColumn: { table: tableName, oldName: columnName, newName: name } }
+  }
+  return { alterColumn: { table: tableName, column: columnName, ...changes } }
+}
+
+/** Changes the name or the definition of a column as one migration. */
+export function alterColumn(
+  storage: Storage,
+  context: WriteContext,
+  change: ColumnChange,
+): Promise<SchemaUpdate> {
+  return applySchemaOperations(storage, context, [toOperation(change)])
+}
+
+/** Returns the column that a change leads to, and the records that do not allow it. Changes nothing. */
+export function previewColumn(
+  database: Database,
+  { access, limits }: EditContext,
+  change: ColumnChange,
+): Promise<ColumnPreview> {
+  return look(database, async (transaction) => {
+    const { schema: before } = await getHead(transaction, access)
+    const operations = [toOperation(change)]
+    const after = await inTurns(applyOperations(before, operations, dryRunOptions(limits)))
+    const { tableName, columnName, changes } = change
+    const column = findColumn(publicTable(after.schema, tableName), changes.name ?? columnName)
+    if (column === undefined) throw new Error('a column that was changed must exist')
+    const rows = await getRows(transaction, access)
+    return { column, problems: await findProblems(transaction, rows, { ...after, limits }) }
+  })
+}
+
+/** Finds the records that do not allow changes of columns. */
+async function findProblems(
+  transaction: Queryable,
+  rows: BranchRows,
+  { changes, limits }: { changes: readonly SchemaChange[]; limits: Limits },
+): Promise<ColumnProblem[]> {
+  const problems: ColumnProblem[] = []
+  for (const change of changes) {
+    if (change.kind !== 'columnAltered') continue
+    problems.push(...(await findColumnProblems(transaction, rows, { ...change, limits })))
+  }
+  return problems
 }
 
 export function updateSchema(
@@ -225,12 +288,17 @@ export function previewEdits(
     const { schema: before } = await getHead(transaction, context.access)
     const operations = request.edits?.operations ?? []
     const options = dryRunOptions(context.limits)
-    const { schema: after } = await inTurns(applyOperations(before, operations, options))
+    const { schema: after, changes } = await inTurns(applyOperations(before, operations, options))
     await yieldToOthers()
+    const isAltered = changes.some(({ kind }) => kind === 'columnAltered')
+    const rows = isAltered ? await getRows(transaction, context.access) : undefined
     return {
       original: toPublicSchema(before),
       updated: toPublicSchema(after),
       ...(await lossOf(transaction, context, { before, after })),
+      ...(rows && {
+        problems: await findProblems(transaction, rows, { changes, limits: context.limits }),
+      }),
     }
   })
 }
@@ -242,6 +310,12 @@ function look<Result>(
   return runTransaction(database, body, SNAPSHOT)
 }
 
+async function getRows(transaction: Queryable, { branchId }: BranchAccess): Promise<BranchRows> {
+  const rows = await findRows(transaction, branchId)
+  if (rows === undefined) throw new Error('a branch with a head must have rows')
+  return rows
+}
+
 async function lossOf(
   transaction: Queryable,
   { access, limits, showsLoss }: LookContext,
@@ -250,8 +324,7 @@ async function lossOf(
   if (!showsLoss) return {}
   const removals = listRemovals(before, after)
   if (removals.length === 0) return { dataLoss: [] }
-  const rows = await findRows(transaction, access.branchId)
-  if (rows === undefined) throw new Error('a branch with a head must have rows')
+  const rows = await getRows(transaction, access)
   return { dataLoss: await measureLoss(transaction, rows, { removals, limits }) }
 }
 

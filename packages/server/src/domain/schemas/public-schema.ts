@@ -74,6 +74,7 @@ export function toPublicColumn(
     ...(column.notNull && { notNull: true }),
     ...(column.defaultValue !== undefined && { defaultValue: column.defaultValue }),
     ...(column.unique && { unique: true }),
+    ...(column.description !== undefined && { description: column.description }),
     ...(column.columns && {
       columns: column.columns.map((nested) => toPublicColumn(nested, tableNames)),
     }),

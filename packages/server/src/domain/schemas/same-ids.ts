@@ -110,9 +110,15 @@ export class SameIds {
     if (this.#groups.size === 0) return { ...rest, ...(removedIds && { removedIds }) }
     const readIds = this.#readIdsIn(schema)
     const idOf = (id: number) => readIds.get(id) ?? id
-    const readColumn = ({ columns, link, ...column }: StoredColumn): StoredColumn => ({
+    const readOrigin = ({ from, ...column }: StoredColumn): StoredColumn => ({
+      ...column,
+      id: this.idOf(column.id),
+      ...(from && { from: readOrigin(from) }),
+    })
+    const readColumn = ({ columns, link, from, ...column }: StoredColumn): StoredColumn => ({
       ...column,
       id: idOf(column.id),
+      ...(from && { from: readOrigin(from) }),
       ...(link && { link: { ...link, tableId: idOf(link.tableId) } }),
       ...(columns && { columns: columns.map(readColumn) }),
     })
@@ -237,7 +243,8 @@ function definitionOf(column: StoredColumn): string {
   return toCanonicalJson(definition(column))
 }
 
-function definition({ id: _, index: __, fill: ___, columns, ...column }: StoredColumn): object {
+function definition(stored: StoredColumn): object {
+  const { id: _, index: __, fill: ___, from: ____, columns, ...column } = stored
   const nested = columns?.map(definition) as { name: string }[] | undefined
   return {
     ...column,

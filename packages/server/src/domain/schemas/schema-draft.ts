@@ -3,6 +3,7 @@ import type { Column } from '@offshoot/contract/schema'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import { AddedLinks, type LinkTarget } from './added-links.js'
+import { type Alteration, alterDefinition, alterStored } from './alter-column.js'
 import {
   type ColumnChecks,
   checkColumn,
@@ -14,6 +15,7 @@ import { checkName } from './check-name.js'
 import { listLinks } from './list-links.js'
 import { NamedList } from './named-list.js'
 import { orderTables } from './order-tables.js'
+import { toPublicColumn } from './public-schema.js'
 
 export interface EditOptions extends ColumnChecks {
   /** Returns an id that no table or column has ever had. */
@@ -32,6 +34,12 @@ type Step =
   | { readonly kind: 'tableAdded' | 'tableRemoved'; readonly tableId: number }
   | { readonly kind: 'columnAdded'; readonly tableId: number; readonly columnId: number }
   | { readonly kind: 'columnRemoved'; readonly tableId: number; readonly column: StoredColumn }
+  | {
+      readonly kind: 'columnAltered'
+      readonly tableId: number
+      readonly before: StoredColumn
+      readonly column: StoredColumn
+    }
 
 /**
  * A schema that a migration is editing. Each edit is validated immediately. Conditions that only the
@@ -110,6 +118,29 @@ export class SchemaDraft {
     columns.set({ ...column, name: newName })
   }
 
+  alterColumn(alteration: Alteration): void {
+    const { table: tableName, column: name } = alteration
+    const table = this.#getTable(tableName)
+    const columns = this.#columnsOf(table)
+    const before = getColumn(columns, { table: tableName, name })
+    const refuse = (fault: string) => invalid(`table [${tableName}]: column [${name}]: ${fault}`)
+    if (this.#addedColumns.has(before.id)) {
+      throw refuse('is added by the same migration; add it with its final definition')
+    }
+    const names = new Map(this.#tables.items().map((each) => [each.id, each.name]))
+    const definition = alterDefinition(toPublicColumn(before, names), alteration)
+    const fault = checkColumn(definition, this.#options)
+    if (fault !== undefined) throw invalid(`table [${tableName}]: ${fault}`)
+    checkColumnFree(columns, { table: tableName, name: definition.name, self: before })
+    const column = alterStored(before, definition, {
+      ...this.#options,
+      fillNulls: alteration.fillNulls ?? false,
+    })
+    if ('fault' in column) throw refuse(column.fault)
+    columns.replace(before.id, column)
+    this.#steps.push({ kind: 'columnAltered', tableId: table.id, before, column })
+  }
+
   finish(): { schema: StoredSchema; changes: SchemaChange[] } {
     const targets = this.#addedLinks.targets()
     const tables = new NamedList(
@@ -162,6 +193,7 @@ export class SchemaDraft {
       ...(column.notNull && { notNull: true }),
       ...(column.defaultValue !== undefined && { defaultValue: column.defaultValue }),
       ...(column.unique && { unique: true }),
+      ...(column.description !== undefined && { description: column.description }),
       ...(column.columns && { columns: column.columns.map((nested) => this.#store(nested)) }),
     }
   }
@@ -233,6 +265,11 @@ export class SchemaDraft {
       }
       case 'columnRemoved':
         return after ? [{ kind: 'columnRemoved', table: after, column: step.column }] : []
+      case 'columnAltered': {
+        const { before: old, column } = step
+        // A later step may have renamed the column.
+        return after ? [{ kind: 'columnAltered', table: after, before: old, column }] : []
+      }
     }
   }
 }

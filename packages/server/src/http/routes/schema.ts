@@ -2,8 +2,10 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
 import type { Column } from '@offshoot/contract/schema'
 import {
+  AlterColumnRequestSchema,
   ApplyEditsSchema,
   ColumnParamsSchema,
+  ColumnPreviewSchema,
   CompareBranchParamsSchema,
   CompareBranchSchema,
   CompareSchemaSchema,
@@ -16,7 +18,6 @@ import {
   PreviewEditsSchema,
   PreviewSchema,
   PushMigrationsSchema,
-  RenameColumnSchema,
   RenameTableSchema,
   ReplaceColumnsSchema,
   SchemaUpdateSchema,
@@ -28,11 +29,13 @@ import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import type { Need } from '../../domain/access/scope.js'
 import {
+  alterColumn,
   applySchemaOperations,
   compareWithBranch,
   compareWithSchema,
   type EditContext,
   type LookContext,
+  previewColumn,
   previewEdits,
   pushMigrations,
   readColumn,
@@ -246,17 +249,24 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
       {
         schema: {
           tags,
-          operationId: 'renameColumn',
-          summary: 'Rename a column',
+          operationId: 'updateColumn',
+          summary: 'Change a column',
+          description:
+            'Changes the name, the type, the rules, the default value or the description of a column, as one migration. Fields that are not given stay as they are. All records must allow the change: values must convert to a new type as a whole, a column that becomes `notNull` or `unique` must have values that are. Otherwise the request is refused with `invalid_schema`, and `problems` lists the records. With `dryRun`, the answer lists these problems and nothing is changed.',
           params: ColumnParamsSchema,
-          body: RenameColumnSchema,
-          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
+          body: AlterColumnRequestSchema,
+          response: {
+            200: Type.Union([SchemaUpdateSchema, ColumnPreviewSchema]),
+            ...refusals(404, 409, 422),
+          },
         },
       },
       async (request) => {
-        const { tableName, columnName } = request.params
-        const renameColumn = { table: tableName, oldName: columnName, newName: request.body.name }
-        return applySchemaOperations(storage, await step(request), [{ renameColumn }])
+        const { dryRun, ...changes } = request.body
+        const change = { ...request.params, changes }
+        return dryRun
+          ? previewColumn(database, await edit(request, 'read'), change)
+          : alterColumn(storage, await step(request), change)
       },
     )
 

@@ -44,6 +44,7 @@ export interface StoredColumn {
   readonly notNull?: boolean
   readonly defaultValue?: string
   readonly unique?: boolean
+  readonly description?: string
   /** Set if the user asked for an index or for none. By default, link columns have an index. */
   readonly index?: boolean
   /**
@@ -56,9 +57,19 @@ export interface StoredColumn {
    * Rows written before the column was added read this value.
    */
   readonly fill?: string
+  /**
+   * The column that this one was made of by a change of its type. Rows without the new column read the converted value
+   * of the old one, or `fill` if it has none.
+   */
+  readonly from?: StoredColumn
 }
 
 export const EMPTY_SCHEMA: StoredSchema = { tables: [] }
+
+/** Lists the columns that a column was made of, the latest first. */
+export function listOrigins({ from }: StoredColumn): StoredColumn[] {
+  return from === undefined ? [] : [from, ...listOrigins(from)]
+}
 
 /** Lists columns and their nested columns. A column precedes those nested in it. */
 export function listAllColumns(columns: readonly StoredColumn[]): StoredColumn[] {

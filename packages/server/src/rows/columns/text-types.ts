@@ -46,7 +46,7 @@ function isLongerThan(text: string, charactersMax: number): boolean {
 }
 
 /** A B-tree entry is limited to a third of a page: 2704 bytes including headers. */
-const UNIQUE_BYTES_MAX = 2600
+export const UNIQUE_BYTES_MAX = 2600
 /** Entries of other indexes also contain the record id. */
 const INDEXED_BYTES_MAX = 2400
 

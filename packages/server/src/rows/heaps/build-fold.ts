@@ -1,7 +1,7 @@
 import { INDEX_KEY } from '../../postgres/advisory-keys.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
-import type { StoredSchema, StoredTable } from '../columns/stored-schema.js'
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import type { StoredColumn, StoredSchema, StoredTable } from '../columns/stored-schema.js'
 import {
   BACKGROUND,
   countFolded,
@@ -11,6 +11,7 @@ import {
 } from '../layout/fold-policy.js'
 import { tablesOf } from '../layout/heap-sizes.js'
 import { findLayout, heapName, type Layout, pastName, type Source } from '../layout/layout.js'
+import { storedValue } from '../reading/arms.js'
 import { buildLayer } from './layers.js'
 import { publishFold } from './publish-fold.js'
 
@@ -53,12 +54,12 @@ async function buildFold(
   if (folded.length === 1 && !isWhole) return false
   if (!(await lockSources(connection, folded))) return false
   const columnIds = [...new Set(folded.flatMap((source) => [...source.columnIds]))]
-  const fills = await findFills(connection, layout, columnIds)
+  const filled = await findFilled(connection, layout, columnIds)
   const { databaseId } = layout
   const table = await findTable(connection, layout, tableId)
   const fileColumnIds = await findFileColumns(connection, folded)
   const layer = { databaseId, tableId, table, columnIds, fileColumnIds }
-  const rows = selectNearest(folded, { columnIds, fills, isWhole })
+  const rows = selectNearest(folded, { columnIds, filled, isWhole })
   const fold = await buildLayer(connection, layer, rows)
   return publishFold(connection, fold, { layout, folded })
 }
@@ -82,20 +83,21 @@ async function lockSources(connection: Queryable, sources: readonly Source[]): P
 }
 
 /**
- * Finds the fill values of columns, in PostgreSQL's text form. A column has the same fill value in all
- * schemas. Columns that the branch does not have are kept, because a merge may give them to its forks.
+ * Finds the columns that have a value in rows from before they were added: a fill value, or the value of the column that
+ * they were made of. They are the same in all schemas. Columns that the branch does not have are kept, because a merge may
+ * give them to its forks.
  */
-async function findFills(
+async function findFilled(
   connection: Queryable,
   { databaseId }: Layout,
   columnIds: readonly number[],
-): Promise<ReadonlyMap<number, string>> {
-  const rows = await connection.query<{ id: string; fill: string }>(sql`
-    select distinct c ->> 'id' as id, c ->> 'fill' as fill
+): Promise<ReadonlyMap<number, StoredColumn>> {
+  const rows = await connection.query<{ column: StoredColumn }>(sql`
+    select distinct on (c ->> 'id') c as column
     from offshoot.schemas s,
-      jsonb_path_query(s.document, '$.**.columns[*] ? (exists (@.fill))') c
+      jsonb_path_query(s.document, '$.**.columns[*] ? (exists (@.fill) || exists (@.from))') c
     where s.database_id = ${databaseId} and (c ->> 'id')::bigint = any(${columnIds}::bigint[])`)
-  return new Map(rows.map(({ id, fill }) => [Number(id), fill]))
+  return new Map(rows.map(({ column }) => [column.id, column]))
 }
 
 async function findFileColumns(
@@ -125,11 +127,11 @@ function selectNearest(
   sources: readonly Source[],
   options: {
     columnIds: readonly number[]
-    fills: ReadonlyMap<number, string>
+    filled: ReadonlyMap<number, StoredColumn>
     isWhole: boolean
   },
 ): Sql {
-  const { columnIds, fills, isWhole } = options
+  const { columnIds, filled, isWhole } = options
   const names = [
     ...['version', 'epoch', 'created_at', 'updated_at', 'deleted', 'id'],
     ...columnIds.map((id) => `c${id}`),
@@ -139,7 +141,7 @@ function selectNearest(
     ', ',
   )
   const selects = sources.flatMap((source, rank) =>
-    selectSource(source, { rank, columnIds, fills, sources }),
+    selectSource(source, { rank, columnIds, filled, sources }),
   )
   return sql`
     select ${columns}
@@ -155,7 +157,7 @@ function selectSource(
   options: {
     rank: number
     columnIds: readonly number[]
-    fills: ReadonlyMap<number, string>
+    filled: ReadonlyMap<number, StoredColumn>
     sources: readonly Source[]
   },
 ): Sql[] {
@@ -164,7 +166,7 @@ function selectSource(
     const name = ident(`c${id}`)
     return source.columnIds.has(id)
       ? sql`, h.${name}`
-      : sql`, ${missingValue(id, options)} as ${name}`
+      : sql`, ${missingValue(id, source, options)} as ${name}`
   })
   const select = (table: Sql, condition: Sql) => sql`
     select h.version, h.epoch, h.created_at, h.updated_at, h.deleted, h.id${join([empty, ...columns], '')},
@@ -182,14 +184,15 @@ function selectSource(
 /** Returns the value of a column that a source lacks, with the type that the column has in another one. */
 function missingValue(
   id: number,
-  { fills, sources }: { fills: ReadonlyMap<number, string>; sources: readonly Source[] },
+  source: Source,
+  options: { filled: ReadonlyMap<number, StoredColumn>; sources: readonly Source[] },
 ): Sql {
-  const other = sources.find(({ columnIds }) => columnIds.has(id))
+  const other = options.sources.find(({ columnIds }) => columnIds.has(id))
   if (other === undefined) throw new Error('a column of a fold must exist in a source')
   const nothing = sql`(null::${heapName(other)}).${ident(`c${id}`)}`
-  const fill = fills.get(id)
+  const column = options.filled.get(id)
   // A tombstone has no values.
-  return fill === undefined
+  return column === undefined
     ? nothing
-    : sql`case when h.deleted then ${nothing} else ${literal(fill)} end`
+    : sql`case when h.deleted then ${nothing} else ${storedValue(sql`h`, column, source)} end`
 }

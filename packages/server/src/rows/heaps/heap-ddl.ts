@@ -17,6 +17,7 @@ import {
 } from '../indexes/heap-indexes.js'
 import { stopBuilding } from '../indexes/index-lock.js'
 import {
+  type Heap,
   type HeapAddress,
   heapName,
   pastName,
@@ -24,6 +25,7 @@ import {
   uniqueIndexName,
 } from '../layout/layout.js'
 import { mayRemoveStorage } from '../layout/storage-hold.js'
+import { storedValue } from '../reading/arms.js'
 
 type ColumnShape = Pick<PhysicalColumn, 'id' | 'physicalName' | 'sqlType' | 'column'>
 
@@ -156,10 +158,13 @@ async function runAll(transaction: Queryable, statements: readonly Sql[]): Promi
   for (const statement of statements) await transaction.query(statement)
 }
 
-/** Adds a column and its nested columns to an existing heap. Existing rows get the fill value. */
+/**
+ * Adds a column and its nested columns to an existing heap. Existing rows get the value of the column that it is made of,
+ * or else the fill value. Their versions and epochs stay: nobody has read the column yet.
+ */
 export async function addHeapColumn(
   transaction: Queryable,
-  heap: HeapAddress,
+  heap: Heap,
   options: { table: StoredTable; column: StoredColumn },
 ): Promise<void> {
   const { heapId } = heap
@@ -174,6 +179,12 @@ export async function addHeapColumn(
       // The default has filled existing rows; inserts always give a value.
       await transaction.query(
         sql`alter table ${table} alter column ${ident(shape.physicalName)} drop default`,
+      )
+    }
+    if (options.column.from !== undefined) {
+      const converted = storedValue(sql`h`, options.column, heap)
+      await transaction.query(
+        sql`update ${table} h set ${ident(physicalName(options.column))} = ${converted} where not h.deleted`,
       )
     }
   }
@@ -192,6 +203,30 @@ export async function addHeapColumn(
   }
 }
 
+/**
+ * Changes the indexes of a column of a heap after its rules. An index that no rule needs any more is dropped now, because
+ * it would refuse values.
+ */
+export async function alterHeapColumn(
+  transaction: Queryable,
+  heap: HeapAddress,
+  options: { table: StoredTable; before: StoredColumn; column: StoredColumn },
+): Promise<void> {
+  const { table, before, column } = options
+  if ((before.unique ?? false) === (column.unique ?? false)) return
+  await stopBuilding(transaction, heap.heapId)
+  if (column.unique) {
+    await runAll(
+      transaction,
+      physicalShapes([column]).flatMap((shape) => uniqueIndexStatements(heap, shape)),
+    )
+  } else {
+    const name = uniqueIndexName(heap.heapId, column.id)
+    await transaction.query(sql`drop index if exists ${qualified(heap.databaseId, name)}`)
+  }
+  await requestIndexes(transaction, { ...heap, table, column })
+}
+
 function fillOf({ column, sqlType }: ColumnShape): Sql {
   const { fill } = column
   return fill === undefined ? sql`` : sql` default (${literal(fill)}::${raw(sqlType)})`
@@ -208,7 +243,10 @@ function uniqueIndexStatements(
       create unique index ${ident(uniqueIndexName(heap.heapId, id))}
       on ${heapName(heap)} (${ident(physicalName)})
       where not deleted`,
-    sql`create index on ${pastName(heap)} (${ident(physicalName)})`,
+    // A column that is unique again has this index already.
+    sql`
+      create index if not exists ${ident(`past_${heap.heapId}_c${id}_idx`)}
+      on ${pastName(heap)} (${ident(physicalName)})`,
   ]
 }
 

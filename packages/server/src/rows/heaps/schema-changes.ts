@@ -6,10 +6,17 @@ import { sql } from '../../postgres/sql.js'
 import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
 import { requestIndexes } from '../indexes/heap-indexes.js'
-import { type BranchRows, type Layout, layoutOf, ownHeap } from '../layout/layout.js'
+import { type BranchRows, type Heap, type Layout, layoutOf, ownHeap } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
 import { absorbAll } from './absorb.js'
-import { addHeapColumn, createHeaps, dropColumnRules, dropHeap } from './heap-ddl.js'
+import { type AlteredColumn, columnProblemsError, findColumnProblems } from './column-problems.js'
+import {
+  addHeapColumn,
+  alterHeapColumn,
+  createHeaps,
+  dropColumnRules,
+  dropHeap,
+} from './heap-ddl.js'
 
 const TOO_MANY_COLUMNS = '54011'
 
@@ -19,6 +26,7 @@ export type SchemaChange =
   | { readonly kind: 'tableRemoved'; readonly table: StoredTable }
   | { readonly kind: 'columnAdded'; readonly table: StoredTable; readonly column: StoredColumn }
   | { readonly kind: 'columnRemoved'; readonly table: StoredTable; readonly column: StoredColumn }
+  | ({ readonly kind: 'columnAltered' } & AlteredColumn)
   /** The column exists before and after the change, at any depth. */
   | { readonly kind: 'indexChanged'; readonly table: StoredTable; readonly column: StoredColumn }
 
@@ -30,7 +38,7 @@ export async function applySchemaChanges(
     before: ReadonlyMap<number, StoredTable>
     changes: readonly SchemaChange[]
     limits: Limits
-    /** The caller has checked that new not-null columns will have values in all rows. */
+    /** The caller has checked that all rows allow the new rules of columns. */
     areRowsChecked?: boolean
   },
 ): Promise<void> {
@@ -54,9 +62,25 @@ export async function applySchemaChanges(
           await requireFillable(transaction, layout, { before, column, limits: options.limits })
         }
         if (heap === undefined) break
-        await addHeapColumn(transaction, heap, { table, column }).catch((error: unknown) => {
-          throw codeOf(error) === TOO_MANY_COLUMNS ? worn(table) : error
-        })
+        await addColumn(transaction, heap, { table, column })
+        break
+      }
+      case 'columnAltered': {
+        const { table, before, column } = change
+        if (!options.areRowsChecked) {
+          const problems = await findColumnProblems(transaction, layout, {
+            ...change,
+            limits: options.limits,
+          })
+          if (problems.length > 0) throw columnProblemsError(problems)
+        }
+        if (heap === undefined) break
+        if (before.id === column.id) {
+          await alterHeapColumn(transaction, heap, change)
+          break
+        }
+        await addColumn(transaction, heap, { table, column })
+        await dropColumnRules(transaction, heap, { column: before, hasForks: layout.hasForks })
         break
       }
       case 'columnRemoved':
@@ -74,6 +98,16 @@ export async function applySchemaChanges(
         break
     }
   }
+}
+
+async function addColumn(
+  transaction: Queryable,
+  heap: Heap,
+  options: { table: StoredTable; column: StoredColumn },
+): Promise<void> {
+  await addHeapColumn(transaction, heap, options).catch((error: unknown) => {
+    throw codeOf(error) === TOO_MANY_COLUMNS ? worn(options.table) : error
+  })
 }
 
 /** Removed columns stay in the heap for forks, so they count towards PostgreSQL's limit of 1600 columns. */

@@ -1,5 +1,5 @@
 import type { Transaction } from '../../postgres/run-transaction.js'
-import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import type { TableCodec } from '../columns/table-codec.js'
@@ -38,6 +38,10 @@ interface Outcome {
   readonly ours: BranchRows
   /** undefined: the merge changes no rows of the table. */
   readonly staged: StagedRows | undefined
+  /** Ids of the not-null columns for which the target does not have this rule yet. */
+  readonly newlyRequired: ReadonlySet<number>
+  /** Ids of the unique columns for which the target does not have this rule yet. */
+  readonly newlyUnique: ReadonlySet<number>
 }
 
 /**
@@ -46,22 +50,22 @@ interface Outcome {
  */
 export async function findUniqueClashes(
   transaction: Transaction,
-  { codec, ours, staged }: Outcome,
+  outcome: Outcome,
   page: { offset: number; limit: number },
 ): Promise<{ count: number; listed: UniqueClash[] }> {
+  const { codec } = outcome
   const listed: UniqueClash[] = []
   let count = 0
-  if (staged === undefined) return { count, listed }
   for (const column of codec.uniqueColumns) {
     const physical = codec.physical[column]
-    if (physical === undefined) continue
+    const clashes = physical && withClashes(outcome, { index: column, physical })
+    if (physical === undefined || clashes === undefined) continue
     const rows = await transaction.query<{
       text: string | null
       ids: string[] | null
       total: string
     }>(
-      selectClashes(staged, ours, {
-        index: column,
+      selectClashes(clashes, {
         physical,
         offset: Math.max(0, page.offset - count),
         limit: page.limit - listed.length,
@@ -81,14 +85,13 @@ interface UniqueColumn {
 }
 
 function selectClashes(
-  staged: StagedRows,
-  ours: BranchRows,
-  column: UniqueColumn & { offset: number; limit: number },
+  clashes: Sql,
+  column: { physical: PhysicalColumn; offset: number; limit: number },
 ): Sql {
   const { physical, offset, limit } = column
   const shown = raw(COLUMN_TYPE_ENTRIES[physical.column.type].select('c.value'))
   return sql`
-    ${withClashes(staged, ours, column)}
+    ${clashes}
     select (${shown})::text as text, c.ids[1:${raw(String(CLASH_IDS_MAX))}] as ids, t.total
     from (select count(*) as total from clashes) t
     left join (
@@ -96,10 +99,20 @@ function selectClashes(
     ) c on true`
 }
 
-/** `clashes`: the values of a unique column that several rows would have, with the ids of these rows. */
-function withClashes({ codec, name }: StagedRows, ours: BranchRows, column: UniqueColumn): Sql {
+/**
+ * `clashes`: the values of a unique column that several rows would have, with the ids of these rows. undefined: there cannot
+ * be any.
+ */
+function withClashes(outcome: Outcome, column: UniqueColumn): Sql | undefined {
   const { physical } = column
   const value = ident(physical.physicalName)
+  if (outcome.newlyUnique.has(physical.id)) return withNewClashes(outcome, value)
+  if (outcome.staged === undefined) return undefined
+  const {
+    ours,
+    codec,
+    staged: { name },
+  } = outcome
   const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
     sql`${expressionOf(physical)} = v.value`
   return sql`
@@ -133,19 +146,50 @@ function withClashes({ codec, name }: StagedRows, ours: BranchRows, column: Uniq
     )`
 }
 
+/** The same for a column that was not unique on the target: any two rows may have the same value. */
+function withNewClashes(outcome: Outcome, value: Sql): Sql {
+  const { staged } = outcome
+  const written =
+    staged === undefined
+      ? empty
+      : sql`
+      select s.id, s.${value} as value
+      from ${staged.name} s
+      where s.${value} is not null and s.decision in ${WRITES}
+      union all`
+  return sql`
+    with v as (${written}
+      select r.id, r.${value} as value
+      from (${selectUnwritten(outcome)}) r
+      where r.${value} is not null
+    ),
+    clashes as (
+      select value, array_agg(id order by id) as ids from v group by value having count(*) > 1
+    )`
+}
+
+/** Selects the rows of the target that the merge does not change. */
+function selectUnwritten({ codec, ours, staged }: Outcome): Sql {
+  const visible = sql`select r.* from (${selectVisible(layoutOf(ours), codec)}) r`
+  if (staged === undefined) return visible
+  return sql`${visible} where not exists (
+            select from ${staged.name} s where s.id = r.id and s.decision in ${EFFECTS}
+          )`
+}
+
 /** Finds those of the given rows that would break the rule of a unique or not-null column. */
 export async function findRuleBreakers(
   transaction: Transaction,
-  outcome: Outcome & { added: ReadonlySet<number> },
+  outcome: Outcome,
   { column, ids }: { column: number; ids: readonly string[] },
 ): Promise<string[]> {
-  const { codec, ours, staged } = outcome
-  const physical = codec.physical[column]
+  const physical = outcome.codec.physical[column]
   if (physical === undefined) return []
   const found: string[] = []
-  if (physical.column.unique && staged !== undefined) {
+  const clashes = physical.column.unique && withClashes(outcome, { index: column, physical })
+  if (clashes) {
     const rows = await transaction.query<{ id: string }>(sql`
-      ${withClashes(staged, ours, { index: column, physical })}
+      ${clashes}
       select distinct i.id
       from clashes c, unnest(c.ids) i (id)
       where i.id = any(${ids}::text[])`)
@@ -160,13 +204,10 @@ export async function findRuleBreakers(
   return found
 }
 
-/**
- * Finds the rows that would have no value in a not-null column after the merge. `added` has the ids of columns
- * that the target does not have yet.
- */
+/** Finds the rows that would have no value in a not-null column after the merge. */
 export async function findMissingValues(
   transaction: Transaction,
-  outcome: Outcome & { added: ReadonlySet<number> },
+  outcome: Outcome,
 ): Promise<MissingValues[]> {
   const missing: MissingValues[] = []
   for (const [column, physical] of outcome.codec.physical.entries()) {
@@ -187,26 +228,20 @@ export async function findMissingValues(
 
 /** Returns a query for the rows without a value in a not-null column. undefined: there cannot be any. */
 function selectMissing(
-  { codec, ours, staged, added }: Outcome & { added: ReadonlySet<number> },
+  outcome: Outcome,
   { id, physicalName, column: stored }: PhysicalColumn,
 ): Sql | undefined {
   if (!stored.notNull) return undefined
+  const { staged, newlyRequired } = outcome
   const sources: Sql[] = []
   if (staged !== undefined) {
     sources.push(sql`
       select s.id from ${staged.name} s
       where s.decision in ${WRITES} and s.${ident(physicalName)} is null`)
   }
-  // Rows of the target that the merge does not write have only the fill value of a new column.
-  if (added.has(id) && stored.fill === undefined) {
-    const visible = sql`select r.id from (${selectVisible(layoutOf(ours), codec)}) r`
-    sources.push(
-      staged === undefined
-        ? visible
-        : sql`${visible} where not exists (
-            select from ${staged.name} s where s.id = r.id and s.decision in ${EFFECTS}
-          )`,
-    )
+  if (newlyRequired.has(id)) {
+    sources.push(sql`
+      select r.id from (${selectUnwritten(outcome)}) r where r.${ident(physicalName)} is null`)
   }
   return sources.length === 0 ? undefined : join(sources, ' union all ')
 }

@@ -5,6 +5,7 @@ import {
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
+import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { StoredTable } from '../columns/stored-schema.js'
 import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
 import { dropNewLayers, type NewLayer } from '../heaps/layers.js'
@@ -43,7 +44,7 @@ import {
   stageUncontested,
 } from './stage.js'
 import {
-  columnIdsOf,
+  findEarlier,
   mergeColumns,
   rowsOfBase,
   rowsOfTable,
@@ -316,9 +317,20 @@ export class TableComparison {
   /** The outcome that is checked. undefined: all of its rows come from branches with the same rules. */
   get #checked() {
     if (this.#staged?.isQuery) return undefined
-    const known = columnIdsOf(this.#compared.ours.table)
-    const added = new Set(this.codec.physical.flatMap(({ id }) => (known.has(id) ? [] : [id])))
-    return { codec: this.codec, staged: this.#staged, ours: this.#merge.ours, added }
+    const { ours } = this.#compared
+    const isNew = (rule: 'notNull' | 'unique', { id, column }: PhysicalColumn) => {
+      const before = findEarlier(ours.table, column)
+      return column[rule] === true && (before?.[rule] !== true || before.id !== id)
+    }
+    const newRules = (rule: 'notNull' | 'unique') =>
+      new Set(this.codec.physical.flatMap((each) => (isNew(rule, each) ? [each.id] : [])))
+    return {
+      codec: this.codec,
+      staged: this.#staged,
+      ours: this.#merge.ours,
+      newlyRequired: newRules('notNull'),
+      newlyUnique: newRules('unique'),
+    }
   }
 
   /**
@@ -330,8 +342,10 @@ export class TableComparison {
     page: { offset: number; limit: number },
   ): Promise<{ count: number; listed: Tokened<UniqueClash>[] }> {
     const { inserted, updated } = this.#tally
-    if (this.#checked === undefined || inserted + updated === 0) return { count: 0, listed: [] }
-    const { count, listed } = await findUniqueClashes(transaction, this.#checked, page)
+    const checked = this.#checked
+    const mayClash = inserted + updated > 0 || (checked?.newlyUnique.size ?? 0) > 0
+    if (checked === undefined || !mayClash) return { count: 0, listed: [] }
+    const { count, listed } = await findUniqueClashes(transaction, checked, page)
     return { count, listed: await this.#withTokens(transaction, listed) }
   }
 

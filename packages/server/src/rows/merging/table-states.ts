@@ -1,4 +1,9 @@
-import { listAllColumns, type StoredTable } from '../columns/stored-schema.js'
+import {
+  listAllColumns,
+  listOrigins,
+  type StoredColumn,
+  type StoredTable,
+} from '../columns/stored-schema.js'
 import { enclosingObjects, type TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf, withColumns, withoutRows } from '../layout/layout.js'
 import { NO_COLUMN, type RowTexts } from './compare-rows.js'
@@ -36,11 +41,26 @@ export function singleState({ states }: RowBase): BranchRows | undefined {
 export function rowsOfTable({ rows, table }: TableState): BranchRows {
   const layout = layoutOf(rows)
   if (table === undefined) return withoutRows(layout)
-  return withColumns(layout, { tableId: table.id, columnIds: columnIdsOf(table) })
+  return withColumns(layout, { tableId: table.id, columnIds: storedIdsOf(table) })
 }
 
-export function columnIdsOf(table: StoredTable | undefined): ReadonlySet<number> {
+function columnIdsOf(table: StoredTable | undefined): ReadonlySet<number> {
   return new Set(listAllColumns(table?.columns ?? []).map(({ id }) => id))
+}
+
+/** Returns the ids of the columns of a table, and of those that they were made of. */
+function storedIdsOf(table: StoredTable): ReadonlySet<number> {
+  const columns = listAllColumns(table.columns)
+  return new Set(columns.flatMap((column) => [column, ...listOrigins(column)].map(({ id }) => id)))
+}
+
+/** Returns the column of a table that is the given one, or that it was made of. */
+export function findEarlier(
+  table: StoredTable | undefined,
+  column: StoredColumn,
+): StoredColumn | undefined {
+  const ids = [column, ...listOrigins(column)].map(({ id }) => id)
+  return listAllColumns(table?.columns ?? []).find(({ id }) => ids.includes(id))
 }
 
 /** Returns the rows of a base in the columns of a codec, also in those that a state of it has removed. */
@@ -77,15 +97,15 @@ export interface TableSides {
 
 /** Returns the properties of the columns of a merged table. */
 export function mergeColumns(codec: TableCodec, { base, theirs, ours }: TableSides): MergeColumn[] {
-  const [inTheirs, inOurs] = [columnIdsOf(theirs.table), columnIdsOf(ours.table)]
+  const inOurs = columnIdsOf(ours.table)
   const removed = new Set(base.states.flatMap(({ removedIds }) => removedIds ?? []))
   const restored = columnIdsOf({
     ...codec.table,
     columns: codec.table.columns.filter(({ id }) => removed.has(id) && !inOurs.has(id)),
   })
-  return codec.physical.map(({ id }, index) => ({
-    isTheirs: inTheirs.has(id),
-    isOurs: inOurs.has(id),
+  return codec.physical.map(({ id, column }, index) => ({
+    isTheirs: findEarlier(theirs.table, column) !== undefined,
+    isOurs: findEarlier(ours.table, column) !== undefined,
     isRestored: restored.has(id),
     objects: enclosingObjects(codec, index),
   }))

@@ -1,6 +1,9 @@
 import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { Constant } from '../../postgres/statement.js'
 import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
+import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
+import { convertedSql } from '../columns/conversions.js'
+import type { StoredColumn } from '../columns/stored-schema.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type Heap, heapName, type Layout, pastName, sourcesOf } from '../layout/layout.js'
 
@@ -100,18 +103,31 @@ export interface JoinOptions {
   readonly columns?: ReadonlySet<number>
 }
 
-/** Returns a column of an arm as an expression. If the arm lacks the column, that is its fill value. */
-function armColumn(
-  alias: Sql,
-  column: PhysicalColumn,
-  { columnIds, storedAs }: Pick<Arm, 'columnIds' | 'storedAs'>,
-): Sql {
+/** Returns a column of an arm as an expression. */
+function armColumn(alias: Sql, { column }: PhysicalColumn, arm: TableColumns): Sql {
+  return storedValue(alias, column, arm)
+}
+
+/** The columns that a table has. */
+type TableColumns = Pick<Arm, 'columnIds' | 'storedAs'>
+
+/**
+ * Returns a column of a table as an expression. If the table lacks the column, that is the converted value of the column
+ * that it was made of, or else its fill value.
+ */
+export function storedValue(alias: Sql, column: StoredColumn, table: TableColumns): Sql {
+  const { columnIds, storedAs } = table
   const stored = storedAs?.get(column.id)
-  if (columnIds === undefined || columnIds.has(column.id))
-    return sql`${alias}.${ident(stored === undefined ? column.physicalName : physicalName(stored))}`
-  const { fill } = stored?.column ?? column.column
+  if (columnIds === undefined || columnIds.has(column.id)) {
+    return sql`${alias}.${ident(physicalName(stored ?? column))}`
+  }
+  const { fill } = stored?.column ?? column
   const constant = fill === undefined ? sql`null` : literal(fill)
-  return sql`(${constant}::${raw(column.sqlType)})`
+  const rest = sql`(${constant}::${raw(COLUMN_TYPE_ENTRIES[column.type].sqlType)})`
+  if (column.from === undefined) return rest
+  const value = storedValue(alias, column.from, table)
+  const converted = convertedSql(value, column.from, column)
+  return fill === undefined ? converted : sql`coalesce(${converted}, ${rest})`
 }
 
 function columnsOf(codec: TableCodec, wanted?: ReadonlySet<number>): readonly PhysicalColumn[] {

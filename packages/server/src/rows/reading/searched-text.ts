@@ -2,7 +2,7 @@ import type { ColumnType } from '@offshoot/contract/schema'
 import { type Sql, sql } from '../../postgres/sql.js'
 
 /** How a column is converted to text for searching. */
-export type TextKind = 'text' | 'list' | 'json' | 'number'
+type TextKind = 'text' | 'list' | 'json' | 'number'
 
 /** Columns of other types cannot be searched. */
 const KINDS: Readonly<Partial<Record<ColumnType, TextKind>>> = {

@@ -1,0 +1,20 @@
+import type { ColumnDefinition } from '@offshoot/client'
+import { expect, test } from 'vitest'
+import { changesOf } from './column-changes.js'
+
+const n: ColumnDefinition = { name: 'n', type: 'string' }
+
+test.each<[ColumnDefinition, ColumnDefinition, object]>([
+  [n, n, {}],
+  [n, { ...n, notNull: false }, {}],
+  [n, { name: 'm', type: 'int' }, { name: 'm', type: 'int' }],
+  [{ ...n, notNull: true }, n, { notNull: false }],
+  [{ ...n, defaultValue: 'x', description: 'y' }, n, { defaultValue: null, description: null }],
+  [
+    { name: 'n', type: 'enum', enum: { values: ['a'] } },
+    { name: 'n', type: 'enum', enum: { values: ['a', 'b'] } },
+    { enum: { values: ['a', 'b'] } },
+  ],
+])('the changes from %j to %j are %j', (before, after, changes) => {
+  expect(changesOf(before, after)).toEqual(changes)
+})

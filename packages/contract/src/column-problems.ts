@@ -1,0 +1,31 @@
+import { type Static, Type } from 'typebox'
+
+/** Records that a list of a column problem names. */
+export const PROBLEM_RECORDS_MAX = 20
+/** Characters of a value that such a list shows. */
+export const PROBLEM_VALUE_LENGTH_MAX = 100
+
+export const ColumnProblemSchema = Type.Object(
+  {
+    table: Type.String(),
+    column: Type.String(),
+    kind: Type.Enum(['conversion', 'limit', 'notNull', 'unique'], {
+      description:
+        '`conversion`: values do not convert to the new type. `limit`: values are not among those that ' +
+        'the column can have. `notNull`: records have no value. `unique`: records have the same value.',
+    }),
+    records: Type.Integer({ description: 'The number of records.' }),
+    samples: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        value: Type.Optional(
+          Type.String({ description: `Up to ${PROBLEM_VALUE_LENGTH_MAX} characters of it.` }),
+        ),
+      }),
+      { description: `The first ${PROBLEM_RECORDS_MAX} of these records.` },
+    ),
+    message: Type.String(),
+  },
+  { title: 'ColumnProblem', description: 'Why records do not allow a change of a column.' },
+)
+export type ColumnProblem = Static<typeof ColumnProblemSchema>

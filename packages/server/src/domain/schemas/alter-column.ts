@@ -1,0 +1,164 @@
+import type { Column } from '@offshoot/contract/schema'
+import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { toCanonicalJson } from '../../common/write-json.js'
+import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
+import { conversionFault } from '../../rows/columns/conversions.js'
+import { listOrigins, type StoredColumn } from '../../rows/columns/stored-schema.js'
+
+export type Alteration = Extract<SchemaOperation, { alterColumn: unknown }>['alterColumn']
+
+/** Returns the definition of a column after a change. */
+export function alterDefinition(before: Column, alteration: Alteration): Column {
+  const { table: _, column: __, fillNulls: ___, name, type, ...changes } = alteration
+  const { link, vector, decimal, enum: values, defaultValue, description, ...kept } = before
+  const isSameType = type === undefined || type === before.type
+  const next = {
+    ...kept,
+    // The options of a type end with the type.
+    ...(isSameType && { ...(link && { link }) }),
+    ...(isSameType && { ...(vector && { vector }) }),
+    ...(isSameType && { ...(decimal && { decimal }) }),
+    ...(isSameType && { ...(values && { enum: values }) }),
+    ...(changes.vector && { vector: changes.vector }),
+    ...(changes.decimal && { decimal: changes.decimal }),
+    ...(changes.enum && { enum: changes.enum }),
+    ...(changes.notNull !== undefined && { notNull: changes.notNull }),
+    ...(changes.unique !== undefined && { unique: changes.unique }),
+    ...given('defaultValue', changes.defaultValue, defaultValue),
+    ...given('description', changes.description, description),
+    name: name ?? before.name,
+    type: type ?? before.type,
+  }
+  return next
+}
+
+/** Returns a field that a change has set, removed by null, or left as it was. */
+function given<Name extends string>(
+  name: Name,
+  changed: string | null | undefined,
+  before: string | undefined,
+): Partial<Record<Name, string>> {
+  const value = changed === undefined ? before : (changed ?? undefined)
+  return value === undefined ? {} : ({ [name]: value } as Record<Name, string>)
+}
+
+/**
+ * Returns the stored column after a change. It keeps its id, unless its values are stored anew: they have another form, or
+ * records without a value get one.
+ */
+export function alterStored(
+  before: StoredColumn,
+  definition: Column,
+  options: {
+    fillNulls: boolean
+    nextId(): number
+    defaultFill(column: StoredColumn): string | undefined
+  },
+): StoredColumn | { readonly fault: string } {
+  const after = define(before, definition)
+  const isFilled = options.fillNulls && after.notNull === true && before.notNull !== true
+  const fill = isFilled ? options.defaultFill(after) : undefined
+  if (isFilled && fill === undefined) {
+    return { fault: 'field [fillNulls]: the column has no default value to fill records with' }
+  }
+  if (!changesValues(before, after) && !isFilled) return after
+  const { index, fill: _, from: __, ...rest } = after
+  const canIndex = COLUMN_TYPE_ENTRIES[after.type].allows.index
+  const made = {
+    ...rest,
+    id: options.nextId(),
+    ...(index !== undefined && canIndex && { index }),
+    ...(fill !== undefined && { fill }),
+    from: originOf(before),
+  }
+  const fault = conversionFault(made)
+  return fault === undefined ? made : { fault }
+}
+
+/** Whether a column must be stored anew, because its values have another form. */
+function changesValues(before: StoredColumn, after: StoredColumn): boolean {
+  return (
+    before.type !== after.type ||
+    before.decimal?.scale !== after.decimal?.scale ||
+    before.vector?.dimension !== after.vector?.dimension
+  )
+}
+
+/** Returns a stored column with another definition. What is not part of definitions stays. */
+function define(before: StoredColumn, definition: Column): StoredColumn {
+  const { id, link, defaultPublicAccess, index, columns, fill, from } = before
+  const { name, type, vector, decimal, defaultValue, description } = definition
+  return {
+    id,
+    name,
+    type,
+    ...(link && type === 'link' && { link }),
+    ...(vector && { vector }),
+    ...(decimal && { decimal }),
+    ...(definition.enum && { enum: definition.enum }),
+    ...(defaultPublicAccess && { defaultPublicAccess }),
+    ...(definition.notNull && { notNull: true }),
+    ...(defaultValue !== undefined && { defaultValue }),
+    ...(definition.unique && { unique: true }),
+    ...(description !== undefined && { description }),
+    ...(index !== undefined && { index }),
+    ...(columns && { columns }),
+    ...(fill !== undefined && { fill }),
+    ...(from && { from }),
+  }
+}
+
+/** The parts of a column that reading its values takes. */
+function originOf({ id, name, type, decimal, enum: values, vector, fill, from }: StoredColumn) {
+  return {
+    id,
+    name,
+    type,
+    ...(vector && { vector }),
+    ...(decimal && { decimal }),
+    ...(values && { enum: values }),
+    ...(fill !== undefined && { fill }),
+    ...(from && { from }),
+  }
+}
+
+/** The definition of a column that an operation can change, apart from its name. */
+type Changes = Omit<Alteration, 'table' | 'column' | 'name'>
+
+/** Returns what an operation changes to turn one definition into another. undefined: nothing. */
+export function changesOf(before: StoredColumn, after: StoredColumn): Changes | undefined {
+  const isSame = (one: unknown, other: unknown) => toCanonicalJson(one) === toCanonicalJson(other)
+  const isNewType = before.type !== after.type
+  const isFilled = before.id !== after.id && after.fill !== undefined
+  const changes: Changes = {
+    ...(isNewType && { type: after.type }),
+    ...(after.vector && !isSame(before.vector, after.vector) && { vector: after.vector }),
+    ...(after.decimal && !isSame(before.decimal, after.decimal) && { decimal: after.decimal }),
+    ...(after.enum && !isSame(before.enum, after.enum) && { enum: copyOf(after.enum) }),
+    ...(before.notNull !== after.notNull && { notNull: after.notNull ?? false }),
+    ...(before.unique !== after.unique && { unique: after.unique ?? false }),
+    ...(before.defaultValue !== after.defaultValue && { defaultValue: after.defaultValue ?? null }),
+    ...(before.description !== after.description && { description: after.description ?? null }),
+    ...(isFilled && { fillNulls: true }),
+  }
+  return Object.keys(changes).length === 0 ? undefined : changes
+}
+
+const copyOf = ({ values }: { readonly values: readonly string[] }) => ({ values: [...values] })
+
+/**
+ * Pairs the columns of two versions of a table that are the same one, or that one was made of the other. Returns the later
+ * ones, by the ids of the earlier ones.
+ */
+export function pairColumns(
+  before: readonly StoredColumn[],
+  after: readonly StoredColumn[],
+): ReadonlyMap<number, StoredColumn> {
+  const known = new Set(before.map(({ id }) => id))
+  return new Map(
+    after.flatMap((column): [number, StoredColumn][] => {
+      const origin = [column, ...listOrigins(column)].find(({ id }) => known.has(id))
+      return origin === undefined ? [] : [[origin.id, column]]
+    }),
+  )
+}

@@ -1,0 +1,96 @@
+import { toCanonicalJson } from '../../common/write-json.js'
+import { listOrigins, type StoredColumn } from '../../rows/columns/stored-schema.js'
+import { changesOf } from './alter-column.js'
+
+export type MergeStrategy = 'fail' | 'ours' | 'theirs'
+
+/** A decision about a conflict: the state of the target, or that of the merged branch. */
+export type Take = Exclude<MergeStrategy, 'fail'>
+
+/** A column in three states. Each can have been made of another one by a change of its type. */
+interface ColumnSides {
+  readonly before: StoredColumn | undefined
+  readonly ours: StoredColumn
+  readonly theirs: StoredColumn
+}
+
+interface Context {
+  strategyOf(): MergeStrategy
+  conflict(message: string, takes: readonly Take[]): void
+  /** Gets the id of a column of theirs that is not taken. */
+  reject(id: number): void
+}
+
+/** The parts of a definition that are merged one by one. */
+const PARTS = ['decimal', 'enum', 'notNull', 'unique', 'defaultValue', 'description'] as const
+
+const EITHER: readonly Take[] = ['ours', 'theirs']
+
+/** Returns whether one of two columns is the other one, or was made of it. */
+function isSameColumn(one: StoredColumn, other: StoredColumn): boolean {
+  const isOf = (id: number, column: StoredColumn) =>
+    [column, ...listOrigins(column)].some((each) => each.id === id)
+  return isOf(one.id, other) || isOf(other.id, one)
+}
+
+/** Finds a column that is the given one, that it was made of, or that was made of it. */
+export function findSame(
+  columns: readonly StoredColumn[],
+  column: StoredColumn,
+): StoredColumn | undefined {
+  return (
+    columns.find(({ id }) => id === column.id) ?? columns.find((each) => isSameColumn(each, column))
+  )
+}
+
+/**
+ * Applies to the definition of a column in `ours` what `theirs` has changed in it since the base. Names and indexes are
+ * merged elsewhere. If only one side has changed the type, values of the other side are converted, so its definition must
+ * be that of the base.
+ */
+export function mergeDefinitions(sides: ColumnSides, context: Context): StoredColumn {
+  const { before, ours, theirs } = sides
+  if (ours.id === theirs.id) return mergeParts(sides, context)
+  const isTheirsNew = listOrigins(theirs).some(({ id }) => id === ours.id)
+  const [kept, changed] = isTheirsNew ? [ours, theirs] : [theirs, ours]
+  if (before === undefined || changesOf(before, kept) === undefined) return changed
+  // Ours has no values of the old type any more.
+  if (!isTheirsNew) {
+    if (context.strategyOf() !== 'ours') {
+      context.conflict(
+        'its type was changed on the target, and its definition on the merged branch',
+        ['ours'],
+      )
+    }
+    return ours
+  }
+  const strategy = context.strategyOf()
+  if (strategy === 'fail') {
+    context.conflict(
+      'its type was changed on the merged branch, and its definition on the target',
+      EITHER,
+    )
+  }
+  if (strategy === 'theirs') return theirs
+  if (strategy === 'ours') context.reject(theirs.id)
+  return ours
+}
+
+function mergeParts({ before, ours, theirs }: ColumnSides, context: Context): StoredColumn {
+  const same = (one: unknown, other: unknown) => toCanonicalJson(one) === toCanonicalJson(other)
+  let merged = ours
+  for (const part of PARTS) {
+    const [old, mine, other] = [before?.[part], ours[part], theirs[part]]
+    if (same(other, old) || same(other, mine)) continue
+    if (!same(mine, old)) {
+      const strategy = context.strategyOf()
+      if (strategy === 'fail') {
+        context.conflict(`[${part}] was changed on both sides, to different values`, EITHER)
+      }
+      if (strategy !== 'theirs') continue
+    }
+    const { [part]: _, ...rest } = merged
+    merged = (other === undefined ? rest : { ...rest, [part]: other }) as StoredColumn
+  }
+  return merged
+}

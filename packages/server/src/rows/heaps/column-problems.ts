@@ -1,0 +1,125 @@
+import {
+  type ColumnProblem,
+  PROBLEM_RECORDS_MAX,
+  PROBLEM_VALUE_LENGTH_MAX,
+} from '@offshoot/contract/column-problems'
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Queryable } from '../../postgres/database.js'
+import { ident, type Sql, sql } from '../../postgres/sql.js'
+import { physicalName } from '../columns/column-tree.js'
+import { fitsSql, narrows } from '../columns/conversions.js'
+import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
+import { compileTable } from '../columns/table-codec.js'
+import { type BranchRows, layoutOf } from '../layout/layout.js'
+import { selectVisible } from '../reading/arms.js'
+
+/** A column before and after a change. It has another id afterwards if its values are stored anew. */
+export interface AlteredColumn {
+  readonly table: StoredTable
+  readonly before: StoredColumn
+  readonly column: StoredColumn
+}
+
+type Kind = ColumnProblem['kind']
+
+/** Problems that the message of an error describes. */
+const MESSAGE_RECORDS_MAX = 5
+
+/** Finds the records that do not allow a change of a column. Reads all records of the table, if any rule is new. */
+export async function findColumnProblems(
+  transaction: Queryable,
+  rows: BranchRows,
+  { table, before, column, limits }: AlteredColumn & { limits: Limits },
+): Promise<ColumnProblem[]> {
+  const isConverted = before.id !== column.id
+  const { fill: _, ...probe } = column
+  const codec = compileTable(
+    { ...table, columns: isConverted ? [before, probe] : [probe] },
+    { limits, jsonAsText: false },
+  )
+  const visible = selectVisible(layoutOf(rows), codec)
+  const [old, value] = [ident(physicalName(before)), ident(physicalName(column))]
+  const find = (kind: Kind, condition: Sql, from: Sql = sql`(${visible}) r`) =>
+    findRecords(transaction, { kind, condition, from, old, table, column })
+  const problems: ColumnProblem[] = []
+  if (isConverted) {
+    problems.push(...(await find('conversion', sql`r.${old} is not null and r.${value} is null`)))
+  }
+  const fits = fitsSql(sql`r.${value}`, column, limits)
+  if (fits !== undefined && (isConverted || narrows(before, column))) {
+    problems.push(...(await find('limit', sql`not (${fits})`)))
+  }
+  const isRequired = column.notNull === true && column.fill === undefined
+  if (isRequired && before.notNull !== true) {
+    problems.push(...(await find('notNull', sql`r.${old} is null`)))
+  }
+  if (column.unique === true && (isConverted || before.unique !== true)) {
+    const counted = sql`(
+      select r.*, count(*) over (partition by r.${value}) as holders from (${visible}) r
+    ) r`
+    const repeated = sql`r.${value} is not null and r.holders > 1`
+    problems.push(...(await find('unique', repeated, counted)))
+  }
+  return problems
+}
+
+async function findRecords(
+  transaction: Queryable,
+  options: {
+    kind: Kind
+    condition: Sql
+    from: Sql
+    old: Sql
+    table: StoredTable
+    column: StoredColumn
+  },
+): Promise<ColumnProblem[]> {
+  const { kind, condition, from, old, table, column } = options
+  // Equal values stand together.
+  const order = kind === 'unique' ? sql`r.${old}, r.id` : sql`r.id`
+  const found = await transaction.query<{ id: string; value: string | null; records: number }>(sql`
+    select r.id, left(r.${old}::text, ${PROBLEM_VALUE_LENGTH_MAX}) as value,
+      (count(*) over ())::integer as records
+    from ${from}
+    where ${condition}
+    order by ${order}
+    limit ${PROBLEM_RECORDS_MAX}`)
+  const [first] = found
+  if (first === undefined) return []
+  return [
+    {
+      table: table.name,
+      column: column.name,
+      kind,
+      records: first.records,
+      samples: found.map(({ id, value }) => ({ id, ...(value === null ? {} : { value }) })),
+      message: `table [${table.name}]: column [${column.name}]: ${describe(kind, column, first.records)}`,
+    },
+  ]
+}
+
+function describe(kind: Kind, { type }: StoredColumn, count: number): string {
+  const records = count === 1 ? '1 record' : `${count} records`
+  switch (kind) {
+    case 'conversion':
+      return `${records} ${count === 1 ? 'has' : 'have'} a value that does not convert to [${type}]`
+    case 'limit':
+      return `${records} ${count === 1 ? 'has' : 'have'} a value that the column could not have`
+    case 'notNull':
+      return `${records} ${count === 1 ? 'has' : 'have'} no value`
+    case 'unique':
+      return `${records} have a value that another record has`
+  }
+}
+
+/** The error for a change that records do not allow. */
+export function columnProblemsError(problems: readonly ColumnProblem[]): AppError {
+  const described = problems.map(({ message, samples }) => {
+    const ids = samples.slice(0, MESSAGE_RECORDS_MAX).map(({ id }) => `[${id}]`)
+    return `${message}, such as ${ids.join(', ')}`
+  })
+  return new AppError('invalid_schema', `${described.join('; ')}. Nothing was changed`, {
+    details: { problems },
+  })
+}
