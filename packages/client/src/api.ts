@@ -43,6 +43,9 @@ export interface ColumnDefinition {
   readonly columns?: readonly ColumnDefinition[]
 }
 
+/** The type by which ids are compared and sorted. Clients read and write all of them as strings. */
+export type IdType = 'string' | 'int' | 'uuid'
+
 /** What can be changed in a column. Fields that are not given stay as they are. */
 export interface ColumnChanges {
   readonly name?: string
@@ -75,6 +78,8 @@ export interface ColumnProblem {
 export interface TableDefinition {
   readonly id?: string
   readonly name: string
+  /** `string`, if it is left out. */
+  readonly idType?: IdType
   readonly columns: readonly ColumnDefinition[]
   readonly revLinks?: readonly { readonly table: string; readonly column: string }[]
 }
@@ -85,7 +90,7 @@ export interface SchemaDefinition {
 }
 
 export type SchemaOperation =
-  | { readonly addTable: { readonly table: string } }
+  | { readonly addTable: { readonly table: string; readonly idType?: IdType } }
   | { readonly removeTable: { readonly table: string } }
   | { readonly renameTable: { readonly oldName: string; readonly newName: string } }
   | { readonly addColumn: { readonly table: string; readonly column: ColumnDefinition } }

@@ -21,6 +21,7 @@ import {
   ColumnEnumSchema,
   ColumnSchema,
   ColumnVectorSchema,
+  IdTypeSchema,
   type Schema,
 } from './schema.js'
 
@@ -73,7 +74,10 @@ export const CompareBranchParamsSchema = Type.Object({
   branchName: BranchNameSchema,
 })
 
-const AddTableSchema = Type.Object({ table: TableNameSchema }, closed)
+const AddTableSchema = Type.Object(
+  { table: TableNameSchema, idType: Type.Optional(IdTypeSchema) },
+  closed,
+)
 const RemoveTableSchema = Type.Object({ table: TableNameSchema }, closed)
 const RenameTableOperationSchema = Type.Object(
   { oldName: TableNameSchema, newName: TableNameSchema },
@@ -187,6 +191,17 @@ export const SchemaUpdateSchema = Type.Object(
   },
 )
 export type SchemaUpdate = Static<typeof SchemaUpdateSchema>
+
+export const CreateTableSchema = Type.Object(
+  { id: Type.Optional(Type.Object({ type: IdTypeSchema }, closed)) },
+  {
+    ...closed,
+    title: 'CreateTable',
+    description: 'The type of the ids. Without a body, ids are strings.',
+    examples: [{ id: { type: 'int' } }],
+  },
+)
+export type CreateTable = Static<typeof CreateTableSchema>
 
 export const CreatedTableSchema = Type.Object(
   {

@@ -27,6 +27,16 @@ export type ColumnType = (typeof COLUMN_TYPES)[number]
 
 const closed = { additionalProperties: false } as const
 
+/** The types that the ids of a table can have. Requests and answers write all of them as texts. */
+export const ID_TYPES = ['string', 'int', 'uuid'] as const
+export type IdType = (typeof ID_TYPES)[number]
+
+export const IdTypeSchema = Type.Enum([...ID_TYPES], {
+  description:
+    'The type by which ids are compared and sorted, `string` by default. New ids of type `int` are numbers that no ' +
+    'other branch makes, and those of type `uuid` are UUIDs of version 7.',
+})
+
 /** What a column is for, in the words of its owner. */
 export const ColumnDescriptionSchema = Type.String({
   maxLength: LIMITS.labelLengthMax,
@@ -124,6 +134,7 @@ export const TableSchema = Type.Object(
   {
     id: Type.Optional(Type.String()),
     name: TableNameSchema,
+    idType: Type.Optional(IdTypeSchema),
     columns: Type.Array(Type.Ref('Column')),
     revLinks: Type.Optional(Type.Array(RevLinkSchema)),
   },
@@ -132,6 +143,7 @@ export const TableSchema = Type.Object(
 export interface Table {
   readonly id?: string
   readonly name: string
+  readonly idType?: IdType
   readonly columns: readonly Column[]
   readonly revLinks?: readonly RevLink[]
 }

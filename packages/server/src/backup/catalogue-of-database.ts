@@ -183,6 +183,11 @@ export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
     order: sql`id`,
   },
   {
+    name: 'sequences',
+    where: isOfDatabase,
+    columns: { database_id: ofDatabase, item_id: copied, last: copied },
+  },
+  {
     name: 'log',
     where: isOfBranches(sql`branch_id`),
     columns: {

@@ -31,12 +31,14 @@ export const OBJECT_ID_MAX = 2 ** 40
 const Id = Type.Integer({ minimum: 1, maximum: OBJECT_ID_MAX })
 const closed = { additionalProperties: false } as const
 
+const StoredIdType = Type.Optional(Type.Enum(['int', 'uuid']))
+
 const StoredColumnSchema = Type.Object(
   {
     id: Id,
     name: ColumnNameSchema,
     type: Type.Enum([...COLUMN_TYPES]),
-    link: Type.Optional(Type.Object({ tableId: Id }, closed)),
+    link: Type.Optional(Type.Object({ tableId: Id, idType: StoredIdType }, closed)),
     vector: Type.Optional(
       Type.Object(
         { dimension: Type.Integer({ minimum: 1, maximum: LIMITS.vectorDimensionMax }) },
@@ -83,6 +85,7 @@ const StoredSchemaSchema = Type.Object(
         {
           id: Id,
           name: TableNameSchema,
+          idType: StoredIdType,
           columns: Type.Array(Type.Unknown()),
           searchIndex: Type.Optional(Type.Boolean()),
         },

@@ -92,6 +92,8 @@ const INDEX =
 const OF_COLUMNS = /^btree \(([a-z0-9_]+(?:, [a-z0-9_]+)*)\)$/
 /** Hashes of the contents that a file column mentions. */
 const OF_CONTENTS = /^gin \(jsonb_path_query_array\((c[0-9]+), '\$\[\*\]\."sha256"'::jsonpath\)\)$/
+/** Ids by their type. */
+const OF_IDS = /^btree \(\((id|c[0-9]+)\)::(bigint|uuid), id\)$/
 
 interface ColumnShape {
   readonly name: string
@@ -112,6 +114,7 @@ type IndexShape = {
       readonly condition: Sql | undefined
     }
   | { readonly kind: 'contents'; readonly column: string }
+  | { readonly kind: 'typed'; readonly column: string; readonly type: Sql }
 )
 
 interface PrimaryKey {
@@ -205,6 +208,12 @@ export function readIndex(
     const isKnown = unique === undefined && where === `(${column} IS NOT NULL)` && names.has(column)
     return isKnown ? { suffix, kind: 'contents', column } : undefined
   }
+  const [, ids, idType = ''] = OF_IDS.exec(keys) ?? []
+  if (ids !== undefined) {
+    const type = TYPES.get(idType)
+    const isKnown = unique === undefined && where === undefined && names.has(ids)
+    return isKnown && type !== undefined ? { suffix, kind: 'typed', column: ids, type } : undefined
+  }
   const columns = OF_COLUMNS.exec(keys)?.[1]?.split(', ') ?? []
   const partial = where === undefined ? undefined : CONDITIONS.get(where)
   const isKnown =
@@ -249,6 +258,11 @@ export function createRulesStatements(table: TableShape): Sql[] {
       return sql`
         create index ${named(index.suffix)} on ${qualified(table)}
         using gin (jsonb_path_query_array(${column}, '$[*].sha256')) where ${column} is not null`
+    }
+    if (index.kind === 'typed') {
+      return sql`
+        create index ${named(index.suffix)} on ${qualified(table)}
+        ((${ident(index.column)}::${index.type}), id)`
     }
     const { suffix, columns, isUnique, condition } = index
     return sql`

@@ -1,4 +1,4 @@
-import { randomInt } from 'node:crypto'
+import { randomBytes, randomInt } from 'node:crypto'
 
 /** The digits of base32hex in lower case, which sort like the numbers they encode. */
 const DIGITS = '0123456789abcdefghijklmnopqrstuv'
@@ -50,6 +50,38 @@ function randomText(characters: string, length: number): string {
     text += characters.charAt(randomInt(characters.length))
   }
   return text
+}
+
+/** Random bytes are taken from a stock, because asking for them each time takes longer than all the rest. */
+const STOCK_BYTES = 4096
+let stock = Buffer.alloc(0)
+
+let lastUuidMs = 0
+let uuidCounter = 0
+/** The counter of a UUID has 12 bits. */
+const UUID_COUNTER_MAX = 2 ** 12 - 1
+
+/**
+ * Returns a UUID of version 7: 48 bits of time, a counter of 12 bits, and 62 random bits. It is greater than those that
+ * this process made before it.
+ */
+export function uuidV7(): string {
+  const now = Date.now()
+  if (now > lastUuidMs) {
+    lastUuidMs = now
+    uuidCounter = 0
+  } else if (uuidCounter === UUID_COUNTER_MAX) {
+    lastUuidMs++
+    uuidCounter = 0
+  } else uuidCounter++
+  if (stock.length < 8) stock = randomBytes(STOCK_BYTES)
+  const random = stock.subarray(0, 8)
+  stock = stock.subarray(8)
+  random.writeUInt8((random.readUInt8(0) & 0x3f) | 0x80, 0)
+  const time = lastUuidMs.toString(16).padStart(12, '0')
+  const counter = uuidCounter.toString(16).padStart(3, '0')
+  const rest = random.toString('hex')
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${counter}-${rest.slice(0, 4)}-${rest.slice(4)}`
 }
 
 export const newRecordId = (): string => `rec_${timeOrderedId()}`

@@ -31,6 +31,7 @@ import { keptAnswers, moveAnswers } from './migrations/027-kept-answers.js'
 import { work } from './migrations/028-work.js'
 import { layers } from './migrations/029-layers.js'
 import { log } from './migrations/030-log.js'
+import { sequences } from './migrations/031-sequences.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -86,6 +87,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 28, name: 'work', statements: work },
   { number: 29, name: 'layers', statements: layers },
   { number: 30, name: 'log', statements: log },
+  { number: 31, name: 'sequences', statements: sequences },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

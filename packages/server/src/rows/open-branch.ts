@@ -25,6 +25,7 @@ import {
   type StepsOptions,
   type WriteTransaction,
 } from './running/transactions.js'
+import { takeNumbers } from './sequences.js'
 import { StagedRows } from './writing/staged-rows.js'
 import { TableWriter } from './writing/table-writer.js'
 
@@ -110,6 +111,12 @@ export class OpenBranch implements TableLookup {
       (count, { columnIds }) => count + 1 + columnIds.size,
       levels.length * COLUMNS_OF_LEVEL,
     )
+  }
+
+  /** Takes numbers of the sequence of a table or column. Returns the first of them. */
+  takeNumbers(itemId: number, numbers: { count: number; above: number }): Promise<number> {
+    const { databaseId } = this.rows
+    return takeNumbers(this.#shared.database, { databaseId, itemId, ...numbers })
   }
 
   tableById(id: number): TableCodec | undefined {

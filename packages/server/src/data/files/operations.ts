@@ -6,6 +6,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { ByteRange, ReceivedBlob } from '../../blobs/blob-store.js'
 import type { Growth } from '../../domain/quotas/quotas.js'
 import type { Database } from '../../postgres/database.js'
+import { Fault } from '../../rows/columns/fault.js'
 import {
   DEFAULT_FILE_FIELDS,
   type LinkPurpose,
@@ -277,8 +278,8 @@ export function uploadMediaType(header: string | undefined, limits: Limits): str
 function findColumn(session: BranchSession, target: FileTarget): FileColumn {
   const { tableName, columnName } = target
   const table = session.table(tableName)
-  const fault = table.codec.checkId(target.recordId)
-  if (fault !== undefined) throw invalidRecord([fault])
+  const id = table.codec.encodeId(target.recordId)
+  if (id instanceof Fault) throw invalidRecord([id])
   const found = table.codec.fileColumns.find(({ column }) => column.path.join('.') === columnName)
   if (found === undefined) {
     const prefix = `table [${tableName}]: column [${columnName}]`

@@ -44,11 +44,11 @@ export class FieldExpressions {
     const { source } = field
     switch (source.kind) {
       case 'id':
-        return sql`${record.alias}.id`
+        return idSql(sql`${record.alias}.id`, field)
       case 'metadata':
         return sql`${record.alias}.${ident(source.column)}`
       case 'column':
-        return record.column(source.index)
+        return idSql(record.column(source.index), field)
       case 'json': {
         const keys = this.#parameters.share(arrayLiteral(source.keys))
         const document = record.column(source.index)
@@ -95,6 +95,11 @@ export class FieldExpressions {
     this.#joined.set(path, joined)
     return joined
   }
+}
+
+/** Ids are stored as texts. Numbers are compared as such. */
+function idSql(value: Sql, { ids }: Field): Sql {
+  return ids?.type === 'int' ? sql`(${value})::bigint` : value
 }
 
 /** A linked record, and the columns of it that expressions use. */

@@ -59,6 +59,8 @@ export interface Field {
   readonly links: readonly LinkStep[]
   readonly source: FieldSource
   readonly type: FieldType
+  /** The ids that the field has, if they have another type than text. They are written as texts. */
+  readonly ids?: TableCodec['ids'] | undefined
   /** Every record has a value. */
   readonly isNeverNull?: boolean
   /** The values of an enum, in their order. */
@@ -137,7 +139,16 @@ export function resolveField(lookup: TableLookup, codec: TableCodec, path: strin
     const isFirst = prefix === ''
     if (isFirst && part === 'id' && rest.length === 0 && keys.length === 0) {
       const source = { kind: 'id' as const }
-      return { path, links, source, type: 'text', isNeverNull: links.length === 0 }
+      const ids = typedIds(at)
+      return {
+        path,
+        links,
+        source,
+        type: typeOfIds(ids),
+        ids,
+        isNeverNull: links.length === 0,
+        index: ids?.type === 'int' && links.length === 0 ? 'valuesAndIds' : undefined,
+      }
     }
     const metadata = isFirst && isMetadataKey(part) ? METADATA.get(rest[0] ?? '') : undefined
     if (metadata !== undefined && rest.length === 1 && keys.length === 0) {
@@ -153,7 +164,10 @@ export function resolveField(lookup: TableLookup, codec: TableCodec, path: strin
     const index = at.indexes.get(prefix)
     const column = index === undefined ? undefined : at.physical[index]?.column
     if (index === undefined || column === undefined) break
-    if (rest.length === 0) return ownField({ path, links, index, keys, column })
+    if (rest.length === 0) {
+      const target = column.link && lookup.tableById(column.link.tableId)
+      return ownField({ path, links, index, keys, column, ids: typedIds(target) })
+    }
     if (column.type === 'link') {
       const target = lookup.tableById(column.link?.tableId ?? -1)
       if (target === undefined || links.length === LINK_DEPTH_MAX) break
@@ -170,6 +184,15 @@ export function resolveField(lookup: TableLookup, codec: TableCodec, path: strin
   throw invalidQuery(`table [${codec.table.name}]: column [${path}]: column not found`)
 }
 
+/** Texts of UUIDs have the order of UUIDs. */
+function typeOfIds(ids: Field['ids']): FieldType {
+  return ids?.type === 'int' ? 'int' : 'text'
+}
+
+function typedIds(codec: TableCodec | undefined): Field['ids'] {
+  return codec?.ids.type === 'string' ? undefined : codec?.ids
+}
+
 function indexOf(column: StoredColumn): Field['index'] {
   // Enums are stored as texts, and ordered by their positions in the schema.
   if (column.type === 'enum') return undefined
@@ -183,15 +206,17 @@ function ownField(options: {
   index: number
   keys: readonly string[]
   column: StoredColumn
+  ids: Field['ids']
 }): Field {
-  const { path, links, index, keys, column } = options
+  const { path, links, index, keys, column, ids } = options
   if (keys.length === 0) {
     const isOwn = links.length === 0
     return {
       path,
       links,
       source: { kind: 'column', index },
-      type: TYPES[column.type],
+      type: ids === undefined ? TYPES[column.type] : typeOfIds(ids),
+      ids,
       isNeverNull: isOwn && column.notNull === true,
       values: column.enum?.values,
       index: isOwn ? indexOf(column) : undefined,

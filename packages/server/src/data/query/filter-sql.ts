@@ -24,9 +24,9 @@ export function filterSql(filter: Filter, fields: Expressions, parameters: Param
   switch (filter.kind) {
     case 'field': {
       const { field, predicate } = filter
-      const { path, type, source, values } = field
+      const { path, type, source, values, ids } = field
       const isDocument = type === 'json' && source.kind === 'column'
-      const value = { expression: fields.expression(field), type, path, isDocument, values }
+      const value = { expression: fields.expression(field), type, path, isDocument, values, ids }
       return predicateSql(predicate, value, parameters)
     }
     case 'exists': {
@@ -58,6 +58,7 @@ interface Value {
   readonly isDocument: boolean
   /** The values of an enum, in their order. */
   readonly values?: readonly string[] | undefined
+  readonly ids?: Field['ids']
 }
 
 function predicateSql(predicate: Predicate, value: Value, parameters: Parameters): Sql {
@@ -128,7 +129,8 @@ function listOfValues(items: readonly Predicate[], value: Value): string[] | und
     if (item.kind !== 'compare' || item.operator !== '$is' || item.value === null) return undefined
     const { type } = value
     // Fractions are compared separately, without conversion to an integer.
-    if (type === 'int' && !Number.isSafeInteger(item.value)) return undefined
+    const isId = value.ids !== undefined
+    if (type === 'int' && !isId && !Number.isSafeInteger(item.value)) return undefined
     if (type === 'bool' || SQL_TYPES[type] === undefined) return undefined
     texts.push(operandText(item.value, value))
   }
@@ -196,15 +198,14 @@ function compareSql(operator: Operator, given: unknown, context: Comparison): Sq
   if (sign === undefined) parameters.countPattern()
   switch (type) {
     case 'text': {
-      const text = operandText(given, value)
-      if (sign === undefined) return matchSql(operator, text, context)
-      return sql`${expression} ${sign} ${parameters.add(text)}::text`
+      if (sign === undefined) return matchSql(operator, textOf(given, value), context)
+      return sql`${expression} ${sign} ${parameters.add(operandText(given, value))}::text`
     }
     case 'int':
     case 'float': {
       if (sign === undefined) throw notAllowed(operator, value)
       const parameter = parameters.add(operandText(given, value))
-      const isWhole = type === 'int' && Number.isSafeInteger(given)
+      const isWhole = type === 'int' && (value.ids !== undefined || Number.isSafeInteger(given))
       return sql`${expression} ${sign} ${parameter}::${isWhole ? sql`bigint` : sql`double precision`}`
     }
     case 'bool':
@@ -243,6 +244,7 @@ function compareSql(operator: Operator, given: unknown, context: Comparison): Sq
 
 /** Returns the text form of a value to compare with. Throws if it has the wrong type. */
 function operandText(given: unknown, value: Value): string {
+  if (value.ids !== undefined) return checked(value.ids.encode(given), value)
   switch (value.type) {
     case 'int':
     case 'float':

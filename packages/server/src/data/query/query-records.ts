@@ -21,7 +21,7 @@ import { type Page, type QueryRequest, readPage } from './page.js'
 import type { QueryPlan } from './query-plan.js'
 import { querySql } from './query-sql.js'
 import { isReverseLink, parseReverseLink, type ReverseLink } from './reverse-link.js'
-import { parseSort } from './sort.js'
+import { parseRecordSort } from './sort.js'
 import { sortTypes } from './sort-sql.js'
 
 export interface QueryContext {
@@ -65,7 +65,7 @@ export function planQuery(context: QueryContext, page: Page): QueryPlan {
   const { names, others } = splitColumns(page.columns)
   if (others.length > QUERY_LIMITS.relationsMax) throw tooManyRelations()
   const resolve = (path: string) => resolveField(lookup, codec, path)
-  const sort = parseSort(resolve, page.sort)
+  const sort = parseRecordSort(resolve, page.sort)
   for (const position of [page.after, page.before]) checkPosition(position, sortTypes(sort))
   const reverseLinks = others.map((given) =>
     parseReverseLink(

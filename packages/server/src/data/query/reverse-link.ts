@@ -9,7 +9,7 @@ import { invalidQuery } from './invalid-query.js'
 import { OFFSET_MAX, PAGE_SIZE } from './page.js'
 import type { Parameters } from './parameters.js'
 import { selectRows } from './select-rows.js'
-import { parseSort, type Sort } from './sort.js'
+import { parseRecordSort, type Sort } from './sort.js'
 import { KEY_ID, keyName, orderSql, ROOT, sortKeys } from './sort-sql.js'
 
 /** A request for records of another table that link to the found records. */
@@ -78,7 +78,7 @@ export function parseReverseLink(context: ReverseLinkContext, given: unknown): R
     codec,
     column,
     read: context.planColumns(codec, columnNames(columns, invalid)),
-    sort: parseSort(
+    sort: parseRecordSort(
       (name) => resolveField(context.lookup, codec, name),
       sort ?? orderAsSort(order, codec, invalid),
     ),

@@ -30,6 +30,15 @@ export function parseSort(resolve: FieldResolver, sort: unknown): Sort {
   return { keys, isRandom: false }
 }
 
+/** Parses the sort of records. Ids break ties, as texts; numbers have another order than their texts. */
+export function parseRecordSort(resolve: FieldResolver, given: unknown): Sort {
+  const sort = parseSort(resolve, given)
+  const id = resolve('id')
+  const isOrdered = id.ids?.type !== 'int' || sort.keys.some(({ field }) => field.path === id.path)
+  if (isOrdered || sort.isRandom) return sort
+  return { ...sort, keys: [...sort.keys, { field: id, direction: 'asc' }] }
+}
+
 /** Parses a sort: `{a: "asc"}`, a list of such objects, or a list of names. */
 export function listSort(sort: unknown): { path: string; direction: Direction | 'random' }[] {
   const entries = listEntries(sort)

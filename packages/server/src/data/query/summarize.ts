@@ -283,7 +283,7 @@ function writeSummary(
 ): string {
   const tree: JsonTree = new Map()
   for (const [index, { path, field }] of groups.entries()) {
-    putValue(tree, path, writeValue(field.type, row[index], options))
+    putValue(tree, path, writeValue(field.ids ? 'text' : field.type, row[index], options))
   }
   for (const [index, { name, type }] of summaries.entries()) {
     tree.set(name, writeValue(type, row[groups.length + index], options))

@@ -6,7 +6,7 @@ import type { WritableTable } from '../../rows/open-branch.js'
 import type { RowInput } from '../../rows/writing/table-writer.js'
 import { type TakenFields, takenFields } from '../session/record-errors.js'
 import { addFault, type Batch, encodeSlice } from './encode-input.js'
-import { fileWriter } from './record-files.js'
+import { recordInput } from './record-input.js'
 import { sliceRecords } from './record-slices.js'
 import type { RecordContext } from './records.js'
 import { isRepeated, readUniqueFields, type UniqueField } from './unique-fields.js'
@@ -23,8 +23,8 @@ export async function findConflicts(
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
   const rows: RowInput[] = []
   for (const records of sliceRecords(options.body, options.limits)) {
-    const files = await fileWriter(context, table, records)
-    for (const row of await inTurns(encodeSlice(table.codec, records, batch, files))) rows.push(row)
+    const input = await recordInput(context, table, records)
+    for (const row of await inTurns(encodeSlice(table.codec, records, batch, input))) rows.push(row)
     await yieldToOthers()
   }
   const fields = await readUniqueFields(context, table, rows)

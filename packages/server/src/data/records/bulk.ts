@@ -15,7 +15,8 @@ import { findConflicts } from './bulk-conflicts.js'
 import { bulkEntryCall } from './bulk-entry.js'
 import { type Batch, bulkFailed, encodeSlice } from './encode-input.js'
 import { answerOnce, keepAnswer } from './idempotency.js'
-import { fileWriter, loadContents, storeFiles } from './record-files.js'
+import { loadContents, storeFiles } from './record-files.js'
+import { recordInput } from './record-input.js'
 import { sliceRecords } from './record-slices.js'
 import type { RecordContext } from './records.js'
 
@@ -90,10 +91,10 @@ async function insertBody(
           `body: field [records]: must have at most ${limits.bulkRecordsMax} items; send more as application/x-ndjson`,
         )
       }
-      const files = await fileWriter(context, table, records)
-      const rows = await inTurns(encodeSlice(table.codec, records, batch, files))
+      const input = await recordInput(context, table, records)
+      const rows = await inTurns(encodeSlice(table.codec, records, batch, input))
       if (batch.faultCount === 0) {
-        await storeFiles(context, files)
+        await storeFiles(context, input.files)
         await sink.add(rows)
       }
       // Lets other requests run between slices.

@@ -1,9 +1,9 @@
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
-import { newRecordId } from '../../common/ids.js'
+import { Fault } from '../../rows/columns/fault.js'
 import type { InputRecord } from '../../rows/columns/record-encoder.js'
 import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { RowInput } from '../../rows/writing/table-writer.js'
-import type { FileWriter } from '../files/file-input.js'
+import type { RecordInput } from './record-input.js'
 
 /** Maximum number of faults that a response lists. Its message has the total number. */
 export const FAULTS_LISTED_MAX = 1000
@@ -26,12 +26,11 @@ export function* encodeSlice(
   codec: TableCodec,
   records: readonly unknown[],
   batch: Batch,
-  files: FileWriter | undefined,
+  input: RecordInput,
 ): Generator<undefined, RowInput[], undefined> {
-  const now = new Date().toISOString()
   const rows: RowInput[] = []
   for (const [index, record] of records.entries()) {
-    const row = encodeInput(codec, record, now, files)
+    const row = encodeInput(codec, record, input)
     if (typeof row === 'string') {
       addFault(batch, batch.ids.length, { message: row })
       batch.ids.push('')
@@ -48,23 +47,21 @@ export function* encodeSlice(
 export function encodeInput(
   codec: TableCodec,
   record: unknown,
-  now: string,
-  files: FileWriter | undefined,
+  { now, newId, files }: RecordInput,
 ): RowInput | string {
   if (typeof record !== 'object' || record === null || Array.isArray(record)) {
     return 'invalid record: expected an object'
   }
   const given = (record as InputRecord).id
-  const idFault = given === undefined ? undefined : codec.checkId(given)
+  const id = given === undefined ? undefined : codec.encodeId(given)
   const pending = files?.pending.length
   const values = codec.encodeRecord(record as InputRecord, now, files?.encode)
-  if (idFault === undefined && !isFaults(values)) {
-    if (given === undefined) return { id: newRecordId(), isNewId: true, values }
-    return { id: given as string, values }
+  if (!(id instanceof Fault) && !isFaults(values)) {
+    return id === undefined ? { id: newId(), isNewId: true, values } : { id, values }
   }
   // File contents of an invalid record are not stored.
   if (pending !== undefined) files?.pending.splice(pending)
-  const faults = [...(idFault === undefined ? [] : [idFault]), ...(isFaults(values) ? values : [])]
+  const faults = [...(id instanceof Fault ? [id] : []), ...(isFaults(values) ? values : [])]
   return `invalid record: ${faults.map((fault) => fault.message).join('; ')}`
 }
 

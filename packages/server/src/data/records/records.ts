@@ -1,6 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
-import { newRecordId } from '../../common/ids.js'
 import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
+import { Fault } from '../../rows/columns/fault.js'
 import type { EncodedUpdate, InputRecord } from '../../rows/columns/record-encoder.js'
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
@@ -26,6 +26,7 @@ import {
   keepAnswer,
   type RepeatOptions,
 } from './idempotency.js'
+import { newIds } from './new-ids.js'
 import {
   FilesChangedError,
   fileWriter,
@@ -51,11 +52,11 @@ export interface RecordContext extends IdempotencyContext {
 const ALL_COLUMNS = ['*'] as const
 
 /** Reads a record. */
-export async function readRecord(context: RecordContext, id: string): Promise<string> {
+export async function readRecord(context: RecordContext, given: string): Promise<string> {
   const { session, tableName } = context
   const table = session.table(tableName)
   const read = planColumns(table, context.columns ?? ALL_COLUMNS)
-  requireId(table, id)
+  const id = requireId(table, given)
   const row = await session.branch.runSharedRead({ statement: read.one, values: [id] })
   if (row === undefined) throw confirmed(recordNotFound(tableName, id))
   await loadContents(context, read, [row])
@@ -94,9 +95,9 @@ function toOutcome(text: string): WriteOutcome {
 async function insertRecord(context: RecordContext, record: InputRecord): Promise<string> {
   const { session } = context
   const table = session.table(context.tableName)
-  const given = record.id
-  if (given !== undefined) requireId(table, given)
-  const id = given === undefined ? newRecordId() : (given as string)
+  const given = record.id === undefined ? undefined : requireId(table, record.id)
+  const newId = await newIds(session, table, [record])
+  const id = given ?? newId()
   const files = await fileWriter(context, table, [record])
   const values = encode(table, record, files)
   const writer = await prepareWrite(context, table, files)
@@ -134,10 +135,11 @@ export async function replaceRecord(
 }
 
 async function replace(context: RecordContext, options: Replacement): Promise<string> {
-  const { id, record, createOnly, ifVersion } = options
+  const { record, createOnly, ifVersion } = options
   const { session, tableName } = context
   const table = session.table(tableName)
-  requireId(table, id)
+  const id = requireId(table, options.id)
+  await newIds(session, table, [options])
   const present = await findPresentFiles(context, table, { id, fields: record })
   const files = await fileWriter(context, table, [record], { present: present?.files })
   const values = encode(table, record, files)
@@ -176,11 +178,12 @@ export async function updateRecord(
 }
 
 async function update(context: RecordContext, options: FieldsUpdate): Promise<string> {
-  const { id, fields, ifVersion, upserts } = options
+  const { fields, ifVersion, upserts } = options
   const { session } = context
   const table = session.table(context.tableName)
-  requireId(table, id)
-  return onPresentFiles(context, table, options, async (present) => {
+  const id = requireId(table, options.id)
+  if (upserts) await newIds(session, table, [options])
+  return onPresentFiles(context, table, { ...options, id }, async (present) => {
     const files = await fileWriter(context, table, [fields], {
       present: present?.files,
       merges: true,
@@ -210,10 +213,10 @@ export async function deleteRecord(context: RecordContext, id: string): Promise<
   return answerOnce(context, () => remove(context, id), { isShort: true })
 }
 
-async function remove(context: RecordContext, id: string): Promise<string> {
+async function remove(context: RecordContext, given: string): Promise<string> {
   const { session, tableName, columns } = context
   const table = session.table(tableName)
-  requireId(table, id)
+  const id = requireId(table, given)
   const read = columns === undefined ? undefined : planColumns(table, columns)
   const { writer } = await session.branch.writable(table)
   const calls: Call[] = [writer.delete([id])]
@@ -396,9 +399,11 @@ async function explainNoUpdate(
   )
 }
 
-function requireId(table: BranchTable, id: unknown): void {
-  const fault = table.codec.checkId(id)
-  if (fault !== undefined) throw invalidRecord([fault])
+/** Returns an id as it is stored. */
+function requireId(table: BranchTable, id: unknown): string {
+  const text = table.codec.encodeId(id)
+  if (text instanceof Fault) throw invalidRecord([text])
+  return text
 }
 
 function encode(

@@ -20,7 +20,8 @@ import {
   isKeyUsed,
   keepAnswer,
 } from './idempotency.js'
-import { fileWriter, storeFiles } from './record-files.js'
+import { storeFiles } from './record-files.js'
+import { recordInput } from './record-input.js'
 import type { RecordContext } from './records.js'
 import { publishAsHeap } from './stream-heap.js'
 import { publishLongStream } from './stream-layer.js'
@@ -245,13 +246,13 @@ export class AtomicStream {
     const tally = new Tally()
     let bytes = 0
     for await (const parsed of lines.batches()) {
-      const files = await fileWriter(context, table, valuesOf(parsed))
-      const rows = await inTurns(encodeLines(table, parsed, { tally, files }))
+      const input = await recordInput(context, table, valuesOf(parsed))
+      const rows = await inTurns(encodeLines(table, parsed, { tally, input }))
       if (tally.failed > 0) continue
       const arrived = takeBytes()
       bytes += arrived
       await context.session.growth.admit(arrived)
-      await storeFiles(context, files)
+      await storeFiles(context, input.files)
       await add(rows)
       tally.inserted += rows.length
     }

@@ -3,9 +3,9 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { ParsedLine } from '../../common/line-reader.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { StagedRow } from '../../rows/writing/staged-rows.js'
-import type { FileWriter } from '../files/file-input.js'
 import type { TakenFields } from '../session/record-errors.js'
 import { codeOfFaults, encodeInput, FAULTS_LISTED_MAX } from './encode-input.js'
+import type { RecordInput } from './record-input.js'
 import type { StreamSource } from './stream-source.js'
 
 /*
@@ -66,12 +66,11 @@ const LINES_PER_STEP = 16
 export function* encodeLines(
   table: BranchTable,
   lines: readonly ParsedLine[],
-  { tally, files }: { tally: Tally; files: FileWriter | undefined },
+  { tally, input }: { tally: Tally; input: RecordInput },
 ): Generator<undefined, StagedRow[], undefined> {
-  const now = new Date().toISOString()
   const rows: StagedRow[] = []
   for (const [index, { line, value, fault }] of lines.entries()) {
-    const row = fault ?? encodeInput(table.codec, value, now, files)
+    const row = fault ?? encodeInput(table.codec, value, input)
     if (typeof row === 'string') tally.refuse(line, row)
     else rows.push({ line, id: row.id, isNewId: row.isNewId === true, values: row.values })
     if (index % LINES_PER_STEP === 0) yield

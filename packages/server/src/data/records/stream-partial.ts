@@ -11,7 +11,8 @@ import type { Files } from '../files/files.js'
 import { findTakenFields, takenFields } from '../session/record-errors.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { bulkEntryCall } from './bulk-entry.js'
-import { fileWriter, storeFiles } from './record-files.js'
+import { storeFiles } from './record-files.js'
+import { recordInput } from './record-input.js'
 import type { RecordContext } from './records.js'
 import { encodeLines, lineBytesMax, type StreamRequest, Tally, valuesOf } from './stream-lines.js'
 import { readUniqueFields, type UniqueField } from './unique-fields.js'
@@ -94,11 +95,11 @@ async function insertLines(partial: PartialContext, batch: LineBatch, tally: Tal
     // Invalid lines are final, so they must not be validated with an outdated schema.
     await session.branch.runReads([])
     const context = { ...partial, session, columns: undefined }
-    const files = await fileWriter(context, table, valuesOf(pending))
-    const rows = await inTurns(encodeLines(table, pending, { tally, files }))
+    const input = await recordInput(context, table, valuesOf(pending))
+    const rows = await inTurns(encodeLines(table, pending, { tally, input }))
     const left = new Set(rows.map((row) => row.line))
     try {
-      await storeFiles(context, files)
+      await storeFiles(context, input.files)
       await insertWhatFits(context, table, {
         rows,
         tally,

@@ -1,6 +1,5 @@
 import type { FaultEntry } from '@offshoot/contract/errors'
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
-import { newRecordId } from '../../common/ids.js'
 import type { TextRow } from '../../postgres/statement.js'
 import { Fault } from '../../rows/columns/fault.js'
 import { NO_FILES } from '../../rows/columns/file-value.js'
@@ -9,6 +8,7 @@ import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { TableRead } from '../../rows/reading/table-read.js'
 import type { Session } from '../session/session.js'
+import { type NewId, newIds } from './new-ids.js'
 
 interface OperationBase {
   readonly index: number
@@ -108,6 +108,7 @@ interface PlannedTransaction {
 export function* planOperations(
   session: Session,
   operations: readonly unknown[],
+  newIdOf: NewIdOf,
 ): Generator<undefined, PlannedTransaction> {
   const planned: PlannedOperation[] = []
   const faults: FaultEntry[] = []
@@ -115,7 +116,7 @@ export function* planOperations(
   const now = new Date().toISOString()
   const reads = new PlannedReads()
   for (const [index, operation] of operations.entries()) {
-    const result = planOperation(session, operation, { index, now, reads })
+    const result = planOperation(session, operation, { index, now, reads, newIdOf })
     if (Array.isArray(result)) {
       failed++
       const room = TRANSACTION_FAULTS_MAX - faults.length
@@ -128,10 +129,38 @@ export function* planOperations(
 
 type Shape = Readonly<Record<string, unknown>>
 
+/** What all operations are planned with. */
+interface PlanContext {
+  readonly now: string
+  readonly reads: PlannedReads
+}
+
+/** Returns the source of new ids of a table. */
+type NewIdOf = (table: BranchTable) => NewId
+
+/** Takes new ids for the records that the operations insert, see `newIds`. */
+export async function newIdsOf(session: Session, operations: readonly unknown[]): Promise<NewIdOf> {
+  const numbered = new Map<BranchTable, unknown[]>()
+  for (const operation of operations) {
+    const { insert, update } = (operation ?? {}) as Readonly<Record<string, Shape | undefined>>
+    const given = insert ?? (update?.upsert === true ? update : undefined)
+    const table = session.findTable(String(given?.table))
+    if (table === undefined || table.codec.ids.create !== undefined) continue
+    const records = numbered.get(table) ?? []
+    records.push(insert === undefined ? update : insert.record)
+    numbered.set(table, records)
+  }
+  const sources = new Map<BranchTable, NewId>()
+  for (const [table, records] of numbered) {
+    sources.set(table, await newIds(session, table, records))
+  }
+  return (table) => table.codec.ids.create ?? sources.get(table) ?? (() => '')
+}
+
 function planOperation(
   session: Session,
   operation: unknown,
-  { index, now, reads }: { index: number; now: string; reads: PlannedReads },
+  { index, now, reads, newIdOf }: PlanContext & { index: number; newIdOf: NewIdOf },
 ): PlannedOperation | string[] {
   const shape = readShape(operation)
   if (Array.isArray(shape)) return shape
@@ -142,9 +171,9 @@ function planOperation(
   const faults: string[] = []
   const read = reads.plan(table, fields.columns as readonly string[] | undefined, faults)
   const given = kind === 'insert' ? (fields.record as InputRecord).id : fields.id
-  const idFault = given === undefined ? undefined : table.codec.checkId(given)
-  if (idFault !== undefined) faults.push(inTable(table, idFault))
-  const id = given === undefined ? newRecordId() : String(given)
+  const encoded = given === undefined ? newIdOf(table)() : table.codec.encodeId(given)
+  if (encoded instanceof Fault) faults.push(inTable(table, encoded))
+  const id = String(encoded)
   const ifVersion = fields.ifVersion as number | undefined
   // Without spread syntax, because a request creates thousands of these objects.
   switch (kind) {

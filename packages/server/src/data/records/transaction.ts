@@ -19,6 +19,7 @@ import { prepareGroup } from './run-operations.js'
 import {
   cutIntoParts,
   groupOperations,
+  newIdsOf,
   type OperationGroup,
   type PlannedOperation,
   planOperations,
@@ -44,7 +45,9 @@ export async function runOperations(
   return answerOnce(
     context,
     async () => {
-      const { planned, faults, failed } = await inTurns(planOperations(session, operations))
+      const { planned, faults, failed } = await inTurns(
+        planOperations(session, operations, await newIdsOf(session, operations)),
+      )
       if (faults.length > 0) throw transactionFailed(faults, failed)
       if (planned.some(({ kind }) => kind === 'insert' || kind === 'update')) {
         await session.growth.admitBody()

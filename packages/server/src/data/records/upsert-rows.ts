@@ -1,5 +1,4 @@
 import { AppError } from '@offshoot/contract/errors'
-import { newRecordId } from '../../common/ids.js'
 import { Turn } from '../../common/in-turns.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
 import { sql } from '../../postgres/sql.js'
@@ -18,6 +17,7 @@ import {
   takenFields,
 } from '../session/record-errors.js'
 import { planColumns } from '../session/session.js'
+import type { NewId } from './new-ids.js'
 
 /*
  * Records that are inserted, or updated if they exist. They are found by their id or by a unique column. All of them are
@@ -77,14 +77,16 @@ export class Upsert {
   readonly #table: WritableTable
   readonly #key: number | undefined
   readonly #by: string
+  readonly #newId: NewId
   readonly #shapes: ReadonlyMap<string, readonly number[]>
   readonly #columns = new Map<string, readonly number[]>()
   readonly #now = new Date().toISOString()
   readonly #results: UpsertResult[] = []
   readonly #rows: UpsertRow[] = []
 
-  constructor(table: WritableTable, by: string) {
+  constructor(table: WritableTable, { by, newId }: { by: string; newId: NewId }) {
     this.#table = table
+    this.#newId = newId
     this.#by = by
     this.#key = findKeyColumn(table.codec, by)
     const shapes = new Map<string, number[]>()
@@ -113,10 +115,10 @@ export class Upsert {
     if (typeof record !== 'object' || record === null || Array.isArray(record)) {
       return 'invalid record: expected an object'
     }
-    const { id } = record as InputRecord
-    const idFault = id === undefined ? undefined : codec.checkId(id)
-    if (idFault !== undefined) return invalidRecord([idFault]).message
-    const own = this.#idOf(id as string | undefined)
+    const { id: givenId } = record as InputRecord
+    const id = givenId === undefined ? undefined : codec.encodeId(givenId)
+    if (id instanceof Fault) return invalidRecord([id]).message
+    const own = this.#idOf(id)
     const values = codec.encodeRecord(record as InputRecord, this.#now, () => REFUSED_FILE)
     if (!isFaults(values)) {
       const columns = this.#columnsOf(record as InputRecord)
@@ -135,7 +137,7 @@ export class Upsert {
 
   #idOf(givenId: string | undefined): Pick<UpsertRow, 'givenId' | 'id' | 'isNewId'> {
     if (givenId !== undefined || this.#key !== undefined) return { givenId, id: givenId }
-    return { givenId, id: newRecordId(), isNewId: true }
+    return { givenId, id: this.#newId(), isNewId: true }
   }
 
   #withKey(row: UpsertRow): UpsertRow | string {
@@ -196,7 +198,9 @@ export class Upsert {
       const holder = holders.get(index)
       if (holder === undefined) {
         const isNew = givenId !== undefined
-        found.push({ ...row, id: givenId ?? newRecordId(), isNew, isNewId: !isNew })
+        // A record that comes after others is looked up again, and keeps the id that was made for it.
+        const newId = row.isNewId ? row.id : undefined
+        found.push({ ...row, id: givenId ?? newId ?? this.#newId(), isNew, isNewId: !isNew })
       } else if (givenId !== undefined && givenId !== holder) {
         const message = `invalid record: column [${this.#by}]: the record with this value has the id [${holder}]`
         this.#fail(row, { message })

@@ -1,8 +1,9 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { answerOnce, keepAnswer } from './idempotency.js'
+import { newIds } from './new-ids.js'
 import type { RecordContext } from './records.js'
-import type { StreamRequest, Tally } from './stream-lines.js'
+import { type StreamRequest, type Tally, valuesOf } from './stream-lines.js'
 import { type BatchWriter, type PartialContext, streamPartially } from './stream-partial.js'
 import { findKeyColumn, Upsert, type UpsertResult } from './upsert-rows.js'
 
@@ -26,7 +27,8 @@ export async function upsertRecords(
       await session.growth.admitBody()
       const writable = await session.branch.writable(table)
       return session.branch.runSteps(async (transaction) => {
-        const upsert = new Upsert(writable, by)
+        const newId = await newIds(session, writable, records)
+        const upsert = new Upsert(writable, { by, newId })
         await upsert.encode(records.map((value) => ({ value })))
         const results = await upsert.write(transaction)
         const answer = JSON.stringify({ results })
@@ -57,7 +59,8 @@ export async function streamUpserts(
       const table = await session.branch.writable(session.table(tableName))
       await session.growth.admit(batch.bytes)
       const results = await session.branch.runSteps(async (transaction) => {
-        const upsert = new Upsert(table, request.by)
+        const newId = await newIds(session, table, valuesOf(batch.lines))
+        const upsert = new Upsert(table, { by: request.by, newId })
         await upsert.encode(batch.lines)
         return upsert.write(transaction)
       })

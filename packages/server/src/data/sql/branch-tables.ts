@@ -4,6 +4,7 @@ import { cutName, findName } from '../../dialect/scope.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
 import { isFileType } from '../../rows/columns/column-types.js'
+import type { StoredTable } from '../../rows/columns/stored-schema.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import type { TableRows } from '../../rows/reading/table-rows.js'
 import type { SqlTable, SqlTables } from './select-sql.js'
@@ -119,6 +120,7 @@ export class TableNames {
 
 interface OwnColumn {
   readonly name: string
+  /** undefined: the column is no column of the schema. Ids and links have the type of the ids. */
   readonly type: ColumnType | undefined
   readonly column: TableCodec['physical'][number] | undefined
   /** Returns the value of the column. `physical` returns an expression for each physical column. */
@@ -143,6 +145,7 @@ function createTable(
     columns: names,
     rows: writeRows(rows, columns),
     fullName: codec.table.name,
+    idType: ID_TYPES[codec.table.idType ?? 'text'],
     targets,
     keys: columns.flatMap((column) => keyOf(codec, column)),
     proposed: (records) => writeProposed(rows, columns, records),
@@ -165,19 +168,29 @@ function listColumns(codec: TableCodec, metadataKey: string): OwnColumn[] {
     read: () => expression,
   })
   const own = codec.physical.flatMap((column, index): OwnColumn[] => {
-    const { type } = column.column
+    const { type, link } = column.column
     if (type === 'object') return []
     const name = cutName(column.path.join('.'))
-    return [{ name, type, column, read: (physical) => publicValue(type, physical(index)) }]
+    const read = (physical: (index: number) => Sql) => publicValue(type, physical(index))
+    if (link?.idType === undefined) return [{ name, type, column, read }]
+    const cast = (physical: (index: number) => Sql) => idValue(read(physical), link.idType)
+    return [{ name, type: link.idType, column, read: cast }]
   })
   return [
-    metadata('id', sql`${ROW}.id`),
+    { ...metadata('id', idValue(sql`${ROW}.id`, codec.table.idType)), type: codec.table.idType },
     ...own,
     metadata('version', sql`${ROW}.version`),
     metadata('createdAt', sql`${ROW}.created_at`),
     metadata('updatedAt', sql`${ROW}.updated_at`),
   ]
 }
+
+/** Ids are stored as texts. Statements see their type. */
+function idValue(value: Sql, idType: StoredTable['idType']): Sql {
+  return idType === undefined ? value : sql`(${value})::${ID_TYPES[idType]}`
+}
+
+const ID_TYPES = { text: sql`text`, int: sql`bigint`, uuid: sql`uuid` } as const
 
 /** Leave out link secrets (they grant access) and content hashes (internal storage keys). */
 const SECRET_FIELDS = sql`array['key', 'sha256']`
@@ -191,11 +204,13 @@ function publicValue(type: ColumnType, value: Sql): Sql {
   )`
 }
 
-function keyOf({ physical }: TableCodec, { name, column }: OwnColumn): KeyColumn[] {
+function keyOf({ physical }: TableCodec, { name, type: own, column }: OwnColumn): KeyColumn[] {
   const isKey = column === undefined ? name === 'id' : column.column.unique
   if (!isKey) return []
   const index = column === undefined ? undefined : physical.indexOf(column)
-  const type = raw(column?.sqlType.split(' collate ')[0] ?? 'text')
+  const isId = column === undefined || column.column.type === 'link'
+  const idType = isId && (own === 'int' || own === 'uuid') ? ID_TYPES[own] : undefined
+  const type = idType ?? raw(column?.sqlType.split(' collate ')[0] ?? 'text')
   return [{ name, index, valuesOf: (texts) => sql`${texts}::${type}[]` }]
 }
 

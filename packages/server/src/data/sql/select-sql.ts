@@ -28,6 +28,8 @@ export interface SqlTable {
   readonly columns: readonly string[]
   /** A query for the rows of the table on the branch. */
   readonly rows: Sql
+  /** The type of the ids in PostgreSQL. */
+  readonly idType: Sql
 }
 
 /** The tables that a statement can use. There are no others. */

@@ -38,6 +38,7 @@ function fakeTable(name: string, columns: readonly string[]): BranchTable {
     name,
     columns: [...columns, 'service.version'],
     rows: sql`select * from offshoot_rows.heap_1`,
+    idType: sql`text`,
     fullName: name,
     targets,
     keys: [{ name: 'id', index: undefined, valuesOf: (texts) => sql`${texts}::text[]` }],

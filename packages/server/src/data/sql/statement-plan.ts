@@ -388,7 +388,8 @@ class Planner {
     const target = this.#writer.target(relation, scope)
     const star = () => sql`${target.alias}.*`
     const targets = this.#writer.writeTargets(returningClause.exprs, scope, star)
-    const ids = sql`${slot(this.#parameterCount)}::text[]`
+    const { idType } = target.table
+    const ids = sql`${slot(this.#parameterCount)}::${idType}[]`
     // The ids are given twice, so that a fork can use its indexes; see `isInTheWay`.
     return sql`
       select ${targets.text}

@@ -1,5 +1,4 @@
 import type { AppError } from '@offshoot/contract/errors'
-import { newRecordId } from '../../common/ids.js'
 import { inTurns } from '../../common/in-turns.js'
 import { invalidSql } from '../../dialect/invalid-sql.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
@@ -9,6 +8,7 @@ import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { describeRefusal } from '../../rows/writing/refusals.js'
+import { type NewId, newIds } from '../records/new-ids.js'
 import { prepareGroup } from '../records/run-operations.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
@@ -52,7 +52,7 @@ export async function writeRecords(
   read: (ids: string) => Promise<Evaluated> | undefined,
 ): Promise<{ total: number; found: Evaluated | undefined }> {
   const rows = await readRows(context, write)
-  const planned = planRows(write, rows)
+  const planned = await planRows(context, write, rows)
   const operations = await settleConflicts(write, planned)
   const ids = arrayLiteral(operations.map(({ id }) => id))
   // Deleted records must be read before the write.
@@ -77,13 +77,18 @@ async function readRows(context: TransactionContext, write: Write): Promise<Row[
   return rows.map((text) => JSON.parse(text) as Row)
 }
 
-function planRows({ plan, table }: Write, rows: readonly Row[]): PlannedOperation[] {
+async function planRows(
+  { session }: TransactionContext,
+  { plan, table }: Write,
+  rows: readonly Row[],
+): Promise<PlannedOperation[]> {
   const now = new Date().toISOString()
   switch (plan.kind) {
-    case 'insert':
-      return rows.map((row, index) =>
-        planInsert({ table, values: plan.values }, row, { index, now }),
-      )
+    case 'insert': {
+      const records = rows.map((row, index) => recordOf(plan.values, row, index))
+      const newId = await newIds(session, table, records)
+      return records.map((record, index) => planInsert(table, record, { index, now, newId }))
+    }
     case 'update':
       return firstOfEach(rows).map((row, index) => planUpdate(table, plan.columns, row, index))
     case 'delete':
@@ -205,27 +210,32 @@ function firstOfEach(rows: readonly Row[]): Row[] {
   return [...byId.values()]
 }
 
-function planInsert(
-  { table, values }: { table: BranchTable; values: InsertPlan['values'] },
-  row: Row,
-  { index, now }: { index: number; now: string },
-): PlannedOperation {
+/** Returns the record that a row of an insert stands for. */
+function recordOf(values: InsertPlan['values'], row: Row, index: number): Record<string, unknown> {
   const record = newRecord()
   for (const [position, column] of values.columns.entries()) {
     if (values.defaults.has(defaultKey(index, position))) continue
     putValue(record, column, row[position] ?? null)
   }
+  return record
+}
+
+function planInsert(
+  table: BranchTable,
+  record: Record<string, unknown>,
+  { index, now, newId }: { index: number; now: string; newId: NewId },
+): PlannedOperation {
   const given = record.id
   const hasGivenId = given !== undefined
-  const idFault = hasGivenId ? table.codec.checkId(given) : undefined
-  if (idFault !== undefined) throw invalidValues(table, [idFault])
+  const id = hasGivenId ? table.codec.encodeId(given) : newId()
+  if (id instanceof Fault) throw invalidValues(table, [id])
   const encoded = table.codec.encodeRecord(record, now, refuseFile)
   if (isFaults(encoded)) throw invalidValues(table, encoded)
   return {
     kind: 'insert',
     index,
     table,
-    id: hasGivenId ? String(given) : newRecordId(),
+    id,
     read: undefined,
     createOnly: true,
     hasGivenId,

@@ -1,6 +1,6 @@
-import type { StoredTable } from '../../rows/columns/stored-schema.js'
+import type { StoredColumn, StoredTable } from '../../rows/columns/stored-schema.js'
 
-export type LinkTarget = { readonly tableId: number } | { readonly missing: string }
+export type LinkTarget = Required<StoredColumn>['link'] | { readonly missing: string }
 
 /**
  * The links that a migration adds. A link refers to the table that has the name when the column is
@@ -8,6 +8,7 @@ export type LinkTarget = { readonly tableId: number } | { readonly missing: stri
  * next table that gets it.
  */
 export class AddedLinks {
+  /** The columns that refer to a table, by its id. */
   readonly #bound = new Map<number, number[]>()
   readonly #waiting = new Map<string, number[]>()
 
@@ -30,11 +31,13 @@ export class AddedLinks {
     append(this.#waiting, table.name, bound)
   }
 
-  /** Returns the target of each added link, by column id. */
-  targets(): Map<number, LinkTarget> {
+  /** Returns the target of each added link, by column id. `idTypeOf` returns the type of the ids of a table. */
+  targets(idTypeOf: (tableId: number) => StoredTable['idType']): Map<number, LinkTarget> {
     const targets = new Map<number, LinkTarget>()
     for (const [tableId, columnIds] of this.#bound) {
-      for (const columnId of columnIds) targets.set(columnId, { tableId })
+      const idType = idTypeOf(tableId)
+      const target = { tableId, ...(idType && { idType }) }
+      for (const columnId of columnIds) targets.set(columnId, target)
     }
     for (const [missing, columnIds] of this.#waiting) {
       for (const columnId of columnIds) targets.set(columnId, { missing })

@@ -31,7 +31,7 @@ export function* applyOperations(
 }
 
 function applyOperation(draft: SchemaDraft, operation: SchemaOperation): void {
-  if ('addTable' in operation) draft.addTable(operation.addTable.table)
+  if ('addTable' in operation) draft.addTable(operation.addTable)
   else if ('removeTable' in operation) draft.removeTable(operation.removeTable.table)
   else if ('renameTable' in operation) draft.renameTable(operation.renameTable)
   else if ('addColumn' in operation) {

@@ -8,6 +8,7 @@ import {
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import { wantsIndex, wantsSearchIndex } from '../../rows/indexes/heap-indexes.js'
 import { changesOf, pairColumns } from './alter-column.js'
+import { addTable } from './compare-schemas-by-name.js'
 import { toPublicSchema } from './public-schema.js'
 
 interface Named {
@@ -28,7 +29,7 @@ export function* compareSchemasById(
   const operations: SchemaOperation[] = [
     ...removed.map((table) => ({ removeTable: { table } })),
     ...renamed.map((names) => ({ renameTable: names })),
-    ...added.map(({ name }) => ({ addTable: { table: name } })),
+    ...added.map(addTable),
   ]
   const old = new Map(before.tables.map((table) => [table.id, table]))
   yield

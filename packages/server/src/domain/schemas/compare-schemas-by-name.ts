@@ -1,4 +1,5 @@
-import type { Schema } from '@offshoot/contract/schema'
+import { AppError } from '@offshoot/contract/errors'
+import type { IdType, Schema, Table } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import { compareColumns } from './compare-columns.js'
@@ -13,16 +14,37 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
   const removeColumns: SchemaOperation[] = []
   const addTables: SchemaOperation[] = []
   const addColumns: SchemaOperation[] = []
-  for (const { name: table, columns } of target.tables) {
+  for (const { name: table, idType, columns } of target.tables) {
     const old = sourceTables.get(table)
     // A table that the target lists twice is added the second time, which applying the edits refuses.
-    if (!sourceTables.delete(table)) addTables.push({ addTable: { table } })
+    if (!sourceTables.delete(table)) addTables.push(addTable({ name: table, idType }))
+    else if (old !== undefined) requireSameIds(old, { name: table, idType })
     const { removed, added } = compareColumns(old?.columns ?? [], columns)
     for (const column of removed) removeColumns.push({ removeColumn: { table, column } })
     for (const column of added) addColumns.push({ addColumn: { table, column } })
   }
   const removeTables = [...sourceTables.keys()].map((table) => ({ removeTable: { table } }))
   return [...removeColumns, ...removeTables, ...addTables, ...addColumns]
+}
+
+interface NewTable {
+  readonly name: string
+  readonly idType?: IdType | undefined
+}
+
+/** Returns the edit that adds a table. */
+export function addTable({ name, idType }: NewTable): SchemaOperation {
+  return { addTable: { table: name, ...(idType !== undefined && { idType }) } }
+}
+
+/** The type of ids never changes. A schema need not name it. */
+function requireSameIds(source: Table, { name, idType }: NewTable): void {
+  const { idType: before = 'string' } = source
+  if (idType === undefined || idType === before) return
+  throw new AppError(
+    'invalid_schema',
+    `table [${name}]: ids have the type [${before}], which cannot become [${idType}]; create another table instead`,
+  )
 }
 
 /** Returns the source of a comparison without the tables and columns that the edits remove. */

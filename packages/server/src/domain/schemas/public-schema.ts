@@ -13,6 +13,7 @@ export function toPublicSchema(schema: StoredSchema): Schema {
       return {
         id: `tbl_${table.id}`,
         name: table.name,
+        ...(table.idType && { idType: table.idType }),
         columns: table.columns.map((column) => toPublicColumn(column, names)),
         ...(tableRevLinks && { revLinks: tableRevLinks }),
       }

@@ -189,7 +189,8 @@ export class SameIds {
       return ids.has(id)
     }
     for (const [ours, theirs] of listAdded(same.#read(), isOld)) {
-      if (isMerged(ours.id) && isMerged(theirs.id)) same.#join(ours.id, theirs.id)
+      const haveSameIds = ours.idType === theirs.idType
+      if (haveSameIds && isMerged(ours.id) && isMerged(theirs.id)) same.#join(ours.id, theirs.id)
     }
     const { ours, theirs, removed } = same.#read()
     const others = new Map(theirs.map((table) => [table.id, table]))

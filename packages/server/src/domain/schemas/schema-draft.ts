@@ -1,5 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
-import type { Column } from '@offshoot/contract/schema'
+import type { Column, IdType } from '@offshoot/contract/schema'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import { AddedLinks, type LinkTarget } from './added-links.js'
@@ -63,9 +63,10 @@ export class SchemaDraft {
     this.#order = schema.tablesOrder && orderTables(schema).map((table) => table.id)
   }
 
-  addTable(name: string): void {
+  addTable({ table: name, idType = 'string' }: { table: string; idType?: IdType }): void {
     this.#checkTableName(name)
-    const table = { id: this.#options.nextId(), name, columns: [] }
+    const id = this.#options.nextId()
+    const table = { id, name, ...(idType !== 'string' && { idType }), columns: [] }
     this.#tables.set(table)
     this.#order?.push(table.id)
     this.#addedLinks.tableNamed(table)
@@ -142,7 +143,7 @@ export class SchemaDraft {
   }
 
   finish(): { schema: StoredSchema; changes: SchemaChange[] } {
-    const targets = this.#addedLinks.targets()
+    const targets = this.#addedLinks.targets((id) => this.#tables.get(id)?.idType)
     const tables = new NamedList(
       this.#tables.items().map((table) => this.#finishTable(table, targets)),
     )
@@ -309,7 +310,7 @@ function finishColumn(
 function findTarget(
   column: StoredColumn,
   { targets, path }: { readonly targets: ReadonlyMap<number, LinkTarget>; readonly path: string },
-): { readonly tableId: number } {
+): Required<StoredColumn>['link'] {
   const target = targets.get(column.id)
   if (target && 'tableId' in target) return target
   throw invalid(`${path}: linked table [${target?.missing}] not found`)

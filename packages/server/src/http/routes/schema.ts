@@ -11,6 +11,7 @@ import {
   CompareSchemaSchema,
   ComparisonSchema,
   CreatedTableSchema,
+  CreateTableSchema,
   DeletedTableSchema,
   FlatColumnsSchema,
   HistoryRequestSchema,
@@ -99,12 +100,14 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
           operationId: 'createTable',
           summary: 'Create a table',
           params: TableParamsSchema,
+          body: Type.Union([CreateTableSchema, Type.Null()]),
           response: { 201: CreatedTableSchema, ...refusals(404, 409, 422) },
         },
       },
       async (request, reply) => {
         const { databaseBranch, tableName } = request.params
-        const operations = [{ addTable: { table: tableName } }]
+        const idType = request.body?.id?.type
+        const operations = [{ addTable: { table: tableName, ...(idType && { idType }) } }]
         const { status, entry } = await applySchemaOperations(
           storage,
           await step(request),

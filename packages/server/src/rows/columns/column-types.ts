@@ -4,17 +4,10 @@ import { dateType, timeType } from './date-types.js'
 import { datetimeType } from './datetime-type.js'
 import { decimalType } from './decimal-type.js'
 import { expected, Fault } from './fault.js'
+import { linkType } from './id-types.js'
 import { fileArrayType, fileType, jsonType } from './json-types.js'
 import { boolType, floatType, intType, vectorType } from './number-types.js'
-import {
-  emailType,
-  enumType,
-  linkType,
-  multipleType,
-  stringType,
-  textType,
-  uuidType,
-} from './text-types.js'
+import { emailType, enumType, multipleType, stringType, textType, uuidType } from './text-types.js'
 
 /**
  * The physical column of an object is a boolean that is true if the record has the object. Its nested

@@ -1,4 +1,4 @@
-import type { ColumnType } from '@offshoot/contract/schema'
+import type { ColumnType, IdType } from '@offshoot/contract/schema'
 
 /**
  * The schema of a branch as stored. It is immutable, and shared by all branches that have not edited it.
@@ -23,6 +23,8 @@ export interface StoredTable {
   /** Never used again, not even for a table of the same name. */
   readonly id: number
   readonly name: string
+  /** Never changes. undefined: ids are any texts. */
+  readonly idType?: Exclude<IdType, 'string'>
   readonly columns: readonly StoredColumn[]
   /** Whether text columns have a search index, including columns added later. */
   readonly searchIndex?: boolean
@@ -32,8 +34,8 @@ export interface StoredColumn {
   readonly id: number
   readonly name: string
   readonly type: ColumnType
-  /** The linked table, by id so that it may be renamed. */
-  readonly link?: { readonly tableId: number }
+  /** The linked table, by id so that it may be renamed, and the type of its ids. */
+  readonly link?: { readonly tableId: number; readonly idType?: StoredTable['idType'] }
   readonly vector?: { readonly dimension: number }
   /** Digits in all, and after the decimal point. */
   readonly decimal?: { readonly precision: number; readonly scale: number }

@@ -430,16 +430,16 @@ describe('decodeRow', () => {
   })
 })
 
-test('checkId takes what a link takes as a string', () => {
-  expect(people.checkId('rec_1')).toBeUndefined()
-  expect(people.checkId('a'.repeat(255))).toBeUndefined()
-  expect(people.checkId('a'.repeat(256))).toEqual(
+test('encodeId takes what a link takes as a string', () => {
+  expect(people.encodeId('rec_1')).toBe('rec_1')
+  expect(people.encodeId('a'.repeat(255))).toBe('a'.repeat(255))
+  expect(people.encodeId('a'.repeat(256))).toEqual(
     new Fault('column [id]: is longer than 255 characters'),
   )
-  expect(people.checkId('')).toBeInstanceOf(Fault)
-  expect(people.checkId('a b')).toBeInstanceOf(Fault)
-  expect(people.checkId({ id: 'rec_1' })).toBeInstanceOf(Fault)
-  expect(people.checkId(null)).toEqual(new Fault('column [id]: expected a record id, got null'))
+  expect(people.encodeId('')).toBeInstanceOf(Fault)
+  expect(people.encodeId('a b')).toBeInstanceOf(Fault)
+  expect(people.encodeId({ id: 'rec_1' })).toBeInstanceOf(Fault)
+  expect(people.encodeId(null)).toEqual(new Fault('column [id]: expected a record id, got null'))
 })
 
 test('isFaults narrows both ways', () => {

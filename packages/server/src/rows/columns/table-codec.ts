@@ -2,6 +2,7 @@ import { compileColumns, type PhysicalColumn } from './column-tree.js'
 import type { CodecOptions } from './column-type.js'
 import { isFileType } from './column-types.js'
 import { Fault } from './fault.js'
+import { type IdCodec, idCodec } from './id-types.js'
 import { compileProjection, decodeFields, type Projection } from './projection.js'
 import {
   compileRecordEncoder,
@@ -10,7 +11,6 @@ import {
   type InputRecord,
 } from './record-encoder.js'
 import type { StoredTable } from './stored-schema.js'
-import { checkRecordId } from './text-types.js'
 
 export type { InputRecord }
 
@@ -51,7 +51,9 @@ export interface TableCodec {
    * out. `texts` are in the order of `projection.columns`, or of `physical` without a projection.
    */
   decodeRow(texts: readonly (string | null)[], projection?: Projection): string
-  checkId(id: unknown): Fault | undefined
+  readonly ids: IdCodec
+  /** Returns an id as it is stored, or a fault that names the column. */
+  encodeId(id: unknown): string | Fault
 }
 
 /** Returns whether a result is a list of faults. Such a list is never empty. */
@@ -74,6 +76,7 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
   const everything = compileProjection(tree, ['*'])
   if (isFaults(everything)) throw new Error('a projection of all columns must be valid')
   const allFields = everything.fields
+  const ids = idCodec(table.idType, options.limits)
   return {
     table,
     physical: tree.physical,
@@ -87,9 +90,10 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     encodeColumn: encoder.encodeColumn,
     project: (paths) => compileProjection(tree, paths),
     decodeRow: (texts, projection) => decodeFields(projection?.fields ?? allFields, texts),
-    checkId(id) {
-      const fault = checkRecordId(id, options.limits.nameLengthMax)
-      return fault && new Fault(`column [id]: ${fault.message}`)
+    ids,
+    encodeId(id) {
+      const text = ids.encode(id)
+      return text instanceof Fault ? new Fault(`column [id]: ${text.message}`) : text
     },
   }
 }

@@ -1,5 +1,5 @@
 import { LIMITS } from '@offshoot/contract/limits'
-import { EMAIL_PATTERN, RECORD_ID_PATTERN } from '@offshoot/contract/names'
+import { EMAIL_PATTERN } from '@offshoot/contract/names'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { cpuMsOf } from '../../../../../test/support/cpu-time.js'
@@ -8,7 +8,6 @@ import { Fault } from './fault.js'
 import {
   checkText,
   emailType,
-  linkType,
   multipleType,
   quoteJson,
   stringType,
@@ -157,47 +156,6 @@ describe('email', () => {
     expect(emailType.parseDefault('a@b.c', column, options)).toBe('a@b.c')
     expect(emailType.parseDefault('', column, options)).toBeInstanceOf(Fault)
     expect(emailType.parseDefault('now', column, options)).toBeInstanceOf(Fault)
-  })
-})
-
-describe('link', () => {
-  const codec = compile(linkType)
-
-  test.each(['a', 'rec_d2m4o9k8v3q1t7h5n6c0', 'A-~:_9', '`{|}', 'a'.repeat(LIMITS.nameLengthMax)])(
-    'takes %s',
-    (id) => expect(codec.encode(id)).toBe(id),
-  )
-
-  test('takes a linked record as it was read', () => {
-    expect(codec.encode({ id: 'rec_1' })).toBe('rec_1')
-    expect(codec.encode({ id: 'rec_1', name: 'Ada', xata: { version: 0 } })).toBe('rec_1')
-  })
-
-  test.each([
-    ['', 'is empty; a record id has at least one character'],
-    ['a'.repeat(LIMITS.nameLengthMax + 1), `is longer than ${LIMITS.nameLengthMax} characters`],
-    ['a b', 'is not a record id: only letters, digits and _ - ~ : ` { | } are allowed'],
-    ['a\n', 'is not a record id: only letters, digits and _ - ~ : ` { | } are allowed'],
-    ['a"', 'is not a record id: only letters, digits and _ - ~ : ` { | } are allowed'],
-    ['é', 'is not a record id: only letters, digits and _ - ~ : ` { | } are allowed'],
-    [1, 'expected a record id, got a number'],
-    [['a'], 'expected a record id, got an array'],
-    [{}, 'expected a record id, got an object'],
-    [Object.create({ id: 'inherited' }), 'expected a record id, got an object'],
-    [{ id: 1 }, 'expected a record id, got a number'],
-    [{ id: { id: 'a' } }, 'expected a record id, got an object'],
-  ])('refuses %j', (value, message) => {
-    expect(codec.encode(value)).toEqual(new Fault(message))
-  })
-
-  test('is read as an object with the id', () => {
-    fc.assert(
-      fc.property(fc.stringMatching(new RegExp(RECORD_ID_PATTERN)), (id) => {
-        fc.pre(id.length <= LIMITS.nameLengthMax)
-        expect(codec.encode(id)).toBe(id)
-        expect(JSON.parse(codec.decode(id))).toEqual({ id })
-      }),
-    )
   })
 })
 

@@ -1,4 +1,4 @@
-import { EMAIL_PATTERN, RECORD_ID_PATTERN } from '@offshoot/contract/names'
+import { EMAIL_PATTERN } from '@offshoot/contract/names'
 import { arrayLiteral } from '../../postgres/carriers.js'
 import {
   type ColumnTypeEntry,
@@ -10,9 +10,8 @@ import {
 import { expected, Fault } from './fault.js'
 import type { StoredColumn } from './stored-schema.js'
 
-const TEXT_SQL_TYPE = 'text collate "C"'
+export const TEXT_SQL_TYPE = 'text collate "C"'
 const EMAIL = new RegExp(EMAIL_PATTERN)
-const RECORD_ID = new RegExp(RECORD_ID_PATTERN)
 // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON strings must escape control characters.
 const NEEDS_JSON_ESCAPE = /["\\\u0000-\u001f]/
 
@@ -162,36 +161,6 @@ export const enumType: ColumnTypeEntry = {
   parseDefault(text, column, options) {
     return enumType.compile(column, options).encode(text)
   },
-}
-
-export function checkRecordId(id: unknown, lengthMax: number): Fault | undefined {
-  if (typeof id !== 'string') return expected('a record id', id)
-  if (id === '') return new Fault('is empty; a record id has at least one character')
-  if (id.length > lengthMax) return new Fault(`is longer than ${lengthMax} characters`)
-  if (RECORD_ID.test(id)) return undefined
-  return new Fault('is not a record id: only letters, digits and _ - ~ : ` { | } are allowed')
-}
-
-export const linkType: ColumnTypeEntry = {
-  sqlType: TEXT_SQL_TYPE,
-  allows: { unique: true, index: true, notNull: false, defaultValue: false },
-  select: selectItself,
-  compile(_column, options) {
-    const lengthMax = options.limits.nameLengthMax
-    return {
-      encode(value) {
-        // Links are also accepted as `{id}` and expanded, so that a record can be written as it was read.
-        const id =
-          typeof value === 'object' && value !== null && Object.hasOwn(value, 'id')
-            ? (value as { id: unknown }).id
-            : value
-        return checkRecordId(id, lengthMax) ?? (id as string)
-      },
-      // Characters of a record id never need escaping.
-      decode: (text) => `{"id":"${text}"}`,
-    }
-  },
-  parseDefault: () => new Fault('is not possible for a link'),
 }
 
 export const multipleType: ColumnTypeEntry = {

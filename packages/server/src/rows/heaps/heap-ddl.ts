@@ -12,6 +12,7 @@ import {
   releaseIndexes,
   requestIndexes,
   TOO_LONG,
+  typedKeys,
   wantsIndex,
   wantsSearchIndex,
 } from '../indexes/heap-indexes.js'
@@ -68,7 +69,7 @@ export async function createTables(
   const statements: Sql[] = []
   for (const heap of heaps) {
     const shapes = physicalShapes(heap.table.columns)
-    statements.push(...tableStatements(heap, shapes))
+    statements.push(...tableStatements(heap, shapes), ...idIndexStatements(heap, heap.table))
     for (const { column } of shapes) {
       statements.push(...(await newIndexStatements(transaction, { ...heap, column })))
     }
@@ -152,6 +153,17 @@ function tableStatements(heap: HeapAddress, shapes: readonly ColumnShape[]): Sql
     ...shapes.flatMap((shape) => uniqueIndexStatements(heap, shape)),
     ...fileIndexStatements(heap, shapes),
   ]
+}
+
+/** Ids of another type than text also have an index by that type, for pages in its order and for SQL. */
+function idIndexStatements(
+  heap: HeapAddress,
+  { idType }: Pick<StoredTable, 'idType'>,
+  { past } = { past: true },
+): Sql[] {
+  if (idType === undefined) return []
+  const tables = past ? [heapName(heap), pastName(heap)] : [heapName(heap)]
+  return tables.map((table) => sql`create index on ${table} ${typedKeys('id', idType)}`)
 }
 
 async function runAll(transaction: Queryable, statements: readonly Sql[]): Promise<void> {
@@ -286,7 +298,7 @@ async function createIfPossible(transaction: Queryable, statement: Sql): Promise
 /** Returns statements that create the indexes of a layer: those of a heap, except for vectors. */
 async function layerIndexStatements(database: Queryable, options: FilledTable): Promise<Sql[]> {
   const { databaseId, heapId, table, columnIds } = options
-  const statements: Sql[] = []
+  const statements = table === undefined ? [] : idIndexStatements(options, table, { past: false })
   for (const { id, column } of physicalShapes(table?.columns ?? [])) {
     if (table === undefined || !columnIds.includes(id) || column.type === 'vector') continue
     if (column.unique) {

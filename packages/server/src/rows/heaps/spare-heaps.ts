@@ -50,9 +50,9 @@ interface SpareTables {
  */
 function definitionOf(table: StoredTable): string | undefined {
   if (listAllColumns(table.columns).some(({ type }) => type === 'vector')) return undefined
-  const { id, columns, searchIndex } = table
+  const { id, idType, columns, searchIndex } = table
   return createHash('sha256')
-    .update(JSON.stringify({ id, columns, searchIndex }))
+    .update(JSON.stringify({ id, idType, columns, searchIndex }))
     .digest('base64url')
 }
 

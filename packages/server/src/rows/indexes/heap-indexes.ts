@@ -23,6 +23,8 @@ import { indexedKindOf, indexedText } from '../reading/searched-text.js'
  * `offshoot.index_work` and built concurrently, without blocking writers.
  */
 
+type IdTypeOfTable = NonNullable<StoredTable['idType']>
+
 /** SQLSTATE program_limit_exceeded: a value is too long for an index entry. */
 export const TOO_LONG = '54000'
 
@@ -55,7 +57,7 @@ export interface IndexTarget extends HeapAddress {
   readonly column: StoredColumn
 }
 
-const INDEX_KINDS = ['values', 'search'] as const
+const INDEX_KINDS = ['values', 'search', 'typed'] as const
 export type IndexKind = (typeof INDEX_KINDS)[number]
 
 /** An index on one of the tables of a heap. */
@@ -148,7 +150,11 @@ export async function listHeapIndexes(
   database: Queryable,
   target: IndexTarget,
 ): Promise<HeapIndex[]> {
-  return [...(await valueIndexes(database, target)), ...(await searchIndexes(database, target))]
+  return [
+    ...(await valueIndexes(database, target)),
+    ...typedIndexes(target),
+    ...(await searchIndexes(database, target)),
+  ]
 }
 
 async function valueIndexes(database: Queryable, target: IndexTarget): Promise<HeapIndex[]> {
@@ -158,6 +164,18 @@ async function valueIndexes(database: Queryable, target: IndexTarget): Promise<H
     return [vectorIndex(await getVectorIndexing(database, column), target)]
   }
   return twoIndexes('values', target, sql`(${ident(`c${column.id}`)}, id)`)
+}
+
+/** Links are stored as texts. SQL compares those to ids of another type by that type. */
+function typedIndexes(target: IndexTarget): HeapIndex[] {
+  const { link, unique } = target.column
+  if (link?.idType === undefined || !(wantsIndex(target.column) || unique)) return []
+  return twoIndexes('typed', target, typedKeys(`c${target.column.id}`, link.idType))
+}
+
+/** Returns the keys of an index by the type of ids. The order of UUIDs is that of their texts. */
+export function typedKeys(column: string, idType: IdTypeOfTable): Sql {
+  return sql`((${ident(column)}::${idType === 'int' ? sql`bigint` : sql`uuid`}), id)`
 }
 
 /** Trigram indexes for search. */

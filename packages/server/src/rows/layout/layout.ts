@@ -394,7 +394,11 @@ export const pastName = ({ databaseId, heapId }: HeapAddress): Sql =>
   qualified(databaseId, `past_${heapId}`)
 export const indexName = (
   table: 'heap' | 'past',
-  { heapId, columnId, kind }: { heapId: string; columnId: number; kind: 'values' | 'search' },
+  {
+    heapId,
+    columnId,
+    kind,
+  }: { heapId: string; columnId: number; kind: 'values' | 'search' | 'typed' },
 ): string => `${table}_${heapId}_c${columnId}_${kind === 'values' ? 'index' : kind}`
 export const uniqueIndexName = (heapId: string, columnId: number): string =>
   `heap_${heapId}_c${columnId}_unique`

@@ -1,0 +1,37 @@
+import type { BranchTable } from '../../rows/open-branch.js'
+import type { Session } from '../session/session.js'
+
+/** Returns the next new id for a record of the request. */
+export type NewId = () => string
+
+/**
+ * Returns new ids for the records that have none. Numbers are taken from the sequence of the table, all at once; the
+ * sequence goes on after the greatest number that a record has.
+ */
+export async function newIds(
+  { branch }: Pick<Session, 'branch'>,
+  { codec }: BranchTable,
+  records: Iterable<unknown>,
+): Promise<NewId> {
+  if (codec.ids.create !== undefined) return codec.ids.create
+  let count = 0
+  let above = 0
+  for (const record of records) {
+    const id = idOf(record)
+    const number = Number(id)
+    if (id === undefined) count++
+    else if (Number.isSafeInteger(number)) above = Math.max(above, number)
+  }
+  if (count === 0 && above === 0) return noMore
+  const first = await branch.takeNumbers(codec.table.id, { count, above })
+  let next = first
+  return () => (next < first + count ? String(next++) : noMore())
+}
+
+function idOf(record: unknown): unknown {
+  return typeof record === 'object' && record !== null ? (record as { id?: unknown }).id : null
+}
+
+function noMore(): never {
+  throw new Error('new ids must be taken for all records without one')
+}

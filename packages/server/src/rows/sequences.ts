@@ -1,0 +1,39 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Database } from '../postgres/database.js'
+import { sql } from '../postgres/sql.js'
+
+/*
+ * Numbers that no two branches of a database get. They are taken outside of the transaction that uses them, so writers do
+ * not wait for each other. A number whose transaction fails is not used again.
+ */
+
+/** JSON parsers round larger whole numbers. */
+const NUMBER_MAX = Number.MAX_SAFE_INTEGER
+
+interface Wanted {
+  readonly databaseId: string
+  /** The table or column whose values are numbered. */
+  readonly itemId: number
+  readonly count: number
+  /** The greatest number that the request itself gives. The sequence goes on after it. */
+  readonly above: number
+}
+
+/** Takes numbers of a sequence. Returns the first of them. */
+export async function takeNumbers(
+  database: Database,
+  { databaseId, itemId, count, above }: Wanted,
+): Promise<number> {
+  // The commit of the numbers need not be waited for: whoever uses them commits later, and that commit includes this one.
+  const [taken] = await database.queryAside<{ last: string }>(sql`
+    with quick as materialized (select set_config('synchronous_commit', 'off', true))
+    insert into offshoot.sequences as s (database_id, item_id, last)
+    select ${databaseId}::bigint, ${itemId}::bigint, ${above}::bigint + ${count}::bigint
+    from quick
+    on conflict (database_id, item_id) do update
+      set last = greatest(s.last, ${above}::bigint) + ${count}::bigint
+    returning last::text`)
+  const last = Number(taken?.last)
+  if (last <= NUMBER_MAX) return last - count + 1
+  throw new AppError('invalid_record', `the numbers up to ${NUMBER_MAX} are used up`)
+}

@@ -1,0 +1,280 @@
+import type { Column } from '@offshoot/contract/schema'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createTestService, type TestService } from '../support/service.js'
+import { type BranchCall, branchCall, createTables, expectOk } from '../support/tables.js'
+
+/*
+ * Tables whose ids are whole numbers or UUIDs.
+ */
+
+let service: TestService
+let main: BranchCall
+
+beforeAll(async () => {
+  service = await createTestService()
+  await createTables(service, 'shop', {})
+  main = branchCall(service, 'shop')
+})
+afterAll(() => service.close())
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
+async function createTable(name: string, type: string, columns: readonly Column[] = []) {
+  expectOk(await main('PUT', `/tables/${name}`, { body: { id: { type } } }))
+  for (const column of columns) {
+    expectOk(await main('POST', `/tables/${name}/columns`, { body: column }))
+  }
+}
+
+async function fork(name: string): Promise<BranchCall> {
+  expectOk(
+    await service.call('PUT', `${service.workspace}/db/shop:${name}`, { body: { from: 'main' } }),
+  )
+  return branchCall(service, 'shop', { branch: name })
+}
+
+async function insert(call: BranchCall, table: string, body: object = {}): Promise<string> {
+  return expectOk(await call('POST', `/tables/${table}/data`, { body })).body.id
+}
+
+async function ids(call: BranchCall, table: string, body: object = {}): Promise<string[]> {
+  const answer = expectOk(await call('POST', `/tables/${table}/query`, { body }))
+  return answer.body.records.map(({ id }: { id: string }) => id)
+}
+
+async function sql(call: BranchCall, statement: string, params: unknown[] = []) {
+  return expectOk(await call('POST', '/sql', { body: { statement, params } })).body.records
+}
+
+describe('a table with ids of type int', () => {
+  it('numbers its records, and answers with texts', async () => {
+    await createTable('numbers', 'int', [{ name: 'name', type: 'string' }])
+    expect(await insert(main, 'numbers')).toBe('1')
+    expect(await insert(main, 'numbers')).toBe('2')
+    const bulk = await main('POST', '/tables/numbers/bulk', {
+      body: { records: [{}, { id: 10 }, { id: '11' }, {}] },
+    })
+    expect(expectOk(bulk).body.recordIDs).toEqual(['12', '10', '11', '13'])
+    expect(await insert(main, 'numbers')).toBe('14')
+    expectOk(await main('PUT', '/tables/numbers/data/-3', { body: { name: 'minus' } }))
+    expect((await main('GET', '/tables/numbers/data/-3')).body).toMatchObject({
+      id: '-3',
+      name: 'minus',
+    })
+    const { body } = await main('GET', '')
+    expect(body.schema.tables.find(({ name }: { name: string }) => name === 'numbers').idType).toBe(
+      'int',
+    )
+  })
+
+  it('goes on after a number that a request gives in any way', async () => {
+    await createTable('given', 'int')
+    expectOk(await main('PUT', '/tables/given/data/5', { body: {} }))
+    expect(await insert(main, 'given')).toBe('6')
+    const operations = [
+      { insert: { table: 'given', record: { id: 20 } } },
+      { insert: { table: 'given', record: {} } },
+      { update: { table: 'given', id: '30', fields: {}, upsert: true } },
+    ]
+    const { body } = expectOk(await main('POST', '/transaction', { body: { operations } }))
+    expect(body.results.map(({ id }: { id: string }) => id)).toEqual(['20', '31', '30'])
+    await sql(main, 'insert into given (id) values (40)')
+    expect(await sql(main, 'insert into given default values returning id')).toEqual([{ id: 41 }])
+    const stream = await main('POST', '/tables/given/bulk', {
+      body: '{"id":50}\n{}\n',
+      headers: { 'content-type': 'application/x-ndjson' },
+    })
+    expectOk(stream)
+    expect(await ids(main, 'given')).toEqual(['5', '6', '20', '30', '31', '40', '41', '50', '51'])
+  })
+
+  it('sorts, filters and pages by number', async () => {
+    await createTable('ordered', 'int')
+    const records = [100, 9, -20, 10, 2].map((id) => ({ id }))
+    expectOk(await main('POST', '/tables/ordered/bulk', { body: { records } }))
+    expect(await ids(main, 'ordered')).toEqual(['-20', '2', '9', '10', '100'])
+    expect(await ids(main, 'ordered', { sort: { id: 'desc' } })).toEqual([
+      '100',
+      '10',
+      '9',
+      '2',
+      '-20',
+    ])
+    expect(await ids(main, 'ordered', { filter: { id: { $gt: 9 } } })).toEqual(['10', '100'])
+    expect(await ids(main, 'ordered', { filter: { id: { $le: '9' } } })).toEqual(['-20', '2', '9'])
+    expect(await ids(main, 'ordered', { filter: { id: '10' } })).toEqual(['10'])
+    expect(await ids(main, 'ordered', { filter: { id: [2, '100', 7] } })).toEqual(['2', '100'])
+    const branch = await fork('ordered-fork')
+    for (const call of [main, branch]) {
+      const found: string[] = []
+      let after: string | undefined
+      for (let count = 0; count < 5; count++) {
+        const page = { size: 2, ...(after && { after }) }
+        const { body } = expectOk(await call('POST', '/tables/ordered/query', { body: { page } }))
+        found.push(...body.records.map(({ id }: { id: string }) => id))
+        if (!body.meta.page.more) break
+        after = body.meta.page.cursor
+      }
+      expect(found).toEqual(['-20', '2', '9', '10', '100'])
+      expectOk(await branch('PUT', '/tables/ordered/data/3', { body: {} }))
+      expectOk(await branch('DELETE', '/tables/ordered/data/3'))
+    }
+  })
+
+  it.each(['x', '1e3', '01', '9007199254740992', '-0'])('refuses the id %s', async (id) => {
+    await main('PUT', '/tables/strict', { body: { id: { type: 'int' } } })
+    for (const method of ['PUT', 'GET', 'DELETE', 'PATCH']) {
+      const body = method === 'PUT' || method === 'PATCH' ? { body: {} } : {}
+      const answer = await main(method, `/tables/strict/data/${id}`, body)
+      expect(answer.status, `${method} ${JSON.stringify(answer.body)}`).toBe(400)
+      expect(answer.body.message).toContain('column [id]: is not a whole number')
+    }
+    const { body, status } = await main('POST', '/tables/strict/query', {
+      body: { filter: { id: { $gt: id } } },
+    })
+    expect([status, body.message]).toEqual([
+      400,
+      expect.stringContaining('filter: column [id]: is not a whole number'),
+    ])
+    expect(await ids(main, 'strict')).toEqual([])
+  })
+
+  it('gives different numbers on different branches, so that all merge', async () => {
+    await createTable('tickets', 'int', [{ name: 'title', type: 'string' }])
+    await insert(main, 'tickets', { title: 'first' })
+    const branch = await fork('tickets-fork')
+    const [here, there] = [
+      await insert(main, 'tickets', { title: 'main' }),
+      await insert(branch, 'tickets', { title: 'fork' }),
+    ]
+    expect(here).not.toBe(there)
+    const { body } = expectOk(await branch('POST', '/merge', { body: {} }))
+    expect(body.tables).toEqual([{ name: 'tickets', inserted: 1, updated: 0, deleted: 0 }])
+    expect(await ids(main, 'tickets')).toEqual(['1', here, there])
+  })
+
+  it('numbers records that an upsert inserts', async () => {
+    await createTable('stock', 'int', [{ name: 'code', type: 'string', unique: true }])
+    const upsert = async (by: string, records: object[]) =>
+      expectOk(await main('POST', '/tables/stock/upsert', { body: { records, by } })).body.results
+    expect(await upsert('id', [{ code: 'a' }, { id: 7, code: 'b' }])).toEqual([
+      { id: '8', outcome: 'inserted' },
+      { id: '7', outcome: 'inserted' },
+    ])
+    const again = await upsert('code', [{ code: 'b' }, { code: 'c' }, { code: 'c' }])
+    expect(again).toEqual([
+      { id: '7', outcome: 'unchanged' },
+      { id: expect.stringMatching(/^(9|1\d)$/), outcome: 'inserted' },
+      { id: again[1].id, outcome: 'unchanged' },
+    ])
+    const set = await main('PATCH', '/tables/stock/data', {
+      body: { filter: { id: { $ge: 8 } }, set: { code: null } },
+    })
+    expect(expectOk(set).body.updated).toBe(2)
+  })
+
+  it('gives every number once to requests at the same time', async () => {
+    await createTable('races', 'int')
+    const made = await Promise.all(Array.from({ length: 40 }, () => insert(main, 'races')))
+    expect([...made].map(Number).sort((one, other) => one - other)).toEqual(
+      Array.from({ length: 40 }, (_, index) => index + 1),
+    )
+  })
+
+  it('is a bigint in SQL, and so are links to it', async () => {
+    await createTable('makers', 'int', [{ name: 'name', type: 'string' }])
+    await createTable('cars', 'int', [
+      { name: 'maker', type: 'link', link: { table: 'makers' } },
+      { name: 'owner', type: 'link', link: { table: 'makers' }, unique: true },
+    ])
+    await sql(main, "insert into makers (name) values ('Ada'), ('Bob')")
+    await sql(main, 'insert into cars (maker, owner) values (1, 2), (2, null)')
+    const branch = await fork('cars-fork')
+    for (const call of [main, branch]) {
+      expect(
+        await sql(
+          call,
+          'select c.id + 1 as next, m.name from cars c join makers m on m.id = c.maker order by c.id',
+        ),
+      ).toEqual([
+        { next: 2, name: 'Ada' },
+        { next: 3, name: 'Bob' },
+      ])
+      expect(await sql(call, 'select id from makers where id > $1', [1])).toEqual([{ id: 2 }])
+      expect(await sql(call, 'update cars set maker = 1 where id = 2 returning id, maker')).toEqual(
+        [{ id: 2, maker: 1 }],
+      )
+      expect(await ids(call, 'cars', { filter: { maker: 1 } })).toEqual(['1', '2'])
+      expect(await ids(call, 'cars', { filter: { 'maker.id': { $lt: '2' } } })).toEqual(['1', '2'])
+      const { body } = await call('GET', '/tables/cars/data/1?columns=maker.name')
+      expect(body.maker).toMatchObject({ id: '1', name: 'Ada' })
+      const refused = await call('PATCH', '/tables/cars/data/1', { body: { maker: 'x' } })
+      expect([refused.status, refused.body.message]).toEqual([
+        400,
+        expect.stringContaining('column [maker]: is not a whole number'),
+      ])
+      await sql(
+        call,
+        'insert into cars (id, maker) values (2, 2) on conflict (id) do update set maker = excluded.maker',
+      )
+      expect(await sql(call, 'select maker from cars where id = 2')).toEqual([{ maker: 2 }])
+      await sql(call, 'delete from cars where id = 2')
+    }
+  })
+})
+
+describe('a table with ids of type uuid', () => {
+  it('makes UUIDs of version 7 and takes given ones in any case', async () => {
+    await createTable('things', 'uuid')
+    const made = [await insert(main, 'things'), await insert(main, 'things')]
+    for (const id of made) expect(id).toMatch(UUID)
+    expect(await ids(main, 'things')).toEqual(made)
+    const given = 'F190A5C1-7D3E-7CC2-9F0B-2A6F1C3D4E5F'
+    expectOk(await main('PUT', `/tables/things/data/${given}`, { body: {} }))
+    expect((await main('GET', `/tables/things/data/${given}`)).body.id).toBe(given.toLowerCase())
+    expect(await ids(main, 'things', { filter: { id: given } })).toEqual([given.toLowerCase()])
+    expect(await sql(main, 'select id from things where id = $1', [given])).toEqual([
+      { id: given.toLowerCase() },
+    ])
+    const refused = await main('PUT', '/tables/things/data/rec_1', { body: {} })
+    expect([refused.status, refused.body.message]).toEqual([
+      400,
+      expect.stringContaining('column [id]: is not a UUID'),
+    ])
+  })
+})
+
+describe('the type of ids', () => {
+  it('is refused if it is not known', async () => {
+    const answer = await main('PUT', '/tables/odd', { body: { id: { type: 'float' } } })
+    expect(answer.status).toBe(400)
+    expect(answer.body.message).toContain('id.type')
+  })
+
+  it('cannot change, and a schema need not name it', async () => {
+    await createTable('fixed', 'uuid')
+    const compare = (idType?: string) =>
+      main('POST', '/schema/compare', {
+        body: { schema: { tables: [{ name: 'fixed', ...(idType && { idType }), columns: [] }] } },
+      })
+    expect(expectOk(await compare('uuid')).status).toBe(200)
+    expect(expectOk(await compare()).status).toBe(200)
+    const refused = await compare('int')
+    expect([refused.status, refused.body.message]).toEqual([
+      400,
+      'table [fixed]: ids have the type [uuid], which cannot become [int]; create another table instead',
+    ])
+  })
+
+  it('of tables that two branches add under one name decides whether they are the same', async () => {
+    const branch = await fork('types-fork')
+    expectOk(await branch('PUT', '/tables/both', { body: { id: { type: 'int' } } }))
+    expectOk(await main('PUT', '/tables/both', { body: { id: { type: 'uuid' } } }))
+    const { body } = await branch('POST', '/merge', { body: {} })
+    expect(body.code, JSON.stringify(body)).toBe('merge_conflict')
+    const other = await fork('types-other')
+    expectOk(await other('PUT', '/tables/same', { body: { id: { type: 'int' } } }))
+    expectOk(await main('PUT', '/tables/same', { body: { id: { type: 'int' } } }))
+    expectOk(await other('POST', '/merge', { body: {} }))
+  })
+})
