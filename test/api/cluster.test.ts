@@ -168,7 +168,10 @@ describe('a stream into a database that is moved to another node', () => {
     for (const line of lines.slice(0, 12)) body.write(line)
     await until(async () => {
       const stages = await service.database.query(sql`
-        select from citus_shards where table_name::text like '%.stream_%' and shard_size > 0`)
+        select
+        from citus_shards c
+        join offshoot_work.spares s on c.table_name::text like '%.heap_' || s.heap_id
+        where s.definition = 'layer' and c.shard_size > 0`)
       return stages.length > 0
     })
     await move(branches)

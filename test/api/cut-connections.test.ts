@@ -119,7 +119,7 @@ describe('a connection to PostgreSQL that is cut in the middle of a COPY', () =>
     expect(await countOf('plain')).toBe(before + RECORDS)
     await until(async () => {
       const [streams] = await service.database.query<{ count: string }>(sql`
-        select count(*) as count from offshoot_work.streams`)
+        select count(*) as count from offshoot_work.spares where definition = 'layer'`)
       return Number(streams?.count) === 0
     })
   })

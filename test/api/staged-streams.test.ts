@@ -11,7 +11,6 @@ import { absorbNext } from '../../packages/server/src/rows/heaps/absorb.js'
 import { collectHeap } from '../../packages/server/src/rows/heaps/collect.js'
 import { collectSpares } from '../../packages/server/src/rows/heaps/spare-heaps.js'
 import { Stage } from '../../packages/server/src/rows/merging/stage.js'
-import { collectStage } from '../../packages/server/src/rows/writing/staged-rows.js'
 import { TestBranches } from '../support/branches.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -77,34 +76,26 @@ async function openStream(branches: TestBranches, branch = 'main', headers = {})
   }
 }
 
-/** The stages of streams: tables and their entries. */
+/** The tables that streams fill. */
 async function stages(): Promise<string[]> {
   const { rows } = await service.database.pool.query(
-    `select relname as name from pg_class
-    where relkind = 'r' and relname like 'stream\\_%'
-    union all
-    select id from offshoot_work.streams
-    union all
-    select 'heap_' || heap_id from offshoot_work.spares where definition = 'layer'`,
+    `select 'heap_' || heap_id as name from offshoot_work.spares where definition = 'layer'`,
   )
   return rows.map(({ name }) => name)
 }
 
 /** Empties the stage of a stream when it has rows, as PostgreSQL does with unlogged tables after a crash. */
 async function emptyStage(): Promise<void> {
-  let tables: { name: string; kind: string }[] = []
-  // A stage has an entry before it has a table.
-  await until(async () => {
+  let name: string | undefined
+  const findTable = async () => {
     const { rows } = await service.database.pool.query(
-      `select oid::regclass::text as name, relpersistence as kind
-      from pg_class where relkind = 'r' and relname like 'stream\\_%'`,
+      'select oid::regclass::text as name from pg_class where relname = any($1)',
+      [await stages()],
     )
-    tables = rows
-    return tables.length > 0
-  })
-  // On a cluster, the stage is moved with its database, which takes a log.
-  expect(tables).toMatchObject([{ kind: service.database.server.isCluster ? 'p' : 'u' }])
-  const name = tables[0]?.name
+    name = rows[0]?.name
+    return name !== undefined
+  }
+  await until(findTable)
   const hasRows = async () => {
     const found = await service.database.pool.query(`select from ${name} limit 1`)
     return found.rows.length > 0
@@ -382,7 +373,7 @@ describe('a stream of many rows into a branch with forks', () => {
   ): Promise<Result> {
     let stage: string | undefined
     await until(async () => {
-      stage = (await stages()).find((name) => name.startsWith('stream_'))
+      stage = (await stages())[0]
       return stage !== undefined
     })
     const holder = await service.database.pool.connect()
@@ -495,6 +486,26 @@ describe('a stream of many rows into a branch with forks', () => {
     expect(answer.body.errors).toEqual([expect.objectContaining({ line })])
     expect(await countRecords(branches)).toBe(2)
     expect(await storage(branches)).toEqual({ kinds: ['heap'], rows: 2, hidden: 0 })
+  })
+
+  it('is published without inserting its rows, though its table was empty when it began', async () => {
+    const branches = await TestBranches.create(service, 'no-longer-empty', { t: TABLES.t })
+    const stream = await openStream(branches)
+    await branches.put('main', 't', 'while', { code: 'w' })
+    await branches.fork('meanwhile')
+    expect((await stream.finish(MANY)).body).toEqual({ inserted: TOTAL, failed: 0, errors: [] })
+    // The heap that the branch had to be given is a layer of the one that it has.
+    expect(await storage(branches)).toEqual({ kinds: ['heap', 'layer'], rows: 1, hidden: 0 })
+    const check = async () => {
+      expect(await countRecords(branches)).toBe(TOTAL + 1)
+      expect(await countRecords(branches, 'meanwhile')).toBe(1)
+      const taken = await branches.call('main', 'POST', '/tables/t/data', { code: 'code-9' })
+      expect(taken.status).toBe(400)
+    }
+    await check()
+    while (await absorbNext(service.storage));
+    expect(await storage(branches)).toMatchObject({ rows: TOTAL + 1, hidden: 0 })
+    await check()
   })
 
   it('is refused if PostgreSQL crashes before it is compared', async () => {
@@ -663,64 +674,48 @@ describe('a stream into an empty table', () => {
   it('is refused if PostgreSQL has lost a part of it', async () => {
     const branches = await TestBranches.create(service, 'lost', TABLES)
     const stream = await openStream(branches)
-    const [name] = await stages()
-    const { rows } = await service.database.pool.query(
-      'select oid::regclass::text as name from pg_class where relname = $1',
-      [name],
-    )
-    await until(async () => {
-      const found = await service.database.pool.query(`select from ${rows[0].name} limit 1`)
-      return found.rows.length > 0
-    })
-    await service.database.pool.query(`truncate ${rows[0].name}`)
+    await emptyStage()
     const answer = await stream.finish([{ id: 'last' }])
     expect(answer).toMatchObject({ status: 503, body: { code: 'unavailable' } })
     expect(await countRecords(branches)).toBe(0)
     expect(await stages()).toEqual([])
   })
-
-  it('of a killed process is dropped by the collector, and no other', async () => {
-    const branches = await TestBranches.create(service, 'killed', TABLES)
-    const killed = await openStream(branches)
-    const age = (name: string | undefined) =>
-      service.database.pool.query(
-        `update offshoot_work.spares set kept_until = now() - interval '1 hour'
-        where 'heap_' || heap_id = $1`,
-        [name],
-      )
-    const [left] = await stages()
-    const other = await openStream(branches)
-    await until(async () => (await stages()).length === 2)
-    await age(left)
-    while (await collectSpares(service.database));
-    const rest = await stages()
-    expect(rest).toHaveLength(1)
-    expect(rest).not.toContain(left)
-    expect((await other.finish()).status).toBe(200)
-    expect(await countRecords(branches)).toBe(LONG.length)
-    killed.body.destroy(new Error('gone'))
-    await until(async () => (await stages()).length === 0)
-  })
 })
 
 describe('the collector', () => {
-  it('removes what a stream of a killed process has left behind, and nothing else', async () => {
-    const branches = await TestBranches.create(service, 'collected', TABLES)
-    // A stream into an empty table has no stage of this kind.
-    await branches.put('main', 't', 'before', { text: 'a' })
-    const stream = await openStream(branches)
-    const { pool } = service.database
-    await pool.query(`
-      insert into offshoot_work.streams (id, used_at, database_id)
-      select 'left', now() - interval '2 hours', min(id) from offshoot.databases`)
-    const { rows } = await pool.query('select min(id) as id from offshoot.databases')
-    await pool.query(`create unlogged table offshoot_db_${rows[0].id}.stream_left ()`)
-    while (await collectStage(service.database));
-    // A cluster takes longer to create the stage of the stream.
-    await until(async () => (await stages()).length === 2)
-    expect((await stream.finish()).status).toBe(200)
-    expect(await stages()).toEqual([])
-  })
+  it.each([
+    ['has no rows', []],
+    ['has rows', [{ id: 'before' }]],
+  ])(
+    'removes the stage of a killed process, and no other, if the table %s',
+    async (what, before) => {
+      const branches = await TestBranches.create(
+        service,
+        `killed-${what.replaceAll(' ', '-')}`,
+        TABLES,
+      )
+      await branches.bulk('main', 't', before)
+      const killed = await openStream(branches)
+      const age = (name: string | undefined) =>
+        service.database.pool.query(
+          `update offshoot_work.spares set kept_until = now() - interval '1 hour'
+        where 'heap_' || heap_id = $1`,
+          [name],
+        )
+      const [left] = await stages()
+      const other = await openStream(branches)
+      await until(async () => (await stages()).length === 2)
+      await age(left)
+      while (await collectSpares(service.database));
+      const rest = await stages()
+      expect(rest).toHaveLength(1)
+      expect(rest).not.toContain(left)
+      expect((await other.finish()).status).toBe(200)
+      expect(await countRecords(branches)).toBe(before.length + LONG.length)
+      killed.body.destroy(new Error('gone'))
+      await until(async () => (await stages()).length === 0)
+    },
+  )
 
   it('removes the pin that a killed process has left behind, with all that belongs to it', async () => {
     const branches = await TestBranches.create(service, 'pinned', TABLES)

@@ -98,12 +98,7 @@ async function findLeaks(): Promise<string[]> {
     where n.nspname ~ '^offshoot_db_' and c.relkind = 'r' and c.relname ~ '^(heap|past)_'
       and substring(c.relname from '\\d+$')::bigint not in (
         select id from offshoot.heaps union all select heap_id from offshoot_work.spares
-      )
-    union all
-    select c.relname
-    from pg_class c join pg_namespace n on n.oid = c.relnamespace
-    where n.nspname ~ '^offshoot_db_' and c.relkind = 'r' and c.relname like 'stream\\_%'
-      and substr(c.relname, 8) not in (select id from offshoot_work.streams)`)
+      )`)
   const blobs = await service.sql(`select encode(sha256, 'hex') as name from offshoot.blobs`)
   const known = new Set(blobs.map(({ name }) => name))
   const files = await readdir(path.join(folder.path, 'files'), {

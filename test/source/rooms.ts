@@ -92,7 +92,6 @@ export const ROWS_FACE: readonly string[] = [
   'rows/heaps/column-problems.ts',
   'rows/heaps/filled-heaps.ts',
   'rows/heaps/folds.ts',
-  'rows/heaps/layers.ts',
   'rows/heaps/schema-changes.ts',
   'rows/heaps/spare-heaps.ts',
   'rows/indexes/heap-indexes.ts',

@@ -35,7 +35,6 @@ import { collectHeap } from './rows/heaps/collect.js'
 import { foldNext } from './rows/heaps/folds.js'
 import { collectSpares } from './rows/heaps/spare-heaps.js'
 import { collectSchema } from './rows/layout/database-schema.js'
-import { collectStage } from './rows/writing/staged-rows.js'
 import { workAge, workFailures, workPending } from './telemetry/events.js'
 
 /*
@@ -100,7 +99,6 @@ function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
       spares: rarely(() => collectSpares(database)),
       schemas: rarely(() => collectSchema(database)),
       gates: rarely(() => collectGates(database)),
-      stages: rarely(() => collectStage(database)),
       answers: rarely((work) => collectAnswers(database, work)),
       claims: rarely(() => collectUploadClaims(database)),
       checks: rarely(() => checkBlobs(database, COLLECT_TIMES)),

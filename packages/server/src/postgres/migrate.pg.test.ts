@@ -337,7 +337,10 @@ describe('the migration of first versions', () => {
       overriding system value values
         (1, 1, 'b', 9, '{}', 1, 'heap', null), (2, 1, 'b', 9, '{}', 4, 'fold', 'a'),
         (3, 1, 'b', 9, '{}', 3, 'fold', null), (4, 1, 'b', 9, '{}', 5, 'overlay', null),
-        (5, 1, 'b', 9, '{}', 1, 'staged', null), (6, 1, 'b', 8, '{}', 1, 'gone', null)`)
+        (5, 1, 'b', 9, '{}', 1, 'staged', null), (6, 1, 'b', 8, '{}', 1, 'gone', null);
+      create schema offshoot_db_7;
+      create table offshoot_db_7.stream_left ();
+      insert into offshoot_work.streams (id, database_id) values ('left', 7), ('lost', 8)`)
     await migrate(database)
     const { rows } = await fresh.pool.query(`
       select kind || id as heap, branch_id as of, epoch, until_epoch as until, next_branch_id as next
@@ -351,6 +354,9 @@ describe('the migration of first versions', () => {
       { heap: 'layer5', of: 'dropped 5', epoch: 1, until: null, next: 'dropped 5' },
       { heap: 'gone6', of: 'b', epoch: 1, until: null, next: null },
     ])
+    const { rows: stages } = await fresh.pool.query(`
+      select from pg_tables where tablename in ('streams', 'stream_left')`)
+    expect(stages).toEqual([])
     await fresh.close()
   })
 })

@@ -2,11 +2,10 @@ import { withBranches } from '../../domain/branches/lock-branches.js'
 import { withPin } from '../../domain/merges/pins.js'
 import { isUndefinedTable } from '../../postgres/failures.js'
 import { runTransaction, WRITABLE_SNAPSHOT } from '../../postgres/run-transaction.js'
-import { dropNewLayers } from '../../rows/heaps/layers.js'
 import {
+  compareStream,
   publishStream,
   StreamOutdatedError,
-  stageStream,
 } from '../../rows/merging/publish-stream.js'
 import type { WritableTable } from '../../rows/open-branch.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
@@ -32,7 +31,7 @@ export async function publishLongStream(
 ): Promise<boolean> {
   const { branch } = context.session
   // A pin is a fork. Without any fork, writers keep no old versions, and it should stay that way.
-  if (rows.count <= INSERTED_ROWS_MAX || !branch.hasForks) return false
+  if (rows.count <= INSERTED_ROWS_MAX || !rows.isLasting || !branch.hasForks) return false
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
     try {
       await publish(context, { table, rows }, finish)
@@ -62,18 +61,15 @@ async function publish(
       pinId: pin.id,
       requireAll: (present: number) => rows.requireAll(present),
     }
-    const layer = await runTransaction(
+    await runTransaction(
       storage.database,
-      (transaction) => stageStream(transaction, stream),
+      (transaction) => compareStream(transaction, stream),
       WRITABLE_SNAPSHOT,
     )
-    try {
-      await withBranches(storage, [access], async (transaction) => {
-        await publishStream(transaction, { ...stream, layer }, branch.guard)
-        await finish(branch.inTransaction(transaction.client))
-      })
-    } finally {
-      await dropNewLayers(storage.database, [layer])
-    }
+    const layer = await rows.toLayer()
+    await withBranches(storage, [access], async (transaction) => {
+      await publishStream(transaction, { ...stream, layer }, branch.guard)
+      await finish(branch.inTransaction(transaction.client))
+    })
   })
 }

@@ -1,4 +1,4 @@
-/** One kind of layer, instead of folds and overlays. What is not yet published is in the list of spare heaps. */
+/** One kind of layer, instead of folds and overlays. What is not yet published, and what a stream fills, is in the list of spare heaps. */
 export const layers = `
 alter table offshoot.heaps
   -- heap: the rows that the branch wrote.
@@ -23,6 +23,16 @@ where kind = 'layer';
 -- A spare heap has its own time, because a heap that is being filled is kept longer than an empty one.
 alter table offshoot_work.spares rename column created_at to kept_until;
 alter table offshoot_work.spares alter column kept_until drop default;
--- Scans that have another name now.
-delete from offshoot.work where database_id = 0 and kind = 'overlays';
+-- Streams are listed there, too. Their stages have ended with the processes that filled them.
+do $$
+declare
+  stage record;
+begin
+  for stage in select id, database_id from offshoot_work.streams loop
+    execute format('drop table if exists offshoot_db_%s.%I', stage.database_id, 'stream_' || stage.id);
+  end loop;
+end
+$$;
+drop table offshoot_work.streams;
+delete from offshoot.work where database_id = 0 and kind in ('overlays', 'stages');
 `

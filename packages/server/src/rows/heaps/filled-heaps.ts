@@ -12,7 +12,7 @@ import {
   ownLayer,
 } from '../layout/layout.js'
 import { createTables, describeHeap, HEAP_COLUMNS, HEAP_VALUES } from './heap-ddl.js'
-import { listNewHeap } from './layers.js'
+import { endStage, listNewHeap } from './layers.js'
 
 /*
  * A heap that is filled before its branch has it. As long as a table is empty and no fork knows its heap, nobody can tell
@@ -76,7 +76,6 @@ export async function createFilledHeap(
   const create = async (transaction: Queryable): Promise<string> => {
     const heap = { databaseId, heapId: await listNewHeap(transaction, databaseId), table }
     await createTables(transaction, [heap])
-    // A worker of autovacuum would keep the branch waiting when it takes the heap.
     await transaction.query(sql`
       alter table ${heapName(heap)}
         add column line bigint not null,
@@ -104,11 +103,7 @@ export async function takeFilledHeap(transaction: Queryable, heap: FilledHeap): 
   const [filled] = await transaction.query(sql`
     delete from offshoot_work.spares where heap_id = ${heapId} returning heap_id`)
   if (filled === undefined) return false
-  await transaction.query(sql`
-    alter table ${heapName(heap)}
-      drop column line,
-      alter column epoch drop default,
-      reset (autovacuum_enabled)`)
+  await endStage(transaction, heap)
   // Others may be reading the empty heap. The collector drops it later.
   await transaction.query(sql`
     update offshoot.heaps set branch_id = ${`dropped ${ownId}`} where id = ${ownId}`)

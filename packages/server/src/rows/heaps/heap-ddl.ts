@@ -1,7 +1,7 @@
 import { allDone } from '../../common/all-done.js'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
-import { ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../columns/column-types.js'
@@ -123,26 +123,27 @@ async function insertHeaps(
   })
 }
 
+/** The columns that all rows have, except for their ids. Those of fixed width come first, to avoid alignment padding. */
+export const rowColumns = (defaultEpoch = empty): Sql => sql`
+    version integer not null default 0,
+    epoch integer not null ${defaultEpoch},
+    created_at timestamptz(3) not null default now(),
+    updated_at timestamptz(3) not null default now(),
+    deleted boolean not null default false`
+
 function tableStatements(heap: HeapAddress, shapes: readonly ColumnShape[]): Sql[] {
   const definitions = shapes.map(
     (shape) => sql`, ${ident(shape.physicalName)} ${raw(shape.sqlType)}`,
   )
-  // Fixed-width columns come first, to avoid alignment padding.
-  const common = sql`
-    version integer not null default 0,
-    epoch integer not null,
-    created_at timestamptz(3) not null default now(),
-    updated_at timestamptz(3) not null default now(),
-    deleted boolean not null default false`
   return [
     sql`
       create table ${heapName(heap)} (
-        ${common},
+        ${rowColumns()},
         id text collate "C" primary key${join([sql``, ...definitions], '')}
       )`,
     sql`
       create table ${pastName(heap)} (
-        ${common},
+        ${rowColumns()},
         until integer not null,
         id text collate "C" not null${join([sql``, ...definitions], '')},
         primary key (id, until)

@@ -1,8 +1,9 @@
+import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { type Sql, sql } from '../../postgres/sql.js'
+import { runTransaction, setLockWait, type Transaction } from '../../postgres/run-transaction.js'
+import { ident, type Sql, sql } from '../../postgres/sql.js'
 import type { StoredTable } from '../columns/stored-schema.js'
 import { type HeapAddress, heapName } from '../layout/layout.js'
-import { removeEach } from '../layout/storage-hold.js'
 import { createLayerIndexes } from './heap-ddl.js'
 import { renewReaders } from './renew-readers.js'
 import { dropSpare } from './spare-heaps.js'
@@ -48,6 +49,25 @@ export async function keepNewHeap(database: Queryable, { heapId }: HeapAddress):
     update offshoot_work.spares
     set kept_until = now() + make_interval(mins => ${BUILD_MINUTES_MAX})
     where heap_id = ${heapId}`)
+}
+
+/** Makes a layer of a stage: a listed table with the columns of a layer, and the column `line`. */
+export async function finishStage(transaction: Queryable, stage: NewLayer): Promise<void> {
+  // The time depends on the number of rows, and nobody waits for it.
+  await transaction.query(sql`set local statement_timeout = 0`)
+  // On a cluster, the lines are a primary key.
+  await transaction.query(sql`
+    alter table ${heapName(stage)} drop constraint if exists ${ident(`heap_${stage.heapId}_pkey`)}`)
+  await createLayerIndexes(transaction, stage)
+}
+
+/** Takes what only a stage has from a table that is about to be published. No worker of autovacuum keeps it waiting. */
+export async function endStage(transaction: Queryable, stage: HeapAddress): Promise<void> {
+  await transaction.query(sql`
+    alter table ${heapName(stage)}
+      drop column line,
+      alter column epoch drop default,
+      reset (autovacuum_enabled)`)
 }
 
 /** Creates a layer with the rows of a query, and its indexes. */
@@ -103,10 +123,19 @@ export async function publishLayers(
   return true
 }
 
-/** Drops those of some layers that were not published. While a backup holds the storage, leaves them to the collector. */
+/** Others may read the statistics of a layer. The collector drops it later. */
+const DROP_WAIT_MS = 2000
+
+/** Drops those of some layers that were not published. No backup contains them, so it may hold the storage. */
 export async function dropNewLayers(
   database: Database,
   layers: readonly HeapAddress[],
 ): Promise<void> {
-  await removeEach(database, layers, dropSpare)
+  const drop = (layer: HeapAddress) => async (transaction: Transaction) => {
+    await setLockWait(transaction, DROP_WAIT_MS)
+    await dropSpare(transaction, layer)
+  }
+  await eachApart(layers, (layer) =>
+    runTransaction(database, drop(layer), { isolation: 'read committed' }),
+  )
 }

@@ -20,7 +20,7 @@ import {
   type UniqueClash,
 } from './check-stage.js'
 import { listCompared, type RowTexts } from './compare-rows.js'
-import { amendOutcome, buildOutcome, publishOutcomes } from './outcome-layer.js'
+import { amendOutcome, buildOutcome, isValueTaken, publishOutcomes } from './outcome-layer.js'
 import { publishRows } from './publish-stage.js'
 import { type RecordToken, readConflictsToken, readTokens } from './review-tokens.js'
 import { type RowResolution, type RowStrategy, settleRest, settleRows } from './settle.js'
@@ -407,7 +407,8 @@ export class TableComparison {
       if (ownLayer(layoutOf(state.rows), codec.table.id) !== undefined) {
         throw new OutdatedError('another merge has a layer')
       }
-      if (!(await amendOutcome(transaction, layer, { staged, ours, oursBefore, since }))) {
+      if (since !== undefined) await amendOutcome(transaction, layer, { staged, ours, since })
+      if (await isValueTaken(transaction, layer, { codec, ours, oursBefore })) {
         throw new OutdatedError('a unique value was taken')
       }
     }
@@ -468,9 +469,7 @@ export class Outcome {
   /** Writes the rows to the target. Its schema must be that of the outcome by now. */
   async publish(transaction: Transaction, target: BranchRows): Promise<void> {
     const layout = layoutOf(target)
-    const built = this.#tables.flatMap(({ staged, layer }) =>
-      layer === undefined ? [] : { staged, layer },
-    )
+    const built = this.#tables.flatMap(({ layer }) => layer ?? [])
     const written = this.#tables.filter((table) => table.layer === undefined && isWritten(table))
     const tallies = await publishRows(transaction, written, layout)
     this.#tables = this.#tables.map((table) => {

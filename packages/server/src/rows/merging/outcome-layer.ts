@@ -2,6 +2,7 @@ import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
+import type { TableCodec } from '../columns/table-codec.js'
 import { describeHeap } from '../heaps/heap-ddl.js'
 import { buildLayer, type NewLayer, publishLayers } from '../heaps/layers.js'
 import { type BranchRows, heapName, layoutOf } from '../layout/layout.js'
@@ -17,11 +18,8 @@ import { EFFECTS } from './stage-sql.js'
  * With a locked target, only rows are looked at that were written since the comparison.
  */
 
-/** Staged rows of one table: a table, or a query in parentheses. */
-export type OutcomeStage = Pick<StagedRows, 'codec' | 'name'>
-
 interface OutcomeRows {
-  readonly staged: OutcomeStage
+  readonly staged: StagedRows
   /** The rows of the target that were compared. */
   readonly ours: BranchRows
 }
@@ -45,37 +43,47 @@ function selectOutcome({ staged: { codec, name }, ours }: OutcomeRows, condition
     where ${condition}`
 }
 
-/**
- * Brings an outcome up to date with a locked target. `ours` has the rows of the target now, `oursBefore` those
- * that were compared, and `since` the staged rows that were decided again. Returns false if the target has taken a
- * unique value that the outcome needs.
- */
+/** Brings an outcome up to date with a locked target: replaces what staged rows gave that were decided again. */
 export async function amendOutcome(
   transaction: Queryable,
   layer: NewLayer,
-  rows: OutcomeRows & { readonly oursBefore: BranchRows; readonly since: Sql | undefined },
-): Promise<boolean> {
-  const { staged, ours, oursBefore, since } = rows
+  { since, ...rows }: OutcomeRows & { readonly since: Sql },
+): Promise<void> {
+  const { physical } = rows.staged.codec
   const name = heapName(layer)
-  if (since !== undefined) {
-    const columns = staged.codec.physical.map(({ physicalName }) => sql`, ${ident(physicalName)}`)
-    await transaction.query(sql`delete from ${name} where id in (select id from ${since})`)
-    await transaction.query(sql`
-      insert into ${name} (version, epoch, created_at, updated_at, deleted, id${join([empty, ...columns], '')})
-      ${selectOutcome(rows, sql`s.n in (select n from ${since}) and s.decision in ${EFFECTS}`)}`)
+  const columns = physical.map(({ physicalName }) => sql`, ${ident(physicalName)}`)
+  await transaction.query(sql`delete from ${name} where id in (select id from ${since})`)
+  await transaction.query(sql`
+    insert into ${name} (version, epoch, created_at, updated_at, deleted, id${join([empty, ...columns], '')})
+    ${selectOutcome(rows, sql`s.n in (select n from ${since}) and s.decision in ${EFFECTS}`)}`)
+}
+
+/** The rows of a target that is locked, and those that an outcome was compared with. */
+interface TargetSince {
+  readonly codec: TableCodec
+  readonly ours: BranchRows
+  readonly oursBefore: BranchRows
+}
+
+/** Returns whether the target has taken a unique value since that the outcome needs. */
+export async function isValueTaken(
+  transaction: Queryable,
+  layer: NewLayer,
+  since: TargetSince,
+): Promise<boolean> {
+  const { codec, ours, oursBefore } = since
+  if (!mayDiffer(oursBefore, ours, codec.table.id)) return false
+  for (const index of codec.uniqueColumns) {
+    const found = await transaction.query(selectTaken(layer, since, index))
+    if (found.length > 0) return true
   }
-  if (!mayDiffer(oursBefore, ours, staged.codec.table.id)) return true
-  for (const index of staged.codec.uniqueColumns) {
-    const found = await transaction.query(selectTaken(layer, rows, index))
-    if (found.length > 0) return false
-  }
-  return true
+  return false
 }
 
 /** Finds one of the rows that the target has written since whose value another row of the outcome has. */
 function selectTaken(
   newLayer: NewLayer,
-  { staged: { codec }, ours, oursBefore }: OutcomeRows & { readonly oursBefore: BranchRows },
+  { codec, ours, oursBefore }: TargetSince,
   index: number,
 ): Sql {
   const [layout, layer] = [layoutOf(ours), heapName(newLayer)]
@@ -118,17 +126,14 @@ function selectTaken(
  */
 export async function publishOutcomes(
   transaction: Transaction,
-  outcomes: readonly { readonly layer: NewLayer; readonly staged: OutcomeStage }[],
+  outcomes: readonly NewLayer[],
   into: string,
 ): Promise<boolean> {
   if (outcomes.length === 0) return true
-  const codecs = outcomes.map(({ staged }) => staged.codec)
-  const target = await openTarget(transaction, codecs, await getTarget(transaction, into))
-  return publishLayers(
-    transaction,
-    outcomes.map(({ layer }) => layer),
-    { branchId: into, epoch: target.epoch, isLasting: true, nextBranchId: into },
-  )
+  const tables = outcomes.flatMap(({ table }) => table ?? [])
+  const { epoch } = await openTarget(transaction, tables, await getTarget(transaction, into))
+  const place = { branchId: into, epoch, isLasting: true, nextBranchId: into }
+  return publishLayers(transaction, outcomes, place)
 }
 
 /** Returns false if a branch was reset after it was pinned: then the pin is a fork of its previous state. */

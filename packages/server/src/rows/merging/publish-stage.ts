@@ -4,6 +4,7 @@ import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, type TextRows } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
+import type { StoredTable } from '../columns/stored-schema.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { absorbAll } from '../heaps/absorb.js'
 import { requestFolds } from '../heaps/folds.js'
@@ -27,8 +28,8 @@ export async function publishRows(
   target: Layout,
 ): Promise<ReadonlyMap<StagedRows, MergeTally>> {
   const tallies = new Map<StagedRows, MergeTally>()
-  const codecs = tables.map(({ staged }) => staged.codec)
-  const layout = await openTarget(transaction, codecs, target)
+  const written = tables.map(({ staged }) => staged.codec.table)
+  const layout = await openTarget(transaction, written, target)
   for (const { staged, tally } of tables) {
     const heap = ownHeap(layout, staged.codec.table.id)
     if (heap === undefined) throw new Error('the target must have a heap')
@@ -174,11 +175,10 @@ interface MergeTarget {
 /** Gives the target branch the heaps that it lacks, and absorbs layers. Returns its new layout. */
 export async function openTarget(
   transaction: Transaction,
-  codecs: readonly TableCodec[],
+  written: readonly StoredTable[],
   layout: Layout,
 ): Promise<Layout> {
   const { branchId } = layout
-  const written = codecs.map(({ table }) => table)
   await absorbAll(transaction, layout, new Set(written.map(({ id }) => id)))
   const lacking = (known: Layout) => written.filter(({ id }) => ownHeap(known, id) === undefined)
   if (lacking(layout).length === 0) return layout

@@ -1,8 +1,8 @@
 import { runPipeline } from '../../postgres/pipeline.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
-import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import type { NewLayer } from '../heaps/layers.js'
+import { endStage, type NewLayer } from '../heaps/layers.js'
 import {
   type BranchRows,
   findLayout,
@@ -17,16 +17,10 @@ import { TakenError } from '../writing/refusals.js'
 import { takenIdStatement, takenValueStatement } from '../writing/stage-statements.js'
 import { StatementParts } from '../writing/statement-parts.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
-import {
-  amendOutcome,
-  buildOutcome,
-  isPinOf,
-  type OutcomeStage,
-  publishOutcomes,
-} from './outcome-layer.js'
+import { isPinOf, isValueTaken, publishOutcomes } from './outcome-layer.js'
 
 /*
- * A long stream is published like a large merge: its rows are compared with a pinned state and written to a layer
+ * A long stream is published like a large merge: its rows are compared with a pinned state, and their table becomes a layer,
  * without a gate. With a locked branch, only rows that were written since are looked at.
  */
 
@@ -42,22 +36,11 @@ interface ComparedStream {
 /** Thrown if the branch has changed in a way that the comparison does not allow for. */
 export class StreamOutdatedError extends Error {}
 
-/** The stage in the form of a merge that inserts all of its rows. */
-function asMerge({ codec, stage }: ComparedStream): OutcomeStage {
-  const columns = codec.physical.map(({ physicalName }) => sql`, s.${ident(physicalName)}`)
-  return {
-    codec,
-    name: sql`(
-      select s.line as n, s.id, 'insert' as decision${join([empty, ...columns], '')} from ${stage} s
-    )`,
-  }
-}
-
-/** Writes the rows of a stream to a layer. Throws if an id or a unique value is taken in the compared state. */
-export async function stageStream(
+/** Throws if an id or a unique value is taken in the compared state, or repeated. */
+export async function compareStream(
   transaction: Transaction,
   stream: ComparedStream,
-): Promise<NewLayer> {
+): Promise<void> {
   const { codec, stage, before } = stream
   // The time depends on the length of the stream, and nobody waits for it.
   await transaction.query(sql`set local statement_timeout = 0`)
@@ -81,7 +64,6 @@ export async function stageStream(
     ])
     if (typeof found?.[0]?.[0] === 'string') throw new TakenError(0, columnId)
   }
-  return buildOutcome(transaction, { staged: asMerge(stream), ours: before })
 }
 
 /**
@@ -90,15 +72,12 @@ export async function stageStream(
  */
 export async function publishStream(
   transaction: Transaction,
-  stream: ComparedStream & { readonly layer: NewLayer; readonly pinId: string },
+  stream: Pick<ComparedStream, 'codec' | 'before'> & { layer: NewLayer; pinId: string },
   guard: Guard,
 ): Promise<void> {
-  const { codec, stage, before, layer, pinId } = stream
+  const { codec, before, layer, pinId } = stream
   const { branchId } = guard.rows
   await requireGuard(transaction, guard)
-  // The stage was complete when the layer was written. A crash since then has emptied it.
-  const staged = await transaction.query(sql`select from ${stage} limit 1`)
-  if (staged.length === 0) stream.requireAll(0)
   if (!(await isPinOf(transaction, { pinId, branchId }))) {
     throw new StreamOutdatedError('the branch was reset')
   }
@@ -114,12 +93,11 @@ export async function publishStream(
       limit 1`)
     if (written.length > 0) throw new StreamOutdatedError('a row was written')
   }
-  const merged = asMerge(stream)
-  const rows = { staged: merged, ours, oursBefore: before, since: undefined }
-  if (!(await amendOutcome(transaction, layer, rows))) {
+  if (await isValueTaken(transaction, layer, { codec, ours, oursBefore: before })) {
     throw new StreamOutdatedError('a unique value was taken')
   }
-  if (!(await publishOutcomes(transaction, [{ layer, staged: merged }], branchId))) {
+  await endStage(transaction, layer)
+  if (!(await publishOutcomes(transaction, [layer], branchId))) {
     throw new StreamOutdatedError('the layer was dropped')
   }
 }

@@ -1,7 +1,9 @@
 import type { Server } from '../../postgres/server.js'
-import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
+import type { TableCodec } from '../columns/table-codec.js'
+import { rowColumns } from '../heaps/heap-ddl.js'
 import { joinVisible, selectVisible } from '../reading/arms.js'
 import { MOMENT_VALUES } from '../running/calls.js'
 import { insertStatement, selectNewRows } from './insert-statements.js'
@@ -13,17 +15,21 @@ import { furtherColumns, type StatementParts } from './statement-parts.js'
  * columns have the names and types of those of the heap.
  */
 
-/** It need not be logged: a stream that a crash interrupts is refused, see `StagedRows`. */
+/**
+ * Creates a stage. It need not be logged, because a stream that a crash interrupts is refused, see `StagedRows`. With
+ * `isLasting` it is logged, and has all columns of a layer.
+ */
 export function createStageStatement(
-  { codec }: StatementParts,
+  { physical }: TableCodec,
   stage: Sql,
-  { passing }: Server,
+  { passing, isLasting }: Pick<Server, 'passing'> & { isLasting: boolean },
 ): Sql {
-  const columns = codec.physical.map(
+  const columns = physical.map(
     ({ physicalName, sqlType }) => sql`${ident(physicalName)} ${raw(sqlType)}`,
   )
   return sql`
-    create ${passing.kind} table ${stage} (
+    create ${isLasting ? empty : passing.kind} table ${stage} (
+      ${isLasting ? sql`${rowColumns(sql`default 0`)},` : empty}
       line bigint ${passing.key},
       id text collate "C" not null${furtherColumns(columns)}
     ) with (autovacuum_enabled = false)`

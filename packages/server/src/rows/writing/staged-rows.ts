@@ -1,22 +1,29 @@
-import { randomBytes } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
-import { eachApart } from '../../common/each-apart.js'
 import { copyLine } from '../../postgres/carriers.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Statement } from '../../postgres/statement.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { createFilledHeap, type FilledHeap } from '../heaps/filled-heaps.js'
-import { dropNewLayers, keepNewHeap } from '../heaps/layers.js'
-import { heapName, layoutOf, qualified } from '../layout/layout.js'
+import { describeHeap } from '../heaps/heap-ddl.js'
+import {
+  dropNewLayers,
+  finishStage,
+  keepNewHeap,
+  listNewHeap,
+  type NewLayer,
+} from '../heaps/layers.js'
+import { type HeapAddress, heapName, layoutOf } from '../layout/layout.js'
 import { brokenConnection } from '../running/connection.js'
 import { type Guard, ownerOf } from '../running/guard.js'
 import { runReads } from '../running/reads.js'
 import { confirmed } from '../running/staleness.js'
 import type { Running, WriteTransaction } from '../running/transactions.js'
 import { describeRefusal, rowsBefore, TakenError } from './refusals.js'
+import { createStageStatement } from './stage-statements.js'
 import type { RowInput, TableWriter } from './table-writer.js'
 
 /** A row of a stream, with its line. */
@@ -39,23 +46,13 @@ const COPY_BYTES = 256 * 1024
 const PART_LINES = 5000
 /** How often a stream in progress says that its stage is in use. */
 const SIGN_OF_LIFE_MS = 60_000
-/** A stage without a sign of life for this time was left behind by a crash. */
-const STAGE_HOURS_MAX = 1
 
 interface TakenLine {
   readonly line: number
   readonly error: unknown
 }
 
-/** Identifies a stage. It is in the schema of the database, because one statement inserts its rows into a heap. */
-interface StageAddress {
-  readonly databaseId: string
-  readonly id: string
-}
-
-const stageName = ({ databaseId, id }: StageAddress): Sql => qualified(databaseId, `stream_${id}`)
-
-/** The commit of a part does not wait for the disk: the statistics that are collected last do. */
+/** The commit of a part does not wait for the disk: the statistics that are collected last do, and all rows are counted then. */
 const WITHOUT_WAIT: Call = {
   statement: compileStatement(sql`select set_config('synchronous_commit', 'off', true)`),
   values: [],
@@ -68,13 +65,16 @@ interface StagedTable {
 
 /**
  * The rows of a stream, in a table of their own until the stream is complete. Adding rows takes a connection
- * for a moment and enters no gate, so a slow stream keeps nobody waiting. The table is a heap that the branch can take,
- * if its own has no rows and others do not know it. Otherwise the rows are then inserted by one statement.
+ * for a moment and enters no gate, so a slow stream keeps nobody waiting. The table is listed like a layer that is not yet
+ * published. It is a heap that the branch can take, if its own has no rows and others do not know it. If the branch has
+ * forks, the table can become a layer. Otherwise the rows are then inserted by one statement.
  */
 export class StagedRows {
   readonly #database: Database
   readonly #owner: string
-  readonly #stage: StageAddress | FilledHeap
+  readonly #stage: HeapAddress | FilledHeap
+  /** Whether the table of the rows may become that of the branch, as its heap or as a layer. */
+  readonly isLasting: boolean
   readonly #codec: TableCodec
   readonly #copy: Statement
   readonly #life: NodeJS.Timeout
@@ -86,6 +86,7 @@ export class StagedRows {
   #refused: { readonly line: number | undefined; readonly error: unknown } | undefined
   #lastLine = 0
   #count = 0
+  #layer: NewLayer | undefined
 
   /** With `mayReplace`, the rows may become those of the branch as they are staged. */
   static async create(
@@ -94,25 +95,42 @@ export class StagedRows {
     { table, mayReplace }: { table: StagedTable; mayReplace: boolean },
   ): Promise<StagedRows> {
     const { database } = running
-    const { databaseId } = guard.rows
+    const { rows } = guard
     const heap = mayReplace
-      ? await createFilledHeap(running, layoutOf(guard.rows), table.codec.table)
+      ? await createFilledHeap(running, layoutOf(rows), table.codec.table)
       : undefined
-    if (heap !== undefined) return new StagedRows(database, { stage: heap, guard, table })
-    const stage = { databaseId, id: randomBytes(12).toString('hex') }
-    await database.query(sql`
-      insert into offshoot_work.streams (id, database_id) values (${stage.id}, ${databaseId})`)
-    await database.query(table.writer.stage(stageName(stage)).create(database.server))
-    return new StagedRows(database, { stage, guard, table })
+    const create = async (transaction: Queryable) => {
+      // The session may be from before the first fork.
+      const [forked] = await transaction.query(sql`
+        select from offshoot.branches where id = ${rows.branchId} and epoch > 1`)
+      const { databaseId } = rows
+      const stage = { databaseId, heapId: await listNewHeap(transaction, databaseId) }
+      const { passing } = database.server
+      const form = { passing, isLasting: mayReplace && forked !== undefined }
+      await transaction.query(createStageStatement(table.codec, heapName(stage), form))
+      return { stage, isLasting: form.isLasting }
+    }
+    const options = { isolation: 'read committed' } as const
+    const created = heap
+      ? { stage: heap, isLasting: true }
+      : await runTransaction(database, create, options)
+    return new StagedRows(database, { ...created, guard, table })
   }
 
   private constructor(
     database: Database,
-    { stage, guard, table }: { stage: StageAddress | FilledHeap; guard: Guard; table: StagedTable },
+    options: {
+      stage: HeapAddress | FilledHeap
+      isLasting: boolean
+      guard: Guard
+      table: StagedTable
+    },
   ) {
+    const { stage, isLasting, guard, table } = options
     this.#database = database
     this.#owner = ownerOf(guard)
     this.#stage = stage
+    this.isLasting = isLasting
     this.#codec = table.codec
     this.#copy = table.writer.stage(this.name).copy
     this.#life = setInterval(() => this.#signLife(), SIGN_OF_LIFE_MS).unref()
@@ -120,16 +138,31 @@ export class StagedRows {
 
   /** The table that has the rows. */
   get name(): Sql {
-    return 'heapId' in this.#stage ? heapName(this.#stage) : stageName(this.#stage)
+    return heapName(this.#stage)
   }
 
   /** The heap that the branch can take. undefined: the rows must be copied. */
   get heap(): FilledHeap | undefined {
-    return 'heapId' in this.#stage ? this.#stage : undefined
+    return 'ownId' in this.#stage ? this.#stage : undefined
   }
 
   get count(): number {
     return this.#count
+  }
+
+  /** Makes a layer of lasting rows, for the branch to read. */
+  async toLayer(): Promise<NewLayer> {
+    if (this.#layer !== undefined) return this.#layer
+    const { table } = this.#codec
+    const layer = { ...this.#stage, table, ...describeHeap(table) }
+    // A heap that the branch cannot take any more has its indexes already.
+    if (this.heap === undefined) {
+      await runTransaction(this.#database, (transaction) => finishStage(transaction, layer), {
+        isolation: 'read committed',
+      })
+    }
+    this.#layer = layer
+    return layer
   }
 
   async add(rows: readonly StagedRow[]): Promise<void> {
@@ -256,8 +289,8 @@ export class StagedRows {
   }
 
   /**
-   * Refuses a stage that has not all of the rows. PostgreSQL empties unlogged tables after a crash, and the service,
-   * which goes on, would add the rest of the stream.
+   * Refuses a stage that has not all of the rows. PostgreSQL empties unlogged tables after a crash, and loses rows whose
+   * commit did not wait for the disk. The service, which goes on, would add the rest of the stream.
    */
   requireAll(present: number): void {
     if (present === this.#count) return
@@ -317,9 +350,7 @@ export class StagedRows {
   async drop(): Promise<void> {
     clearInterval(this.#life)
     await this.#copying.catch(() => undefined)
-    const stage = this.#stage
-    if ('heapId' in stage) await dropNewLayers(this.#database, [stage])
-    else await dropStage(this.#database, stage)
+    await dropNewLayers(this.#database, [this.#stage])
   }
 
   /** Copies what was added, while the next rows are read. Throws the failure of the part before. */
@@ -340,7 +371,8 @@ export class StagedRows {
     const copy = { statement: this.#copy, values: [], input, isUnnamed: true }
     let broken: Error | undefined
     try {
-      await runPipeline(client, this.heap === undefined ? [copy] : [WITHOUT_WAIT, copy])
+      const waits = !this.isLasting || this.#database.server.hasRowsApart
+      await runPipeline(client, waits ? [copy] : [WITHOUT_WAIT, copy])
     } catch (error) {
       broken = brokenConnection(error)
       if (describeRefusal(error, [this.#codec]) === undefined) throw error
@@ -353,32 +385,6 @@ export class StagedRows {
 
   /** A failure is ignored: the next sign is in time, too. */
   #signLife(): void {
-    const signed =
-      'heapId' in this.#stage
-        ? keepNewHeap(this.#database, this.#stage)
-        : this.#database.query(sql`
-            update offshoot_work.streams set used_at = now() where id = ${this.#stage.id}`)
-    signed.catch(() => undefined)
+    keepNewHeap(this.#database, this.#stage).catch(() => undefined)
   }
-}
-
-async function dropStage(database: Database, stage: StageAddress): Promise<void> {
-  await database.query(sql`drop table if exists ${stageName(stage)}`)
-  await database.query(sql`delete from offshoot_work.streams where id = ${stage.id}`)
-}
-
-/** Maximum number of stages dropped by one step. */
-const STEP_STAGES = 20
-
-/** Drops stages that a crash has left behind. Returns whether there may be more. */
-export async function collectStage(database: Database): Promise<boolean> {
-  const stages = await database.query<StageAddress>(sql`
-    select database_id as "databaseId", id
-    from offshoot_work.streams
-    where used_at < now() - make_interval(hours => ${STAGE_HOURS_MAX})
-    -- Stages that cannot be dropped must not always be the first ones.
-    order by random()
-    limit ${STEP_STAGES}`)
-  const dropped = await eachApart(stages, (stage) => dropStage(database, stage))
-  return dropped > 0 && stages.length === STEP_STAGES
 }

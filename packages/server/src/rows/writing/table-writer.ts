@@ -1,6 +1,5 @@
 import type { CachePart } from '../../common/shared-cache.js'
 import { arrayLiteral, copyLine } from '../../postgres/carriers.js'
-import type { Server } from '../../postgres/server.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Call, Parameter, Statement } from '../../postgres/statement.js'
 import type { EncodedUpdate } from '../columns/record-encoder.js'
@@ -21,7 +20,6 @@ import { deleteSetStatement, type RowSet, updateSetStatement } from './set-state
 import {
   copyToStageStatement,
   countStageStatement,
-  createStageStatement,
   dropExistingStatement,
   inheritedStageStatement,
   insertStagePartStatement,
@@ -72,7 +70,6 @@ export interface UniqueCheck {
 
 /** The statements for one stage. Columns are given by index. */
 interface StageStatements {
-  create(server: Server): Sql
   readonly copy: Statement
   readonly count: Statement
   readonly insert: Call
@@ -184,7 +181,6 @@ export class TableWriter {
     const insertPart = insertStagePartStatement(parts, name)
     const replacePart = replaceStagePartStatement(parts, name)
     return {
-      create: (server) => createStageStatement(parts, name, server),
       copy: copyToStageStatement(parts, name),
       count: countStageStatement(name),
       insert: { ...this.#call(insertStageStatement(parts, name), []), isUnnamed: true },
