@@ -28,7 +28,7 @@ export async function benchSets({ quick }: { quick: boolean }): Promise<Figure[]
         body,
       })
       const text = await response.body.text()
-      if (!text.startsWith('{"updated":1')) throw new Error(text)
+      if (text !== `{"updated":${ROWS}}`) throw new Error(text)
     }
     const bare = () =>
       environment.direct.query(
@@ -72,6 +72,7 @@ const UPSERTED = 10_000
 
 /** Compares upserts of new records, and of records of which half exist, with a bulk insert of as many. */
 async function benchUpsert(environment: Environment, rounds: number): Promise<Figure[]> {
+  await createDatabase(environment, { name: 'upserts', tables: ['people'], rows: ROWS })
   let next = 0
   const post = async (path: string, from: number) => {
     const records = Array.from({ length: UPSERTED }, (_, index) => ({
@@ -83,7 +84,7 @@ async function benchUpsert(environment: Environment, rounds: number): Promise<Fi
     return timeMs(async () => {
       const response = await environment.http.request({
         method: 'POST',
-        path: `/db/sets:main/tables/people/${path}`,
+        path: `/db/upserts:main/tables/people/${path}`,
         headers: headers(body),
         body,
       })

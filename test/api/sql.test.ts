@@ -729,17 +729,61 @@ describe('writing', () => {
     },
   )
 
-  it('writes up to 1000 records', async () => {
+  it('writes any number of records, up to the limit of rows', async () => {
     const on = { branch: 'many' }
     await branches.fork('many')
-    const insert = (count: number) =>
-      ask(`insert into teams (name) select 't' || i from generate_series(1, ${count}) i`, on)
-    expect((await insert(1000)).body).toMatchObject({ total: 1000 })
-    expect((await insert(1001)).body.message).toBe(
-      'invalid SQL: a statement can write at most 1000 records',
-    )
-    expect((await ask('update teams set size = 1', on)).status).toBe(400)
-    expect(await records('select count(*) from teams', on)).toEqual([{ count: 1002 }])
+    const insert = (count: number, end = '') =>
+      ask(`insert into teams (name) select 't' || i from generate_series(1, ${count}) i ${end}`, on)
+    const before = (await records('select count(*) from teams', on))[0]?.count as number
+    expect((await insert(2500)).body).toMatchObject({ total: 2500 })
+    const changed = await ask("update teams set size = 71 where name like 't%' returning name", on)
+    expect(changed.body.total).toBe(2500)
+    expect(changed.body.records).toHaveLength(2500)
+    expect(await records('select count(*) from teams where size = 71', on)).toEqual([
+      { count: 2500 },
+    ])
+    expect((await ask('delete from teams where size = 71', on)).body).toMatchObject({ total: 2500 })
+    expect(await records('select count(*) from teams', on)).toEqual([{ count: before }])
+  })
+
+  it('finds the conflicts of many records before it writes', async () => {
+    const on = { branch: 'conflicts' }
+    await branches.fork('conflicts')
+    const insert = (from: number, end: string) =>
+      ask(
+        `insert into teams (id, name) select 't' || i, 'new' from generate_series(${from}, ${from + 1499}) i ${end}`,
+        on,
+      )
+    expect((await insert(1, 'on conflict do nothing')).body).toMatchObject({ total: 1500 })
+    expect((await insert(1001, 'on conflict (id) do nothing')).body).toMatchObject({ total: 1000 })
+    const update =
+      "on conflict (id) do update set name = excluded.name || '!' where teams.id <> 't2'"
+    expect((await insert(2, update)).body).toMatchObject({ total: 1499 })
+    expect(
+      await records(
+        `select name, count(*) from teams where id ~ '^t[0-9]+$' group by 1 order by 1`,
+        on,
+      ),
+    ).toEqual([
+      { name: 'new', count: 1001 },
+      { name: 'new!', count: 1499 },
+    ])
+  })
+
+  it('truncates tables, on the branch only', async () => {
+    const on = { branch: 'emptied' }
+    await branches.fork('emptied')
+    const before = await records('select count(*) from teams')
+    expect((await ask('truncate teams, things', on)).body).toEqual({
+      records: [],
+      columns: [],
+      total: 0,
+    })
+    expect(await records('select count(*) from teams', on)).toEqual([{ count: 0 }])
+    expect(await records('select count(*) from things', on)).toEqual([{ count: 0 }])
+    expect(await records('select count(*) from teams')).toEqual(before)
+    expect((await ask('truncate teams cascade', on)).body.message).toContain('CASCADE')
+    expect((await ask('truncate nope', on)).body.message).toContain('table [nope] not found')
   })
 
   it('loses no change that is made at the same time', async () => {
@@ -876,6 +920,18 @@ describe('limits', () => {
     })
 
   const series = (count: number) => `select i from generate_series(1, ${count}) i`
+
+  it('of written records', async () => {
+    const written = (count: number) =>
+      askSmall(`insert into teams (name) select 'limit' from generate_series(1, ${count})`)
+    expect((await written(3)).body).toMatchObject({ total: 3 })
+    expect((await written(4)).body.message).toBe(
+      'invalid SQL: a statement can write at most 3 records',
+    )
+    expect((await askSmall("delete from teams where name = 'limit'")).body).toMatchObject({
+      total: 3,
+    })
+  })
 
   it('of rows: a result with more of them is refused, not cut', async () => {
     expect((await askSmall(series(3))).body).toMatchObject({ total: 3 })

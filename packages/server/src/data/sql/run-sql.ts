@@ -16,10 +16,11 @@ import { quoteJson } from '../../rows/columns/text-types.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { answerOnce, keepAnswer } from '../records/idempotency.js'
 import type { TransactionContext } from '../records/transaction.js'
+import { rowSet } from '../sets/row-set.js'
 import { type Evaluated, Evaluator } from './evaluate.js'
 import { encodeParameters } from './parameters.js'
 import { PERMISSION_DENIED } from './sql-errors.js'
-import type { StatementPlan } from './statement-plan.js'
+import { type StatementPlan, writtenTables } from './statement-plan.js'
 import {
   type GivenStatement,
   inBatch,
@@ -63,7 +64,7 @@ export async function runSql(context: SqlContext, request: SqlRun): Promise<Json
   requireAccess(session.principal.scope, 'write')
   const execute = async () => {
     if (prepared.some(({ plan }) => grows(plan))) await session.growth.admit(0)
-    const written = prepared.flatMap(({ plan }) => (plan.kind === 'select' ? [] : [plan.table]))
+    const written = prepared.flatMap(({ plan }) => writtenTables(plan))
     await session.branch.makeWritable([...new Set(written)].map((name) => session.table(name)))
     return runPrepared(context, request, { prepared, isWrite })
   }
@@ -229,6 +230,10 @@ async function runOne(context: SqlContext, run: Run): Promise<string> {
     const found = await read(plan.query, parameters)
     return writeResult(context, run, { found, total: found.rows.length })
   }
+  if (plan.kind === 'truncate') {
+    for (const name of plan.tables) await truncate(context, run.transaction, name)
+    return writeResult(context, run, { found: NOTHING, total: 0 })
+  }
   const { returning } = plan
   const table = context.session.table(plan.table)
   const written = await writeRecords(context, { ...run, plan, table, parameters }, (ids) =>
@@ -236,6 +241,17 @@ async function runOne(context: SqlContext, run: Run): Promise<string> {
   )
   const { total, found = NOTHING } = written
   return writeResult(context, run, { found, total })
+}
+
+async function truncate(
+  { session }: SqlContext,
+  transaction: OpenTransaction,
+  name: string,
+): Promise<void> {
+  const { writer, codec } = session.table(name)
+  if (writer === undefined) throw new Error('a written table must be writable')
+  const rows = { codec, filter: undefined }
+  await transaction.run([writer.deleteSet((firstSlot) => rowSet(session, rows, firstSlot))])
 }
 
 const NOTHING: Evaluated = { columns: [], rows: [], hasMore: false }

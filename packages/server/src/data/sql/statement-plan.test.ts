@@ -66,6 +66,7 @@ async function plan(statement: string, parameterCount = 0): Promise<StatementPla
 
 function queriesOf(planned: StatementPlan): Sql[] {
   if (planned.kind === 'select') return [planned.query]
+  if (planned.kind === 'truncate') return []
   const { returning } = planned
   const read =
     planned.kind === 'insert' ? [planned.values.rows, planned.conflict?.rows] : [planned.rows]
@@ -334,7 +335,7 @@ const REFUSED = [
   'select name <-> name from users',
   // Other kinds of statements, alone and nested in an allowed one.
   'drop table users',
-  'truncate users',
+  'truncate users cascade',
   'alter table users add column x int',
   'create table x (a int)',
   'create table x as select * from users',
@@ -633,7 +634,10 @@ describe('messages', () => {
     ['select * from shop', 'table [shop] not found at position 15'],
     ['select pg_sleep(1)', 'function [pg_sleep] is not supported at position 8'],
     ["select 'a'::regclass", 'type [regclass] is not supported at position 13'],
-    ['drop table users', 'DROP is not supported: only SELECT, INSERT, UPDATE and DELETE are'],
+    [
+      'drop table users',
+      'DROP is not supported: only SELECT, INSERT, UPDATE, DELETE and TRUNCATE are',
+    ],
     [
       'select * from users for update',
       'FOR UPDATE and FOR SHARE are not supported: transactions are serializable',

@@ -43,6 +43,8 @@ export type StatementPlan =
       readonly rows: Sql
     } & WritePlan)
   | ({ readonly kind: 'delete'; readonly rows: Sql } & WritePlan)
+  /** Deletes all records of some tables, by their names in the schema. */
+  | { readonly kind: 'truncate'; readonly tables: readonly string[] }
 
 interface WritePlan {
   /** The name of the table in the schema. */
@@ -76,12 +78,19 @@ export interface ConflictPlan {
 /** Returns the length of the queries of a plan. */
 export function lengthOf(plan: StatementPlan): number {
   if (plan.kind === 'select') return textLength(plan.query)
+  if (plan.kind === 'truncate') return 0
   const read = plan.kind === 'insert' ? plan.values.rows : plan.rows
   const conflict = plan.kind === 'insert' ? plan.conflict?.rows : undefined
   return [read, conflict, plan.returning].reduce(
     (length, query) => length + (query === undefined ? 0 : textLength(query)),
     0,
   )
+}
+
+/** Returns the names of the tables that a statement writes to. */
+export function writtenTables(plan: StatementPlan): readonly string[] {
+  if (plan.kind === 'select') return []
+  return plan.kind === 'truncate' ? plan.tables : [plan.table]
 }
 
 export const defaultKey = (row: number, column: number): string => `${row} ${column}`
@@ -96,6 +105,7 @@ const KINDS: ReadonlySet<NodeKind> = new Set([
   'InsertStmt',
   'UpdateStmt',
   'DeleteStmt',
+  'TruncateStmt',
 ])
 
 export async function parseStatement(
@@ -113,7 +123,7 @@ export async function parseStatement(
       .replace(/Stmt$/, '')
       .replace(/([a-z])([A-Z])/g, '$1 $2')
     throw invalidSql(
-      `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE and DELETE are`,
+      `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE, DELETE and TRUNCATE are`,
     )
   }
   return { text, node, ...counted }
@@ -182,6 +192,8 @@ class Planner {
     if (update !== undefined) return this.#update(update)
     const remove = contentOf(node, 'DeleteStmt')
     if (remove !== undefined) return this.#delete(remove)
+    const truncate = contentOf(node, 'TruncateStmt')
+    if (truncate !== undefined) return this.#truncate(truncate)
     throw invalidSql(`${kindOf(node)} is not supported`)
   }
 
@@ -354,6 +366,17 @@ class Planner {
       rows: sql`${named}select to_json(array[to_json(${id})])::text as row${from}${where}`,
       returning: this.#returning(statement),
     }
+  }
+
+  #truncate(statement: NodeOf<'TruncateStmt'>): StatementPlan {
+    requireKnown(statement, 'TRUNCATE', ['relations', 'behavior', 'restart_seqs'])
+    if (statement.behavior === 'DROP_CASCADE') {
+      throw invalidSql('TRUNCATE ... CASCADE is not supported: name all tables')
+    }
+    const tables = (statement.relations ?? []).map((node) => {
+      return this.#tableOf(contentOf(node, 'RangeVar')).fullName
+    })
+    return { kind: 'truncate', tables: [...new Set(tables)] }
   }
 
   /** Writes the parts that UPDATE and DELETE share: the table, further relations, and the condition. */

@@ -1,5 +1,5 @@
 import type { AppError } from '@offshoot/contract/errors'
-import { inTurns } from '../../common/in-turns.js'
+import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { invalidSql } from '../../dialect/invalid-sql.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
 import type { Call, Parameter } from '../../postgres/statement.js'
@@ -27,7 +27,7 @@ import { type ConflictPlan, defaultKey, type StatementPlan } from './statement-p
  * a transaction, so that all rules of transactions apply.
  */
 
-type WritePlan = Exclude<StatementPlan, { kind: 'select' }>
+type WritePlan = Exclude<StatementPlan, { kind: 'select' | 'truncate' }>
 
 interface Write {
   readonly transaction: OpenTransaction
@@ -67,14 +67,14 @@ async function readRows(context: TransactionContext, write: Write): Promise<Row[
   const query = plan.kind === 'insert' ? plan.values.rows : plan.rows
   // One record with only default values.
   if (query === undefined) return [[]]
-  const rowsMax = context.limits.transactionOperationsMax
+  const rowsMax = context.limits.sqlRowsMax
   const sent = new SentQuery(query, { valueCount: parameters.length, textOf: (own) => own })
   const { rows, hasMore } = await evaluator.read(sent, { parameters, rowsMax })
   if (grows(plan)) {
     await context.session.growth.admit(rows.reduce((bytes, text) => bytes + text.length, 0))
   }
   if (hasMore) throw invalidSql(`a statement can write at most ${rowsMax} records`)
-  return rows.map((text) => JSON.parse(text) as Row)
+  return mapInTurns(rows, (text) => JSON.parse(text) as Row)
 }
 
 async function planRows(
@@ -83,14 +83,17 @@ async function planRows(
   rows: readonly Row[],
 ): Promise<PlannedOperation[]> {
   const now = new Date().toISOString()
+  let count = 0
   switch (plan.kind) {
     case 'insert': {
       const records = rows.map((row, index) => recordOf(plan.values, row, index))
       const newId = await newIds(session, table, records)
-      return records.map((record, index) => planInsert(table, record, { index, now, newId }))
+      return mapInTurns(records, (record) =>
+        planInsert(table, record, { index: count++, now, newId }),
+      )
     }
     case 'update':
-      return firstOfEach(rows).map((row, index) => planUpdate(table, plan.columns, row, index))
+      return mapInTurns(firstOfEach(rows), (row) => planUpdate(table, plan.columns, row, count++))
     case 'delete':
       return firstOfEach(rows).map(([id], index) => ({
         kind: 'delete',
@@ -129,25 +132,37 @@ async function settleConflicts(
   }))
 }
 
+/** Finds the existing records that are in conflict, before anything is written, in steps. */
 async function findOthers(
   { evaluator, parameters }: Write,
   { keys, rows: query }: ConflictPlan,
   inserts: readonly PlannedInsert[],
 ): Promise<Map<number, Other>> {
-  const records = JSON.stringify(inserts.map(({ id, values }) => [id, ...values]))
-  const texts = keys.map((key) => arrayLiteral(inserts.map((insert) => keyValue(key, insert))))
-  const values = [...parameters, records, ...texts]
-  const sent = new SentQuery(query, { valueCount: values.length, textOf: (own) => own })
-  const { rows } = await evaluator.read(sent, {
-    parameters: values,
-    rowsMax: inserts.length * keys.length,
-  })
-  return new Map(
-    rows.map((text) => {
+  const others = new Map<number, Other>()
+  const valueCount = parameters.length + 1 + keys.length
+  const sent = new SentQuery(query, { valueCount, textOf: (own) => own })
+  for (const [start, part] of partsOf(inserts)) {
+    const records = JSON.stringify(part.map(({ id, values }) => [id, ...values]))
+    const texts = keys.map((key) => arrayLiteral(part.map((insert) => keyValue(key, insert))))
+    const { rows } = await evaluator.read(sent, {
+      parameters: [...parameters, records, ...texts],
+      rowsMax: part.length * keys.length,
+    })
+    for (const text of rows) {
       const [position, ...other] = JSON.parse(text) as [number, ...Other]
-      return [position - 1, other]
-    }),
-  )
+      others.set(start + position - 1, other)
+    }
+  }
+  return others
+}
+
+/** Records that are written by the statements of one round trip. */
+const PART_RECORDS = 1000
+
+function* partsOf<Item>(items: readonly Item[]): Generator<[start: number, part: readonly Item[]]> {
+  for (let start = 0; start < items.length; start += PART_RECORDS) {
+    yield [start, items.slice(start, start + PART_RECORDS)]
+  }
 }
 
 function leaveOut(
@@ -276,12 +291,22 @@ function invalidValues({ codec }: BranchTable, faults: readonly Fault[]) {
   )
 }
 
+/** Runs operations on different records, in parts. */
 async function runAll(
+  context: TransactionContext,
+  write: Write,
+  operations: readonly PlannedOperation[],
+): Promise<void> {
+  for (const [, part] of partsOf(operations)) await runPart(context, write, part)
+}
+
+async function runPart(
   { session }: TransactionContext,
   { transaction, table: { codec } }: Write,
   operations: readonly PlannedOperation[],
 ): Promise<void> {
-  const results = new Array<string>(operations.length).fill('')
+  // The results have no use: they are read by the ids of records.
+  const results: string[] = []
   const runs = groupOperations(operations).map((group) =>
     prepareGroup(session, group, { explains: false }),
   )

@@ -69,7 +69,7 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
           operationId: 'runSql',
           summary: 'Run a SQL statement on a branch',
           description:
-            'Runs one SELECT, VALUES, INSERT, UPDATE or DELETE with parameters `$1`, `$2` and so on. Only the tables of the branch are visible. Statements that write are executed once for all requests with the same `Idempotency-Key`.',
+            'Runs one SELECT, VALUES, INSERT, UPDATE, DELETE or TRUNCATE with parameters `$1`, `$2` and so on. Only the tables of the branch are visible. Statements that write are executed once for all requests with the same `Idempotency-Key`.',
           params: BranchParamsSchema,
           body: SqlRequestSchema,
           response: { 200: SqlResultSchema, ...refusals(404, 409, 422) },
