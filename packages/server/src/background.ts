@@ -29,12 +29,6 @@ import {
   updateWork,
   type Work,
 } from './postgres/work.js'
-import { collectGates } from './rows/gates/gate.js'
-import { absorbNext } from './rows/heaps/absorb.js'
-import { collectHeap } from './rows/heaps/collect.js'
-import { foldNext } from './rows/heaps/folds.js'
-import { collectSpares } from './rows/heaps/spare-heaps.js'
-import { collectSchema } from './rows/layout/database-schema.js'
 import { workAge, workFailures, workPending } from './telemetry/events.js'
 
 /*
@@ -77,28 +71,29 @@ interface Job {
 }
 
 function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
-  const { database, storage, sessions, files } = services
+  const { database, sessions, files } = services
+  const { background: rows } = services.storage
   const queued = (step: Job['step']): Job => ({ step })
   const often = (step: Job['step']): Job => ({ step, rounds: 1 })
   const rarely = (step: Job['step']): Job => ({ step, rounds: RARE_ROUNDS })
   return new Map(
     Object.entries({
       compact: queued(({ databaseId }) => compactDatabase(database, databaseId)),
-      fold: queued((work) => foldNext(database, work)),
+      fold: queued(rows.fold),
       sweep: queued((work) => sweepBranch(database, work)),
       migrations: queued((work) => collectMigrations(database, work)),
       expiry: often(() => endExpiredBranches(services)),
       statistics: often(() => analyzeGrown(database)),
       usage: often(() => measureUsage(database, sessions.quotas)),
       // The request of a merge moves the rows of its layers. Only a crash leaves them to the background.
-      layers: often(() => absorbNext(storage)),
+      layers: often(rows.absorb),
       pins: often((work) => collectPins(database, work)),
       // Heaps lose their branch in many ways, one of which is the deletion of its database.
-      heaps: often(() => collectHeap(database)),
+      heaps: often(rows.collectHeaps),
       log: rarely((work) => collectLog(database, work)),
-      spares: rarely(() => collectSpares(database)),
-      schemas: rarely(() => collectSchema(database)),
-      gates: rarely(() => collectGates(database)),
+      spares: rarely(rows.collectSpares),
+      schemas: rarely(rows.collectSchemas),
+      gates: rarely(rows.collectGates),
       answers: rarely((work) => collectAnswers(database, work)),
       claims: rarely(() => collectUploadClaims(database)),
       checks: rarely(() => checkBlobs(database, COLLECT_TIMES)),

@@ -4,10 +4,14 @@ import { Extensions } from '../postgres/extension.js'
 import type { Transaction } from '../postgres/run-transaction.js'
 import { type Sql, sql } from '../postgres/sql.js'
 import type { Statement } from '../postgres/statement.js'
+import type { Work } from '../postgres/work.js'
+import { collectGates } from './gates/gate.js'
 import { type AloneOptions, Gates } from './gates/gates.js'
-import { absorbLayers } from './heaps/absorb.js'
-import { DeepFolds } from './heaps/folds.js'
-import { SPARES_MAX, SpareHeaps } from './heaps/spare-heaps.js'
+import { absorbLayers, absorbNext } from './heaps/absorb.js'
+import { collectHeap } from './heaps/collect.js'
+import { DeepFolds, foldNext } from './heaps/folds.js'
+import { collectSpares, SPARES_MAX, SpareHeaps } from './heaps/spare-heaps.js'
+import { collectSchema } from './layout/database-schema.js'
 import { type ForkOutcome, toForkOutcome } from './layout/fork.js'
 import { type BranchRows, shallowLayoutSql, toShallowLayout } from './layout/layout.js'
 import { OpenBranch, type SchemaTables, type SharedByBranches } from './open-branch.js'
@@ -32,6 +36,15 @@ export class Storage implements SharedByBranches {
   readonly spares: SpareHeaps
   readonly folds: DeepFolds
   readonly sharedCalls: SharedCalls
+  /** The background work on rows. Each does one step, and returns true if there may be more to do. */
+  readonly background = {
+    fold: (work: Work): Promise<unknown> => foldNext(this.database, work),
+    absorb: () => absorbNext(this),
+    collectHeaps: () => collectHeap(this.database),
+    collectSpares: () => collectSpares(this.database),
+    collectSchemas: () => collectSchema(this.database),
+    collectGates: () => collectGates(this.database),
+  }
   readonly reads = new SharedCache<TableRead>({
     max: READS_MAX,
     maxSize: READS_LENGTH_MAX,

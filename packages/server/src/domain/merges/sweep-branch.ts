@@ -7,8 +7,8 @@ import {
 import { raw, sql } from '../../postgres/sql.js'
 import { toCall } from '../../postgres/statement.js'
 import { errorText, type Work } from '../../postgres/work.js'
-import { deleteUnseenVersions, dropUnusedHeap, listHeapsAfter } from '../../rows/heaps/collect.js'
-import { dropSkipped } from '../../rows/heaps/collect-layers.js'
+import { deleteUnseenVersions, listHeapsAfter } from '../../rows/heaps/collect.js'
+import { dropUnread } from '../../rows/heaps/collect-layers.js'
 import { releaseKeptIndexes } from '../../rows/indexes/heap-indexes.js'
 import { collected } from '../../telemetry/events.js'
 import { deleteUnusedBranches } from './unused-branches.js'
@@ -88,7 +88,7 @@ async function runStep(
   const heaps = await listHeapsAfter(transaction, branchId, { afterId, limit: STEP_HEAPS })
   for (const heapId of heaps) {
     at.failingId = heapId
-    const isDropped = await dropHeapOf(transaction, { branchId, heapId })
+    const isDropped = await dropUnread(transaction, { branchId, heapId })
     const version = isDropped
       ? 0
       : await deleteUnseenVersions(transaction, { branchId, heapId, forkEpochs })
@@ -97,11 +97,4 @@ async function runStep(
     if (isDropped || version > 0) return { heap: isDropped ? 1 : 0, version, isLast: false }
   }
   return { heap: 0, version: 0, isLast: heaps.length < STEP_HEAPS }
-}
-
-async function dropHeapOf(
-  transaction: Queryable,
-  heap: { branchId: string; heapId: string },
-): Promise<boolean> {
-  return (await dropUnusedHeap(transaction, heap)) || (await dropSkipped(transaction, heap))
 }

@@ -1,7 +1,7 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import type { HeapAddress } from '../layout/layout.js'
-import { insertSweep } from './collect.js'
+import { dropUnusedHeap, insertSweep } from './collect.js'
 import { dropHeap } from './heap-ddl.js'
 
 /*
@@ -29,8 +29,16 @@ interface StoredHeap extends HeapAddress {
   readonly parentId: string | null
 }
 
+/** Drops a heap or layer of a branch that nobody reads. Returns whether it did. */
+export async function dropUnread(
+  transaction: Queryable,
+  heap: { branchId: string; heapId: string },
+): Promise<boolean> {
+  return (await dropUnusedHeap(transaction, heap)) || (await dropSkipped(transaction, heap))
+}
+
 /** Drops a heap of a branch with its layer, or a fold, if all reads skip it. Returns whether it did. */
-export async function dropSkipped(
+async function dropSkipped(
   transaction: Queryable,
   { branchId, heapId }: { branchId: string; heapId: string },
 ): Promise<boolean> {
