@@ -55,9 +55,10 @@ let first: TestService
 let second: TestService
 
 beforeAll(async () => {
-  first = await createTestService()
+  const limits = { automaticCheckpointsMax: 2 }
+  first = await createTestService({ limits })
   // The second process compares the rows of most merges without locks.
-  second = await createTestService({ url: first.url, limits: { mergeLockedRowsMax: 2 } })
+  second = await createTestService({ url: first.url, limits: { ...limits, mergeLockedRowsMax: 2 } })
 })
 afterAll(async () => {
   await second.close()
@@ -99,6 +100,13 @@ const COMPARABLE: ReadonlySet<string> = new Set(['string', 'int', 'float', 'bool
 /** Runs the model and the service side by side. */
 class Run {
   model = new MergeModel('main')
+  /** The checkpoints of branches, with full copies. */
+  #checkpoints: {
+    readonly name: string
+    readonly branch: ModelBranch
+    readonly pinned: ModelBranch
+  }[] = []
+  #checkpointCount = 0
   readonly #keyName: string
   #key = first.key
 
@@ -118,6 +126,7 @@ class Run {
       key: first.key,
     })
     this.model = new MergeModel('main')
+    this.#checkpoints = []
     for (let count = 0; count < 2; count++) await this.#addTable(this.random.pick(this.branches()))
     for (let count = 0; count < 4; count++) await this.write()
     for (let count = 0; count < 3; count++) await this.fork()
@@ -135,6 +144,10 @@ class Run {
       [12, () => this.merge()],
       [9, () => this.pull()],
       [4, () => this.reset()],
+      [6, () => this.checkpoint()],
+      [3, () => this.forkCheckpoint()],
+      [3, () => this.resetToCheckpoint()],
+      [3, () => this.deleteCheckpoint()],
       [8, () => this.collect()],
       [1, () => this.renew()],
       [2, () => this.renewKey()],
@@ -143,6 +156,7 @@ class Run {
     if (FOLDS_ALWAYS || random.chance(0.15)) await this.fold()
     for (const branch of this.branches()) await this.compare(branch)
     await this.compareDifference()
+    await this.comparePast()
   }
 
   branches(): ModelBranch[] {
@@ -219,6 +233,76 @@ class Run {
     this.note(`fork ${source.name} ${name}${data ? '' : ' without rows'}`)
     expectOk(await this.call({ name }, 'PUT', '', { from: source.name, data }))
     this.model.fork(source, name, { data })
+  }
+
+  /** Picks a checkpoint of a branch that exists. */
+  #pickCheckpoint() {
+    this.#checkpoints = this.#checkpoints.filter(({ branch }) => this.model.isThere(branch))
+    return this.#checkpoints.length === 0 ? undefined : this.random.pick(this.#checkpoints)
+  }
+
+  async checkpoint(): Promise<void> {
+    const branch = this.random.pick(this.branches())
+    const name = `c${this.#checkpointCount++}`
+    this.note(`checkpoint ${branch.name} ${name}`)
+    expectOk(await this.call(branch, 'POST', '/checkpoints', { name }))
+    this.#checkpoints.push({ name, branch, pinned: this.model.pin(branch) })
+  }
+
+  async forkCheckpoint(): Promise<void> {
+    const picked = this.#pickCheckpoint()
+    if (picked === undefined || this.model.branches.size >= BRANCHES_MAX) return
+    const { branch, name: at, pinned } = picked
+    const name = this.random.pick(BRANCH_NAMES.filter((each) => !this.model.branches.has(each)))
+    this.note(`fork ${branch.name} at ${at} ${name}`)
+    expectOk(await this.call({ name }, 'PUT', '', { from: branch.name, at }))
+    this.model.fork(pinned, name, { data: true, of: branch })
+  }
+
+  async resetToCheckpoint(): Promise<void> {
+    const picked = this.#pickCheckpoint()
+    if (picked === undefined) return
+    const { branch: of, name: at, pinned } = picked
+    const branch = this.random.chance(0.6) ? of : this.random.pick(this.branches())
+    // In the end, `main` is expected to inherit from nothing.
+    if (branch.name === 'main') return
+    this.note(`reset ${branch.name} to ${of.name} at ${at}`)
+    const body = { at, ...(branch === of ? {} : { to: of.name }) }
+    expectOk(await this.call(branch, 'POST', '/reset', body))
+    this.model.reset(branch, pinned)
+  }
+
+  async deleteCheckpoint(): Promise<void> {
+    const picked = this.#pickCheckpoint()
+    if (picked === undefined) return
+    const { branch, name } = picked
+    this.note(`delete checkpoint ${branch.name} ${name}`)
+    expectOk(await this.call(branch, 'DELETE', `/checkpoints/${name}`))
+    this.#checkpoints = this.#checkpoints.filter((each) => each !== picked)
+    expect((await this.call(branch, 'GET', `?at=${name}`)).status).toBe(404)
+  }
+
+  /** Reads a checkpoint, and its difference from the present branch. */
+  async comparePast(): Promise<void> {
+    const picked = this.#pickCheckpoint()
+    if (picked === undefined || !this.random.chance(0.5)) return
+    const { branch, name, pinned } = picked
+    for (const table of pinned.state.tables) {
+      const path = `/tables/${table.name}/query?at=${name}`
+      const body = { columns: ['*'], page: { size: IDS.length } }
+      const { records } = expectOk(await this.call(branch, 'POST', path, body)).body
+      const found = new Map<string, unknown>()
+      for (const { id, service, ...record } of records) {
+        found.set(id, { ...record, version: service.version })
+      }
+      const wanted = new Map<string, unknown>()
+      for (const [id, row] of table.rows) {
+        wanted.set(id, { ...recordOf(row, table, table.columns), version: row.version })
+      }
+      expect(Object.fromEntries(found), `${branch.name} at ${name}`).toEqual(
+        Object.fromEntries(wanted),
+      )
+    }
   }
 
   async remove(): Promise<void> {
@@ -1064,11 +1148,17 @@ describe('branches', () => {
   it('are what full copies would be, whatever is done to them', steps, STEPS_TIMEOUT_MS)
 })
 
-/** Deletes every branch but `main`, and expects that only its data is still stored. */
+/** Deletes every branch but `main`, and all checkpoints, and expects that only its data is still stored. */
 async function expectNothingLeft(runs: readonly Run[]): Promise<void> {
   for (const run of runs) {
     for (const branch of run.branches()) {
-      if (branch.name === 'main') continue
+      if (branch.name === 'main') {
+        const { checkpoints } = expectOk(await run.call(branch, 'GET', '/checkpoints')).body
+        for (const { id } of checkpoints) {
+          expectOk(await run.call(branch, 'DELETE', `/checkpoints/${id}`))
+        }
+        continue
+      }
       expectOk(await run.call(branch, 'DELETE', ''))
       run.model.branches.delete(branch.name)
     }

@@ -393,7 +393,7 @@ describe('a branch whose merged rows are not yet in its heap', () => {
       name: 'late',
       source: { ...reader, isSliding: false },
       metadata: {},
-      life: { expiresAt: null, ttlSeconds: null, protected: false },
+      life: { expiresAt: null, ttlSeconds: null, protected: false, checkpoints: null },
       data: true,
     }
     const stampOf = async (queries: Queryable, id: string) => {

@@ -33,6 +33,7 @@ const LEVELS: readonly (readonly string[])[] = [
   ['rows'],
   ['domain/access'],
   ['domain/log'],
+  ['domain/checkpoints'],
   ['domain/keys'],
   ['domain/users'],
   ['domain/workspaces'],

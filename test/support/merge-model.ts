@@ -151,13 +151,23 @@ export class MergeModel {
     return branch !== undefined && this.branches.get(branch.name) === branch
   }
 
-  fork(source: ModelBranch, name: string, options: { data: boolean }): ModelBranch {
+  /** Keeps the present state of a branch. It can be forked, and branches can be reset to it. */
+  pin(branch: ModelBranch): ModelBranch {
+    return { ...branch, last: this.#note(branch) }
+  }
+
+  /** With `of`, the source is a pinned state of that branch. */
+  fork(
+    source: ModelBranch,
+    name: string,
+    options: { data: boolean; of?: ModelBranch },
+  ): ModelBranch {
     const moment = this.#note(source)
     const start = options.data ? source.state : withoutRows(source.state)
     const line = { inheritsFrom: options.data ? source.line : undefined }
     const branch: ModelBranch = {
       name,
-      source,
+      source: options.of ?? source,
       line,
       last: options.data ? moment : this.#moment(line, undefined, []),
       start,

@@ -46,6 +46,7 @@ export interface TestService {
   readonly indexes: IndexBuilder
   readonly files: Files
   readonly refusals: Refusals
+  readonly limits: Limits
   readonly lifecycle: Lifecycle
   readonly url: string
   readonly key: string
@@ -101,7 +102,8 @@ export async function createTestService(
 ): Promise<TestService> {
   const own = options.url === undefined ? await createTestDatabase() : undefined
   const url = options.url ?? own?.url ?? ''
-  const limits = { ...LIMITS, ...PATIENT, ...options.limits }
+  // Checkpoints keep storage that many tests expect to be removed. Tests of checkpoints and the models of branching ask for them.
+  const limits = { ...LIMITS, ...PATIENT, automaticCheckpointsMax: 0, ...options.limits }
   const database = new Database({
     poolMax: 10,
     distributes: options.distributes ?? true,
@@ -159,6 +161,7 @@ export async function createTestService(
     indexes,
     files,
     refusals,
+    limits,
     lifecycle,
     url,
     key,

@@ -1,6 +1,7 @@
 import { Command, CommanderError } from 'commander'
 import { branchCommand } from './commands/branch.js'
 import { checkoutCommand } from './commands/checkout.js'
+import { checkpointCommand } from './commands/checkpoint.js'
 import { ciCommand } from './commands/ci.js'
 import { codegenCommand } from './commands/codegen.js'
 import { completionCommand } from './commands/completion.js'
@@ -50,6 +51,7 @@ function createProgram(): Command {
         mergeCommand(),
         pullCommand(),
         resetCommand(),
+        checkpointCommand(),
         logCommand(),
         hookCommand(),
         ciCommand(),

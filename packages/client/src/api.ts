@@ -154,6 +154,29 @@ export interface BranchLife {
   readonly ttl?: number
   /** A protected branch does not expire, and cannot be deleted. */
   readonly protected?: boolean
+  /** A checkpoint is made every so many seconds, and the newest ones are kept. */
+  readonly checkpoints?: CheckpointSchedule
+}
+
+export interface CheckpointSchedule {
+  /** Seconds between two checkpoints. */
+  readonly every: number
+  /** How many are kept. */
+  readonly keep: number
+}
+
+/** A state of a branch that is kept. */
+export interface Checkpoint {
+  readonly id: string
+  readonly name: string
+  readonly note?: string
+  /** `automatic`: made by the service before a change. `scheduled`: made by the schedule of the branch. */
+  readonly kind: 'manual' | 'automatic' | 'scheduled'
+  /** The kind of the change that an automatic one was made before. */
+  readonly before?: string
+  readonly createdAt: string
+  /** The entry of the log that a request has made. */
+  readonly entry?: string
 }
 
 export interface BranchSummary extends BranchLife {
@@ -204,7 +227,13 @@ export interface TableDifference {
 
 export interface Difference {
   readonly branch: string
-  readonly against: { readonly branch?: string; readonly at: 'base' | 'fork' | 'now' }
+  /** The checkpoint that `at` stands for. */
+  readonly checkpoint?: string
+  readonly against: {
+    readonly branch?: string
+    readonly checkpoint?: string
+    readonly at: 'base' | 'fork' | 'now' | 'checkpoint'
+  }
   readonly schema: { readonly operations: readonly SchemaOperation[] }
   readonly tables: readonly TableDifference[]
 }

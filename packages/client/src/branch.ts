@@ -2,6 +2,8 @@ import type {
   BranchDetails,
   BranchLife,
   BranchStats,
+  Checkpoint,
+  CheckpointSchedule,
   ConflictOptions,
   Difference,
   LogEntry,
@@ -23,6 +25,8 @@ import { Table } from './table.js'
 import { type Operation, runTransaction, type TransactionResults } from './transaction.js'
 
 export interface ForkOptions extends BranchLife {
+  /** Forks a checkpoint instead of the present state: its id, its name, or a time at or after it. */
+  readonly at?: string
   /** `false`: the branch gets the schema of its source, but no rows. */
   readonly data?: boolean
   readonly metadata?: Readonly<Record<string, unknown>>
@@ -36,10 +40,14 @@ export interface Change extends RecordChange {
 export interface DifferenceOptions {
   /** `base` (the default), `fork`, `source`, or the name of a related branch. */
   readonly against?: string
+  /** Compares with a checkpoint of the branch `against`, which is the branch itself by default. */
+  readonly againstAt?: string
   /** Compares this table only. */
   readonly table?: string
 }
 
+/** Checkpoints per request. */
+const CHECKPOINTS_PAGE_SIZE = 200
 /** Changed records per request when all changes are read. */
 const CHANGES_PAGE_SIZE = 200
 const MIGRATIONS_PAGE_SIZE = 100
@@ -140,6 +148,7 @@ export class Branch<Schema> {
       readonly expiresAt?: string | null
       readonly ttl?: number | null
       readonly protected?: boolean
+      readonly checkpoints?: CheckpointSchedule | null
     },
     options: CallOptions = {},
   ): Promise<unknown> {
@@ -291,8 +300,12 @@ export class Branch<Schema> {
    * ```ts
    * await client.branch('dev').reset()
    * ```
+   *
+   * With `at`, it goes back to a checkpoint of itself, or of `to`.
    */
-  async reset(options: { readonly to?: string } & CallOptions = {}): Promise<void> {
+  async reset(
+    options: { readonly to?: string; readonly at?: string } & CallOptions = {},
+  ): Promise<void> {
     const { signal, ...body } = options
     await this.#transport.json({
       method: 'POST',
@@ -301,6 +314,97 @@ export class Branch<Schema> {
       isOnce: true,
       signal,
     })
+  }
+
+  /**
+   * The branch as it was at a checkpoint: its id, its name, or a time at or after it. It can be read in every way, and not
+   * written. No request is sent.
+   *
+   * @example
+   * ```ts
+   * await client.branch('main').checkpoint({ name: 'monday' })
+   * const records = await client.branch('main').at('monday').table('users').query().all()
+   * console.log(records.length)
+   * ```
+   */
+  at(at: string): Branch<Schema> {
+    return new Branch<Schema>(this.#transport.withQuery({ at }), this.#databasePath, this.name)
+  }
+
+  /**
+   * Makes a checkpoint: the whole branch, schema and rows, as it is now. It costs as much as a fork.
+   *
+   * @example
+   * ```ts
+   * const { id } = await client.branch('main').checkpoint({ name: 'before-import', note: 'prices' })
+   * await client.branch('main').reset({ at: id })
+   * ```
+   */
+  checkpoint(
+    options: { readonly name?: string; readonly note?: string } & CallOptions = {},
+  ): Promise<Checkpoint> {
+    const { signal, ...json } = options
+    return this.#transport.json({ method: 'POST', path: `${this.#path}/checkpoints`, json, signal })
+  }
+
+  /**
+   * Iterates over the checkpoints of the branch, newest first.
+   *
+   * @example
+   * ```ts
+   * for await (const { name, createdAt } of client.branch('main').checkpoints()) {
+   *   console.log(name, createdAt)
+   * }
+   * ```
+   */
+  async *checkpoints(options: CallOptions = {}): AsyncIterableIterator<Checkpoint> {
+    for (let after: string | undefined; ; ) {
+      const { checkpoints, meta } = await this.#transport.json<{
+        checkpoints: readonly Checkpoint[]
+        meta: { cursor?: string; more: boolean }
+      }>({
+        method: 'GET',
+        path: `${this.#path}/checkpoints`,
+        query: { size: CHECKPOINTS_PAGE_SIZE, ...(after === undefined ? {} : { after }) },
+        isRead: true,
+        signal: options.signal,
+      })
+      yield* checkpoints
+      if (!meta.more) return
+      after = meta.cursor
+    }
+  }
+
+  /**
+   * Changes the name or the note of a checkpoint.
+   *
+   * @example
+   * ```ts
+   * const { id } = await client.branch('main').checkpoint()
+   * await client.branch('main').updateCheckpoint(id, { name: 'spring' })
+   * ```
+   */
+  updateCheckpoint(
+    checkpoint: string,
+    fields: { readonly name?: string; readonly note?: string | null },
+    options: CallOptions = {},
+  ): Promise<Checkpoint> {
+    const path = `${this.#path}/checkpoints/${segment(checkpoint)}`
+    return this.#transport.json({ method: 'PATCH', path, json: fields, signal: options.signal })
+  }
+
+  /**
+   * Deletes a checkpoint, by its id or its name.
+   *
+   * @example
+   * ```ts
+   * const { id } = await client.branch('main').checkpoint()
+   * await client.branch('main').deleteCheckpoint(id)
+   * ```
+   */
+  async deleteCheckpoint(checkpoint: string, options: CallOptions = {}): Promise<void> {
+    const path = `${this.#path}/checkpoints/${segment(checkpoint)}`
+    await this.#transport.json({ method: 'DELETE', path, signal: options.signal })
   }
 
   /**

@@ -22,6 +22,7 @@ export const SERVICE_ERROR_CODES = [
   'workspace_not_found',
   'database_not_found',
   'branch_not_found',
+  'checkpoint_not_found',
   'table_not_found',
   'column_not_found',
   'index_not_found',

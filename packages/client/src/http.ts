@@ -81,15 +81,25 @@ export class Transport {
   readonly #fetch: typeof fetch
   readonly #retries: number
   readonly #timeoutMs: number | undefined
+  readonly #options: TransportOptions
+  readonly #query: Readonly<Record<string, unknown>>
   /** Until then, the database has no room for further answers to requests with a key. */
   #noKeysUntilMs = 0
 
-  constructor(options: TransportOptions) {
+  /** `query` is added to the parameters of each request. */
+  constructor(options: TransportOptions, query: Readonly<Record<string, unknown>> = {}) {
+    this.#options = options
+    this.#query = query
     this.#origin = originOf(options.url)
     this.#apiKey = options.apiKey
     this.#fetch = options.fetch ?? ((...args) => fetch(...args))
     this.#retries = options.retries ?? RETRIES_DEFAULT
     this.#timeoutMs = options.timeoutMs
+  }
+
+  /** Returns a transport that adds parameters to each request. */
+  withQuery(query: Readonly<Record<string, unknown>>): Transport {
+    return new Transport(this.#options, { ...this.#query, ...query })
   }
 
   /** Sends a request and returns the JSON of its answer. An answer without a body gives undefined. */
@@ -120,9 +130,10 @@ export class Transport {
 
   /** Sends a request and reads its answer, and repeats both where that is safe. */
   async #repeat<Answer>(
-    request: ApiRequest,
+    asked: ApiRequest,
     read: (response: Response) => Promise<Answer>,
   ): Promise<Answer> {
+    const request = { ...asked, query: { ...this.#query, ...asked.query } }
     let key = request.isOnce && this.#sendsKeys ? crypto.randomUUID() : undefined
     for (let attempt = 0; ; attempt++) {
       const outcome = await this.#attempt(request, { key, read })

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox'
+import { AtSchema } from './checkpoints.js'
 import { AllowDataLossSchema, DataLossListSchema } from './data-loss.js'
 import { LIMITS } from './limits.js'
 import { EntryIdSchema } from './log.js'
@@ -29,6 +30,16 @@ export const DifferenceQuerySchema = Type.Object({
       maxLength: LIMITS.nameLengthMax,
       pattern: NAME_PATTERN,
       examples: ['base'],
+    }),
+  ),
+  at: Type.Optional(AtSchema),
+  againstAt: Type.Optional(
+    Type.String({
+      description:
+        'Compares with a checkpoint of the branch `against`: its id, its name, or a time.',
+      minLength: 1,
+      maxLength: LIMITS.nameLengthMax,
+      examples: ['before-import'],
     }),
   ),
   table: Type.Optional(TableNameSchema),
@@ -73,14 +84,18 @@ const RecordChangeSchema = Type.Object({
 export const DifferenceSchema = Type.Object(
   {
     branch: BranchNameSchema,
+    checkpoint: Type.Optional(
+      Type.String({ description: 'The id of the checkpoint of the branch that `at` stands for.' }),
+    ),
     against: Type.Object({
       branch: Type.Optional(
         Type.String({ description: 'Omitted if the scope of the API key excludes that branch.' }),
       ),
-      at: Type.Enum(['base', 'fork', 'now'], {
+      checkpoint: Type.Optional(Type.String()),
+      at: Type.Enum(['base', 'fork', 'now', 'checkpoint'], {
         description:
           '`fork`: the state that the branch was forked from. `base`: a later state that it has in ' +
-          'common with its source. `now`: the current state.',
+          'common with its source. `now`: the current state. `checkpoint`: a checkpoint, named by its id.',
       }),
     }),
     schema: Type.Object({ operations: OperationsSchema }),
@@ -219,6 +234,7 @@ export type MergeResult = Static<typeof MergeResultSchema>
 export const ResetRequestSchema = Type.Object(
   {
     to: Type.Optional(BranchNameSchema),
+    at: Type.Optional(AtSchema),
     dryRun: Type.Optional(
       Type.Boolean({ description: 'Report what would be discarded, and change nothing.' }),
     ),
@@ -226,7 +242,9 @@ export const ResetRequestSchema = Type.Object(
   {
     ...closed,
     title: 'ResetRequest',
-    description: '`to` defaults to the source of the branch.',
+    description:
+      '`to` defaults to the source of the branch. With `at`, the branch is reset to a checkpoint of `to`, ' +
+      'which then defaults to the branch itself.',
     examples: [{ to: 'before-import' }],
   },
 )

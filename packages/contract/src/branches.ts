@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox'
+import { AtSchema, CheckpointScheduleSchema } from './checkpoints.js'
 import { LIMITS } from './limits.js'
 import {
   BranchNameSchema,
@@ -60,6 +61,7 @@ const lifeFields = {
   expiresAt: Type.Optional(ExpirySchema),
   ttl: Type.Optional(TtlSchema),
   protected: Type.Optional(ProtectedSchema),
+  checkpoints: Type.Optional(CheckpointScheduleSchema),
 }
 
 export const BranchSchema = Type.Object(
@@ -83,6 +85,7 @@ export const CreateBranchQuerySchema = Type.Object({ from: Type.Optional(BranchN
 export const CreateBranchSchema = Type.Object(
   {
     from: Type.Optional(BranchNameSchema),
+    at: Type.Optional(AtSchema),
     data: Type.Optional(
       Type.Boolean({
         description: '`false`: the branch gets the schema of its source, but no rows.',
@@ -108,6 +111,7 @@ export const UpdateBranchSchema = Type.Object(
     expiresAt: Type.Optional(Type.Union([ExpirySchema, Type.Null()])),
     ttl: Type.Optional(Type.Union([TtlSchema, Type.Null()])),
     protected: Type.Optional(ProtectedSchema),
+    checkpoints: Type.Optional(Type.Union([CheckpointScheduleSchema, Type.Null()])),
   },
   {
     ...closed,
@@ -132,6 +136,7 @@ export const BranchRuleSchema = Type.Object(
       }),
     ),
     protected: Type.Optional(ProtectedSchema),
+    checkpoints: Type.Optional(CheckpointScheduleSchema),
   },
   {
     ...closed,

@@ -42,6 +42,7 @@ export const ERROR_CODES = {
   workspace_not_found: [404, 'The workspace does not exist, or the user is not a member of it.'],
   database_not_found: [404, 'The database does not exist in that workspace and region.'],
   branch_not_found: [404, 'The branch does not exist.'],
+  checkpoint_not_found: [404, 'The branch has no such checkpoint, or none so old.'],
   table_not_found: [404, 'The table does not exist on that branch.'],
   column_not_found: [404, 'The column does not exist in that table.'],
   index_not_found: [404, 'The column has no index.'],

@@ -13,6 +13,10 @@ export const LIMITS = {
   labelsMax: 100,
   /** Seconds after its last use that a branch with a `ttl` can live: ten years. */
   ttlSecondsMax: 10 * 365 * 24 * 60 * 60,
+  /** Checkpoints of one branch that users have made. */
+  checkpointsPerBranchMax: 1000,
+  /** Checkpoints of one branch that the service has made before changes. 0: it makes none. */
+  automaticCheckpointsMax: 20,
   /** Rules for new branches of one database. */
   branchRulesMax: 100,
   keysPerUserMax: 40,

@@ -10,7 +10,16 @@ export const LOG_DAYS_MAX = 365
 export const LOG_ENTRIES_MAX = 100_000
 
 /** What happened to the schema or the rows of a branch. */
-const BRANCH_KINDS = ['fork', 'merge', 'pull', 'reset', 'migration', 'bulk'] as const
+const BRANCH_KINDS = [
+  'fork',
+  'merge',
+  'pull',
+  'reset',
+  'migration',
+  'checkpoint',
+  'checkpointDeleted',
+  'bulk',
+] as const
 
 /** What else happened in a workspace. */
 const WORKSPACE_KINDS = [

@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { AtQuerySchema } from './checkpoints.js'
 import { takenPlace } from './errors.js'
 import { LIMITS } from './limits.js'
 import { DatabaseBranchNameSchema, RecordIdSchema, TableNameSchema } from './names.js'
@@ -13,6 +14,11 @@ export const ColumnsQuerySchema = Type.Object({
       examples: ['name,owner.name'],
     }),
   ),
+})
+
+export const ReadRecordQuerySchema = Type.Object({
+  ...ColumnsQuerySchema.properties,
+  ...AtQuerySchema.properties,
 })
 
 export const IDEMPOTENCY_KEY_LENGTH_MAX = 255

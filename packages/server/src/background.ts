@@ -5,6 +5,7 @@ import { collectUploadClaims } from './data/files/upload-claim.js'
 import { collectAnswers, shrinkAnswers } from './data/records/idempotency.js'
 import { deleteExpiredBranches } from './domain/branches/expire-branches.js'
 import { collectLog } from './domain/log/collect.js'
+import { collectCheckpoints, keepCheckpoints } from './domain/merges/checkpoints.js'
 import { compactDatabase } from './domain/merges/history/compact-database.js'
 import { collectPins } from './domain/merges/pins.js'
 import { sweepBranch } from './domain/merges/sweep-branch.js'
@@ -59,7 +60,7 @@ const CLAIM = {
 
 type BackgroundServices = Pick<
   Services,
-  'database' | 'storage' | 'sessions' | 'files' | 'indexes' | 'refusals'
+  'database' | 'storage' | 'sessions' | 'files' | 'indexes' | 'refusals' | 'limits'
 >
 
 /** How work of one kind is done. */
@@ -71,8 +72,8 @@ interface Job {
 }
 
 function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
-  const { database, sessions, files } = services
-  const { background: rows } = services.storage
+  const { database, storage, sessions, files, limits } = services
+  const { background: rows } = storage
   const queued = (step: Job['step']): Job => ({ step })
   const often = (step: Job['step']): Job => ({ step, rounds: 1 })
   const rarely = (step: Job['step']): Job => ({ step, rounds: RARE_ROUNDS })
@@ -80,6 +81,7 @@ function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
     Object.entries({
       compact: queued(({ databaseId }) => compactDatabase(database, databaseId)),
       fold: queued(rows.fold),
+      checkpoints: queued((work) => collectCheckpoints(storage, work, limits)),
       sweep: queued((work) => sweepBranch(database, work)),
       migrations: queued((work) => collectMigrations(database, work)),
       expiry: often(() => endExpiredBranches(services)),
@@ -90,6 +92,7 @@ function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
       pins: often((work) => collectPins(database, work)),
       // Heaps lose their branch in many ways, one of which is the deletion of its database.
       heaps: often(rows.collectHeaps),
+      schedules: often(() => keepCheckpoints(storage, limits)),
       log: rarely((work) => collectLog(database, work)),
       spares: rarely(rows.collectSpares),
       schemas: rarely(rows.collectSchemas),

@@ -364,6 +364,9 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   keysPerUserMax: 'API keys of one user.',
   workspacesPerUserMax: 'Workspaces of one user.',
   databasesPerWorkspaceMax: 'Databases in one workspace.',
+  checkpointsPerBranchMax: 'Checkpoints of one branch that users have made.',
+  automaticCheckpointsMax:
+    'Checkpoints of one branch that the service has made before merges, resets and other changes; the newest ones are kept. 0: it makes none.',
   tablesPerBranchMax: 'Tables of one branch.',
   columnsPerTableMax: 'Columns of one table.',
   columnsPerBranchMax: 'Columns of all tables of one branch.',
@@ -438,6 +441,9 @@ const LIMIT_MAXIMA: Readonly<Partial<Record<LimitName, number>>> = {
   fileBytesMax: LIMITS.fileBytesMax,
 }
 
+/** Limits that can be 0. */
+const LIMIT_MINIMA: Readonly<Partial<Record<LimitName, number>>> = { automaticCheckpointsMax: 0 }
+
 function limitSettings(): [LimitName, Setting<number>][] {
   const names = (Object.keys(LIMITS) as LimitName[]).filter((name) => name in LIMIT_HELP)
   return (names as SetLimitName[]).map((name) => [
@@ -446,9 +452,13 @@ function limitSettings(): [LimitName, Setting<number>][] {
       env: `OFFSHOOT_LIMIT_${name.replace(/([A-Z0-9]+)/g, '_$1').toUpperCase()}`,
       help: LIMIT_HELP[name],
       fallback: String(LIMITS[name]),
-      allowed: `a whole number from 1 to ${LIMIT_MAXIMA[name] ?? LIMIT_MAX}`,
+      allowed: `a whole number from ${LIMIT_MINIMA[name] ?? 1} to ${LIMIT_MAXIMA[name] ?? LIMIT_MAX}`,
       parse: (text) =>
-        wholeNumber(text ?? String(LIMITS[name]), 1, LIMIT_MAXIMA[name] ?? LIMIT_MAX),
+        wholeNumber(
+          text ?? String(LIMITS[name]),
+          LIMIT_MINIMA[name] ?? 1,
+          LIMIT_MAXIMA[name] ?? LIMIT_MAX,
+        ),
     },
   ])
 }

@@ -114,12 +114,14 @@ const create = () =>
   )
     .argument('<name>', 'name of the new branch')
     .option('--from <branch>', 'branch to fork; default: the rules of the database, or main')
+    .option('--at <checkpoint>', 'fork a checkpoint: its id, its name, or a time')
     .option('--no-data', 'take the schema only, without rows')
     .option('--ttl <duration>', 'delete the branch this long after its last use, such as 12h')
     .action(
-      action<{ json?: boolean; from?: string; data: boolean; ttl?: string }, [string]>(
-        async (target, { json, from = 'main', data, ttl }, name) => {
+      action<{ json?: boolean; from?: string; at?: string; data: boolean; ttl?: string }, [string]>(
+        async (target, { json, from = 'main', at, data, ttl }, name) => {
           await target.branchNamed(from).fork(name, {
+            ...(at === undefined ? {} : { at }),
             ...(data ? {} : { data: false }),
             ...(ttl === undefined ? {} : { ttl: parseDuration(ttl) }),
           })

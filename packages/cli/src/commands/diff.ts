@@ -4,7 +4,12 @@ import { colorsFor, notice, oneLine, printJson, stdoutWriter } from '../shared/o
 import { withBranch } from '../shared/target.js'
 
 /** The state of the other branch that a difference starts at. */
-const MOMENTS = { fork: ' at the fork', base: ' when they were last merged', now: '' } as const
+const MOMENTS = {
+  fork: ' at the fork',
+  base: ' when they were last merged',
+  now: '',
+  checkpoint: ' at a checkpoint',
+} as const
 
 /** `offshoot diff`: shows the changes of a branch in schema and rows. */
 export const diffCommand = () =>
@@ -13,22 +18,38 @@ export const diffCommand = () =>
       'offshoot diff',
       'offshoot diff feat-login --against staging',
       'offshoot diff feat-login --json',
+      'offshoot diff main --against-at before-import',
     ]),
   )
     .argument('[branch]', 'branch to show; default: the current one')
     .option('--against <branch>', 'base (the default), fork, source, or the name of a branch')
+    .option('--at <checkpoint>', 'show the branch as it was: id or name of a checkpoint, or a time')
+    .option(
+      '--against-at <checkpoint>',
+      'compare with a checkpoint, by default of the branch itself',
+    )
     .option('--schema', 'show the schema only')
     .option('--rows', 'show the rows only')
     .option('--table <name>', 'show this table only')
     .action(
       action<
-        { json?: boolean; against?: string; schema?: boolean; rows?: boolean; table?: string },
+        {
+          json?: boolean
+          against?: string
+          at?: string
+          againstAt?: string
+          schema?: boolean
+          rows?: boolean
+          table?: string
+        },
         [string?]
       >(async (target, flags, name) => {
-        const { json, against, table } = flags
-        const branch = name === undefined ? await target.branch() : target.branchNamed(name)
+        const { json, against, table, againstAt } = flags
+        const present = name === undefined ? await target.branch() : target.branchNamed(name)
+        const branch = flags.at === undefined ? present : present.at(flags.at)
         const question = {
           ...(against === undefined ? {} : { against }),
+          ...(againstAt === undefined ? {} : { againstAt }),
           ...(table === undefined ? {} : { table }),
         }
         const overview = await branch.diff({ ...question, size: 0 })

@@ -13,6 +13,7 @@ interface ExportFlags {
   readonly format: string
   readonly output?: string
   readonly filter?: string
+  readonly at?: string
 }
 
 /** Records per request: the largest page. */
@@ -32,9 +33,11 @@ export const exportCommand = () =>
     .option('--format <format>', 'csv, ndjson or json', 'ndjson')
     .option('-o, --output <file>', 'file to write; default: standard output')
     .option('--filter <json>', 'only records that match this filter')
+    .option('--at <checkpoint>', 'the records as they were: id or name of a checkpoint, or a time')
     .action(
-      action<ExportFlags, []>(async (target, { table, format, output, filter }) => {
-        const branch = await target.branch()
+      action<ExportFlags, []>(async (target, { table, format, output, filter, at }) => {
+        const present = await target.branch()
+        const branch = at === undefined ? present : present.at(at)
         const { tables } = await branch.schema()
         const definition = tables.find(({ name }) => name === table)
         if (definition === undefined) {

@@ -17,10 +17,12 @@ export const sqlCommand = () =>
   )
     .argument('[file]', 'file with one statement; - is standard input')
     .option('-c, --command <statement>', 'the statement')
+    .option('--at <checkpoint>', 'read the branch as it was: id or name of a checkpoint, or a time')
     .action(
-      action<{ json?: boolean; command?: string }, [string?]>(
-        async (target, { json, command }, file) => {
-          const branch = await target.branch()
+      action<{ json?: boolean; command?: string; at?: string }, [string?]>(
+        async (target, { json, command, at }, file) => {
+          const present = await target.branch()
+          const branch = at === undefined ? present : present.at(at)
           const statement = command ?? (file === undefined ? undefined : await readInput(file))
           if (statement !== undefined) {
             await run(branch, statement, json)

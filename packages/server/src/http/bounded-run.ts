@@ -6,7 +6,7 @@ import type { Need } from '../domain/access/scope.js'
 import type { Bounds } from '../postgres/bounds.js'
 import type { Storage } from '../rows/storage.js'
 import { disconnectSignal } from './disconnect.js'
-import { sessionRequest } from './plugins/branch-session.js'
+import { stateRequest } from './plugins/branch-session.js'
 import type { Services } from './services.js'
 
 interface BoundedContext {
@@ -33,7 +33,7 @@ export function boundedRun(
 ): BoundedRun {
   return (request, reply, operation) => {
     const bounds = { timeoutMs: limits.queryTimeoutMs, signal: disconnectSignal(reply) }
-    return sessions.run(sessionRequest(request, need), (session) =>
+    return sessions.run(stateRequest(request, need), (session) =>
       operation({ storage, session, files, limits, bounds }),
     )
   }

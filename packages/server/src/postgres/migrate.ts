@@ -32,6 +32,7 @@ import { work } from './migrations/028-work.js'
 import { layers } from './migrations/029-layers.js'
 import { log } from './migrations/030-log.js'
 import { sequences } from './migrations/031-sequences.js'
+import { checkpoints } from './migrations/032-checkpoints.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -88,6 +89,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 29, name: 'layers', statements: layers },
   { number: 30, name: 'log', statements: log },
   { number: 31, name: 'sequences', statements: sequences },
+  { number: 32, name: 'checkpoints', statements: checkpoints },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

@@ -13,6 +13,7 @@ import {
   type WorkspaceAddress,
 } from '../../domain/access/resolve.js'
 import type { OpenedBranch } from '../../domain/branches/create-branch.js'
+import { isPinOf } from '../../domain/checkpoints/queries.js'
 import type { Quotas } from '../../domain/quotas/quotas.js'
 import type { Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
@@ -122,6 +123,31 @@ export async function openSession(
   return createResolved(database, { ...parts, principal, branch, rows })
 }
 
+/** Opens a session that reads a checkpoint. Returns undefined if it was deleted meanwhile. */
+export async function openPast(
+  { storage, schemas }: SessionSources,
+  present: Session,
+  { id, pinId }: { id: string; pinId: string },
+): Promise<Session | undefined> {
+  const rows = await findPinRows(storage.database, pinId)
+  const isXataClient = present.metadata.key === metadataKey(true)
+  const schema =
+    rows && (await schemas.get(storage.database, { schemaId: rows.schemaId, isXataClient }))
+  if (rows === undefined || schema === undefined) return undefined
+  const { principal, metadata, growth } = present
+  const { keyId, keyStamp } = principal
+  const branch = storage.open({ rows, keyId, keyStamp }, schema)
+  const session = createSession({ branch, schema, metadata: { key: metadata.key }, growth })
+  return { ...present, ...session, checkpoint: id }
+}
+
+/** Finds the rows of a branch, which may be the pin of a checkpoint. */
+async function findPinRows(database: Queryable, branchId: string): Promise<BranchRows | undefined> {
+  const [row] = await database.query<{ rows: unknown }>(sql`
+    select (${rowsSql(sql`${branchId}::text`, { hidden: true })}) as rows`)
+  return toRows(row?.rows)
+}
+
 /** Returns undefined if there are no rows, or no schema. */
 async function createResolved(
   reads: Queryable,
@@ -161,8 +187,8 @@ export function resolveLinkedBranch(
             select d.workspace_id from offshoot.databases d where d.id = database_id
           ) as "workspaceId"
         from offshoot.branches
-        where id = ${branchId} and ${isLive}`)
-      const rows = live && (await findRows(transaction, branchId))
+        where id = ${branchId} and (${isLive} or ${isPinOf(branchId)})`)
+      const rows = live && (await findPinRows(transaction, branchId))
       const schema =
         rows && (await schemas.get(transaction, { schemaId: rows.schemaId, isXataClient: false }))
       if (live === undefined || rows === undefined || schema === undefined) {

@@ -33,6 +33,8 @@ export interface Session extends BranchSession {
   readonly access: BranchAccess
   /** The id of the request that uses the session; undefined in the cache. */
   readonly requestId?: string | undefined
+  /** The id of the checkpoint that the session reads; undefined: the present state. */
+  readonly checkpoint?: string | undefined
   /** Authenticates the cursors of queries. */
   readonly cursorSecret: Buffer
 }

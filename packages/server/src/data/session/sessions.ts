@@ -9,6 +9,7 @@ import type { OpenedBranch } from '../../domain/branches/create-branch.js'
 import { updateBranchExpiries } from '../../domain/branches/queries.js'
 import { renewExpiry } from '../../domain/branches/renew-expiry.js'
 import { BranchUses } from '../../domain/branches/uses.js'
+import { getCheckpointAt } from '../../domain/checkpoints/find-at.js'
 import { Quotas } from '../../domain/quotas/quotas.js'
 import type { Queryable } from '../../postgres/database.js'
 import type { FileForm } from '../../rows/columns/file-value.js'
@@ -18,6 +19,7 @@ import type { Storage } from '../../rows/storage.js'
 import { SchemaCache } from './compiled-schema.js'
 import { CursorSecret } from './cursor-secret.js'
 import {
+  openPast,
   openSession,
   type ResolvedBranch,
   resolveLinkedBranch,
@@ -31,6 +33,10 @@ import { type BranchSession, createSession, type Session } from './session.js'
 export interface SessionRequest extends SessionAddress {
   readonly need: Need
   readonly requestId?: string
+  /** The state of the past to read: a checkpoint, or a time. undefined: the present state. */
+  readonly at?: string | undefined
+  /** Called with the checkpoint that `at` stands for. */
+  readonly onCheckpoint?: ((id: string) => void) | undefined
   /** `http://host:port`, as the client reaches the service. */
   readonly origin: string
   /** Bytes of the body, which the workspace would grow by. */
@@ -109,7 +115,7 @@ export class Sessions {
       const { session: known, isSliding } = entry
       const { scope, keyId } = known.principal
       this.#sources.storage.database.budget.useWorkspace(keyId, known.access.workspaceId)
-      const { requestId } = request
+      const { requestId, at } = request
       const session = this.#startUse(
         { ...known, requestId },
         {
@@ -120,12 +126,22 @@ export class Sessions {
         },
       )
       const endUse = isSliding ? this.#uses.start(known.access.branchId) : undefined
+      let used = session
       try {
         requireAccess(session.principal.scope, request.need)
-        return await operation(session)
+        if (at !== undefined) {
+          if (request.need === 'write') throw writesToPast()
+          const past = await this.#openAt(key, session, at)
+          const { origin } = request
+          const form = { origin, bodyBytes: 0, canUpload: false, showsUsage: false }
+          used = this.#startUse({ ...past, requestId }, form)
+          request.onCheckpoint?.(used.checkpoint ?? '')
+        }
+        return await operation(used)
       } catch (error) {
         session.growth.undo()
-        await this.#requireStale(session, error)
+        await this.#requireStale(used, error)
+        if (used.checkpoint !== undefined) this.#entries.delete(pastKey(key, used.checkpoint))
         const rows = error instanceof NewStorageError ? error.rows : undefined
         if (rows === undefined) this.#entries.delete(key)
         else this.#entries.set(key, { ...entry, session: withRows(known, rows) })
@@ -134,6 +150,20 @@ export class Sessions {
         endUse?.()
       }
     }
+  }
+
+  /**
+   * Returns a session that reads a checkpoint of the branch of another one. The checkpoint is looked up each time: its name
+   * may be given to another one, and a time may stand for a newer one. The guard compares the stamp of its pin.
+   */
+  async #openAt(key: string, present: Session, at: string): Promise<Session> {
+    const { database } = this.#sources.storage
+    const checkpoint = await getCheckpointAt(database, present.access, at)
+    const known = this.#known(pastKey(key, checkpoint.id))?.session
+    const past = known ?? (await openPast(this.#sources, present, checkpoint))
+    if (past === undefined) throw new StaleError()
+    if (known === undefined) this.#cache(pastKey(key, checkpoint.id), past, undefined)
+    return past
   }
 
   /**
@@ -278,6 +308,15 @@ function lookAgainAtMs(expiry: BranchExpiry | undefined): number {
   const { atMs, ttlMs } = expiry
   return ttlMs === undefined ? atMs : atMs - Math.min(RENEW_WITHIN_MS, ttlMs * RENEW_WITHIN_PART)
 }
+
+function writesToPast(): AppError {
+  return new AppError(
+    'invalid_request',
+    'query: parameter [at]: a state of the past cannot be changed; fork it or reset the branch to it',
+  )
+}
+
+const pastKey = (key: string, checkpoint: string): string => `${key}\n${checkpoint}`
 
 function keyOf(request: SessionAddress): string {
   const { apiKey, address, databaseName, branchName, isXataClient } = request

@@ -1,3 +1,4 @@
+import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SqlRequest, SqlStatement } from '@offshoot/contract/sql'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
@@ -62,6 +63,12 @@ export async function runSql(context: SqlContext, request: SqlRun): Promise<Json
   const isWrite = prepared.some(({ plan }) => plan.kind !== 'select')
   if (!isWrite) return runPrepared(context, request, { prepared, isWrite })
   requireAccess(session.principal.scope, 'write')
+  if (session.checkpoint !== undefined) {
+    throw new AppError(
+      'invalid_request',
+      'query: parameter [at]: statements on a state of the past can only read',
+    )
+  }
   const execute = async () => {
     if (prepared.some(({ plan }) => grows(plan))) await session.growth.admit(0)
     const written = prepared.flatMap(({ plan }) => writtenTables(plan))

@@ -7,7 +7,7 @@ import type { BranchLife } from './queries.js'
 /** RFC 3339 has years of four digits, so it cannot express later times. */
 const END_OF_TIME_MS = Date.UTC(10_000)
 
-type LifeWishes = Pick<CreateBranch, 'expiresAt' | 'ttl' | 'protected'>
+type LifeWishes = Pick<CreateBranch, 'expiresAt' | 'ttl' | 'protected' | 'checkpoints'>
 
 /**
  * Refuses a request for protection, or for its end, with a key that is limited to some branches. Protection is meant to
@@ -22,11 +22,17 @@ export function requireProtectionRights(
 
 /** Returns expiry and protection of a new branch. */
 export function planLife(wishes: LifeWishes): BranchLife {
-  return changeLife({ expiresAt: null, ttlSeconds: null, protected: false }, wishes)
+  const none = { expiresAt: null, ttlSeconds: null, protected: false, checkpoints: null }
+  return changeLife(none, wishes)
 }
 
-/** Returns expiry and protection of a branch after a request has changed them. */
+/** Returns expiry, protection and checkpoints of a branch after a request has changed them. */
 export function changeLife(life: BranchLife, wishes: UpdateBranch): BranchLife {
+  const { checkpoints = life.checkpoints } = wishes
+  return { ...changeEnd(life, wishes), checkpoints }
+}
+
+function changeEnd(life: BranchLife, wishes: UpdateBranch): Omit<BranchLife, 'checkpoints'> {
   const { expiresAt, ttl } = wishes
   const isProtected = wishes.protected ?? life.protected
   if (typeof expiresAt === 'string' && typeof ttl === 'number') {
@@ -70,10 +76,12 @@ function requireTimeLeft(expiresAt: Date | null): void {
 }
 
 /** Expiry and protection as fields of a response. Fields that are not set are omitted. */
-export function toPublicLife({ expiresAt, ttlSeconds, protected: isProtected }: BranchLife) {
+export function toPublicLife(life: BranchLife) {
+  const { expiresAt, ttlSeconds, protected: isProtected, checkpoints } = life
   return {
     ...(expiresAt === null ? {} : { expiresAt: expiresAt.toISOString() }),
     ...(ttlSeconds === null ? {} : { ttl: ttlSeconds }),
     ...(isProtected ? { protected: true } : {}),
+    ...(checkpoints === null ? {} : { checkpoints }),
   }
 }

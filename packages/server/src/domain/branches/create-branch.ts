@@ -11,6 +11,7 @@ import { forks } from '../../telemetry/events.js'
 import { findLiveBranch, type LiveBranch } from '../access/find-live-branch.js'
 import type { DatabaseAccess, FoundBranch } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
+import { getCheckpointAt } from '../checkpoints/find-at.js'
 import { checksumOf } from '../schemas/checksum.js'
 import { insertMigration, insertSchema } from '../schemas/queries.js'
 import { planLife, requireProtectionRights } from './branch-life.js'
@@ -18,6 +19,7 @@ import { findRuleAndSource, showRule } from './branch-rules.js'
 import { endExpiredBranch } from './delete-branch.js'
 import {
   type BranchLife,
+  type ForkedCheckpoint,
   findExpiredBranch,
   insertBranch,
   insertForkSql,
@@ -110,6 +112,7 @@ export interface PlannedFork {
   readonly access: DatabaseAccess
   readonly name: string
   readonly source: LiveBranch
+  readonly checkpoint?: ForkedCheckpoint | undefined
   readonly metadata: BranchMetadata
   readonly data: boolean
   readonly life: BranchLife
@@ -129,16 +132,20 @@ export async function planFork(
   requireProtectionRights(access, wishes)
   const { from } = wishes
   const { rule, source } = await findRuleAndSource(database, access, { name, from })
+  const forked =
+    from === undefined
+      ? await findDefaultSource(database, access, { rule, source })
+      : requireSource(source, { from, scope })
+  const branch = { branchId: forked.id, branchName: forked.name }
   return {
     access,
     name,
     metadata: wishes.metadata ?? {},
     life: planLife(withRule(wishes, rule)),
     data: wishes.data ?? rule?.data ?? dataDefault,
-    source:
-      from === undefined
-        ? await findDefaultSource(database, access, { rule, source })
-        : requireSource(source, { from, scope }),
+    source: forked,
+    checkpoint:
+      wishes.at === undefined ? undefined : await getCheckpointAt(database, branch, wishes.at),
   }
 }
 
@@ -150,8 +157,10 @@ export function cannotCreate(name: string): AppError {
 function withRule(wishes: CreateBranch, rule: BranchRule | undefined): CreateBranch {
   const ttl = wishes.expiresAt === undefined ? (wishes.ttl ?? rule?.ttl) : wishes.ttl
   const isProtected = wishes.protected ?? rule?.protected
+  const checkpoints = wishes.checkpoints ?? rule?.checkpoints
   return {
     ...wishes,
+    ...(checkpoints === undefined ? {} : { checkpoints }),
     ...(ttl === undefined ? {} : { ttl }),
     ...(isProtected === undefined ? {} : { protected: isProtected }),
   }

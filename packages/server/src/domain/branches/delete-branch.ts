@@ -9,7 +9,7 @@ import type { BranchAccess } from '../access/resolve.js'
 import { insertEntrySql, type NewEntry } from '../log/entries.js'
 
 /**
- * Hides a branch, deletes its entries in the git mapping, and leaves the rest to the collectors: rows that others
+ * Hides a branch, deletes its checkpoints and its entries in the git mapping, and leaves the rest to the collectors: rows that others
  * inherit from it stay, the sweep deletes the branch and its rows once no other branch reads them, and compaction
  * decides whether its history is still needed.
  */
@@ -24,10 +24,17 @@ const hideSql = (
       returning id, name, database_id
     ),
     logged as (${insertEntrySql(entryOfHidden(entry), sql`from hidden join offshoot.databases d on d.id = hidden.database_id`)}),
+    unkept as (
+      delete from offshoot.checkpoints
+      where branch_id in (select id from hidden)
+      returning database_id, pin_id
+    ),
     unmapped as (delete from offshoot.git_branches where branch_id in (select id from hidden)),
     requested as (
       insert into offshoot.work (kind, database_id, subject, details)
       select 'sweep', database_id, id, '[null]'::jsonb from hidden
+      union all
+      select 'sweep', database_id, pin_id, '[null]' from unkept
       union all
       select 'compact', database_id, '', '[]' from hidden
     )

@@ -5,6 +5,7 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import type { BranchAccess, DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { logAccess } from '../log/entries.js'
+import { getHead } from '../schemas/operations.js'
 import { toPublicSchema } from '../schemas/public-schema.js'
 import { changeLife, requireProtectionRights, toPublicLife } from './branch-life.js'
 import { deleteUnprotected } from './delete-branch.js'
@@ -47,8 +48,10 @@ export async function readBranches(database: Database, access: DatabaseAccess) {
   return { databaseName: access.databaseName, branches }
 }
 
-export async function readBranch(database: Database, access: BranchAccess) {
+/** Returns a branch, with the schema of the present or of a checkpoint. */
+export async function readBranch(database: Database, access: BranchAccess, past = access) {
   const row = await getBranch(database, access)
+  const { schema, lastMigrationId } = past === access ? row : await getHead(database, past)
   const startedFrom = shownSource(access, row)
   return {
     databaseName: access.databaseName,
@@ -56,11 +59,11 @@ export async function readBranch(database: Database, access: BranchAccess) {
     createdAt: row.createdAt.toISOString(),
     id: row.id,
     version: row.version,
-    lastMigrationID: row.lastMigrationId,
+    lastMigrationID: lastMigrationId,
     metadata: row.metadata,
     ...(startedFrom === undefined ? {} : { startedFrom }),
     ...toPublicLife(row),
-    schema: toPublicSchema(row.schema),
+    schema: toPublicSchema(schema),
   }
 }
 

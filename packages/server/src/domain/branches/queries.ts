@@ -1,4 +1,5 @@
 import type { BranchMetadata, StartedFrom } from '@offshoot/contract/branches'
+import type { CheckpointSchedule } from '@offshoot/contract/checkpoints'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
@@ -6,6 +7,7 @@ import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import { forkSql } from '../../rows/layout/fork.js'
 import { isExpired, isLive } from '../access/is-live.js'
 import type { DatabaseAccess } from '../access/resolve.js'
+import type { CheckpointRow } from '../checkpoints/queries.js'
 import { insertEntrySql } from '../log/entries.js'
 
 /** Expiry and protection of a branch. */
@@ -14,7 +16,12 @@ export interface BranchLife {
   /** Each use postpones the expiry to this time from then. Null if the expiry is fixed. */
   readonly ttlSeconds: number | null
   readonly protected: boolean
+  readonly checkpoints: CheckpointSchedule | null
 }
+
+/** Selects the schedule of checkpoints of a branch. */
+const SCHEDULE = sql`case when checkpoint_every is not null
+        then jsonb_build_object('every', checkpoint_every, 'keep', checkpoint_keep) end as checkpoints`
 
 export interface BranchRow extends BranchLife {
   readonly id: string
@@ -34,7 +41,7 @@ export async function findBranch(
   const [row] = await database.query<BranchRow>(sql`
     select b.id, b.name, b.created_at as "createdAt", b.version,
       b.last_migration_id as "lastMigrationId", b.metadata, b.started_from as "startedFrom",
-      b.expires_at as "expiresAt", b.ttl_seconds as "ttlSeconds", b.protected,
+      b.expires_at as "expiresAt", b.ttl_seconds as "ttlSeconds", b.protected, ${SCHEDULE},
       s.document as schema
     from offshoot.branches b
     join offshoot.schemas s on s.id = b.schema_id
@@ -55,7 +62,7 @@ export async function listBranches(
 ): Promise<BranchListRow[]> {
   return database.query<BranchListRow>(sql`
     select id, name, created_at as "createdAt", started_from as "startedFrom",
-      expires_at as "expiresAt", ttl_seconds as "ttlSeconds", protected
+      expires_at as "expiresAt", ttl_seconds as "ttlSeconds", protected, ${SCHEDULE}
     from offshoot.branches
     where database_id = ${databaseId} and ${isLive}
     order by name collate "C"`)
@@ -110,6 +117,8 @@ export function insertForkSql(
   fork: {
     id: string
     access: DatabaseAccess
+    /** The checkpoint of the source that is forked; undefined: its present state. */
+    checkpoint?: ForkedCheckpoint | undefined
     name: string
     metadata: BranchMetadata
     /** Whether the fork has the rows of its source. */
@@ -117,33 +126,55 @@ export function insertForkSql(
     life: BranchLife
   },
 ): Sql {
-  const { id, access, name, metadata, data, life } = fork
+  const { id, access, checkpoint, name, metadata, data, life } = fork
   const { databaseId, databaseName, workspaceId, principal } = access
   return forkSql({
     sourceId,
-    databaseId,
-    name,
+    source: checkpoint && pinnedSourceSql(checkpoint),
+    taken: sql`
+      select from offshoot.branches
+      where database_id = ${databaseId}::bigint and name = ${name} and deleted_at is null`,
     inherits: data,
     columns: sql`id, database_id, name, schema_id, last_migration_id, metadata, started_from,
-      fork_schema_id, expires_at, ttl_seconds, protected`,
+      fork_schema_id, expires_at, ttl_seconds, protected, checkpoint_every, checkpoint_keep, checkpoint_due`,
     values: sql`${id}, ${databaseId}::bigint, ${name}, source.schema_id, source.last_migration_id,
       ${JSON.stringify(metadata)}::jsonb,
-      jsonb_build_object('branchName', source.name, 'dbBranchID', source.id,
+      jsonb_build_object('branchName', source.name, 'dbBranchID', ${sourceId}::text,
         'migrationID', source.last_migration_id),
-      source.schema_id, ${expiryOf(life)}, ${life.ttlSeconds}::integer, ${life.protected}::boolean`,
-    effect: insertEntrySql(
-      {
-        kind: 'fork',
-        by: principal,
-        workspaceId,
-        databaseId,
-        branchId: sql`inserted.id`,
-        details: sql`jsonb_build_object('database', ${databaseName}::text, 'branch', ${name}::text,
-        'from', source.name, 'data', ${data}::boolean)`,
-      },
-      sql`from inserted, source`,
-    ),
+      source.schema_id, ${expiryOf(life)}, ${life.ttlSeconds}::integer, ${life.protected}::boolean,
+      ${scheduleOf(life)}`,
+    effects: [
+      insertEntrySql(
+        {
+          kind: 'fork',
+          by: principal,
+          workspaceId,
+          databaseId,
+          branchId: sql`inserted.id`,
+          details: sql`jsonb_build_object('database', ${databaseName}::text, 'branch', ${name}::text,
+        'from', source.name, 'data', ${data}::boolean) ||
+          jsonb_strip_nulls(jsonb_build_object('at', ${checkpoint?.id ?? null}::text))`,
+        },
+        sql`from inserted, source`,
+      ),
+    ],
   })
+}
+
+/** A checkpoint that is forked. */
+export type ForkedCheckpoint = Pick<CheckpointRow, 'id' | 'pinId'>
+
+/** Selects the state of a checkpoint as the source of a fork, and keeps it until the transaction ends. */
+const pinnedSourceSql = ({ pinId }: ForkedCheckpoint): Sql => sql`
+      select p.parent_id as id, p.name, p.schema_id, p.last_migration_id, p.fork_epoch as epoch
+      from offshoot.branches p
+      where p.id = ${pinId} and not exists (select from taken)
+      for key share`
+
+/** The schedule of checkpoints, and when the first one is due. */
+const scheduleOf = ({ checkpoints }: BranchLife): Sql => {
+  const { every = null, keep = null } = checkpoints ?? {}
+  return sql`${every}::integer, ${keep}::integer, now() + make_interval(secs => ${every}::integer)`
 }
 
 /** The time of expiry. A ttl counts from now, by the clock of PostgreSQL, which also checks it. */
@@ -159,7 +190,7 @@ export async function findBranchLife(
 ): Promise<BranchLife | undefined> {
   const [row] = await transaction.query<BranchLife>(
     prepared(sql`
-    select expires_at as "expiresAt", ttl_seconds as "ttlSeconds", protected
+    select expires_at as "expiresAt", ttl_seconds as "ttlSeconds", protected, ${SCHEDULE}
     from offshoot.branches
     where id = ${branchId} and ${isLive}
     for no key update`),
@@ -177,6 +208,7 @@ export async function updateBranchLife(
     set expires_at = ${expiryOf(life)},
       ttl_seconds = ${life.ttlSeconds},
       protected = ${life.protected},
+      (checkpoint_every, checkpoint_keep, checkpoint_due) = (select ${scheduleOf(life)}),
       stamp = nextval('offshoot.stamps')
     where id = ${branchId}`)
 }

@@ -26,9 +26,11 @@ import {
   findSource,
   getForkState,
   getSource,
+  getStartOf,
   getState,
   readState,
 } from '../branches/branch-state.js'
+import { getCheckpointAt } from '../checkpoints/find-at.js'
 import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { tableNotFound } from '../schemas/operations.js'
 import { SameIds } from '../schemas/same-ids.js'
@@ -49,6 +51,10 @@ const CANDIDATES_PER_READ = 1000
 
 interface DifferenceOptions {
   readonly against: Against
+  /** A checkpoint of the branch; undefined: its present state. */
+  readonly at?: string | undefined
+  /** A checkpoint of the branch that it is compared with. */
+  readonly againstAt?: string | undefined
   /** Whether the branch may be compared with one that it shares no rows with. */
   readonly mayBeUnrelated?: boolean
   readonly limits: Limits
@@ -73,8 +79,8 @@ export async function readDifference(
   const reading = runTransaction(
     database,
     async (transaction) => {
-      const [after, source] = await allDone([
-        getState(transaction, access),
+      const [{ checkpoint, ...after }, source] = await allDone([
+        getStateAt(transaction, access, options.at),
         options.against === 'base' ? readSource(transaction, access) : NO_SOURCE,
       ])
       const before = await resolveAgainst(transaction, access, { state: after, source, ...options })
@@ -96,7 +102,7 @@ export async function readDifference(
         if (options.tableName === undefined && !difference.canDiffer) continue
         tables.push(await describeTable(transaction, { difference, room, ...options }))
       }
-      return writeDifference({ access, before, operations, tables })
+      return writeDifference({ access, checkpoint, before, operations, tables })
     },
     { ...SNAPSHOT, beginsLate: true, opening: [keyGuardCall(access.principal)] },
   )
@@ -117,11 +123,23 @@ class AnswerRoom {
   }
 }
 
+/** Returns the state of a branch, or of a checkpoint of it. */
+async function getStateAt(
+  transaction: Transaction,
+  access: BranchAccess,
+  at: string | undefined,
+): Promise<BranchState & { checkpoint?: string }> {
+  if (at === undefined) return getState(transaction, access)
+  const { id, pinId } = await getCheckpointAt(transaction, access, at)
+  return { ...(await getStartOf(transaction, pinId)), checkpoint: id }
+}
+
 /** The other side of a difference. */
 interface Before {
   /** Undefined if the scope of the key excludes the branch. */
   readonly name: string | undefined
-  readonly at: 'base' | 'fork' | 'now'
+  readonly checkpoint?: string | undefined
+  readonly at: 'base' | 'fork' | 'now' | 'checkpoint'
   readonly schema: StoredSchema
   baseOf(table: StoredTable): TableBase | TableState
 }
@@ -129,12 +147,12 @@ interface Before {
 async function resolveAgainst(
   transaction: Transaction,
   access: BranchAccess,
-  options: Pick<DifferenceOptions, 'against' | 'mayBeUnrelated'> & {
+  options: Pick<DifferenceOptions, 'against' | 'againstAt' | 'mayBeUnrelated'> & {
     state: BranchState
     source: Source | undefined
   },
 ): Promise<Before> {
-  const { state: after, source, against, mayBeUnrelated = false } = options
+  const { state: after, source, against, againstAt, mayBeUnrelated = false } = options
   const before = source && (await findBase(transaction, access, { after, source }))
   if (before !== undefined) return before
   if (against === 'base' || against === 'fork') {
@@ -142,12 +160,14 @@ async function resolveAgainst(
     return { name, at: 'fork', ...inState(state) }
   }
   const other = against === 'source' ? await getSource(transaction, access) : against
-  const state = await getState(transaction, other)
-  if (!mayBeUnrelated && !areRelated(state.rows, after.rows))
+  const { checkpoint, ...state } = await getStateAt(transaction, other, againstAt)
+  const isOwn = other.branchId === access.branchId
+  if (!mayBeUnrelated && !isOwn && !areRelated(state.rows, after.rows))
     throw unrelated(access.branchName, other.branchName)
   const schemas = { ours: after.schema, theirs: state.schema }
   const ids = new SameIds(schemas).withAdded(EMPTY_SCHEMA)
-  return { name: other.branchName, at: 'now', ...inState(readState(state, ids)) }
+  const at = checkpoint === undefined ? 'now' : 'checkpoint'
+  return { name: other.branchName, checkpoint, at, ...inState(readState(state, ids)) }
 }
 
 function inState(state: BranchState): Pick<Before, 'schema' | 'baseOf'> {
@@ -326,11 +346,17 @@ function writeValue(codec: TableCodec, index: number, texts: TextRow): string {
 
 function writeDifference(options: {
   access: BranchAccess
-  before: Pick<Before, 'name' | 'at'>
+  checkpoint: string | undefined
+  before: Pick<Before, 'name' | 'checkpoint' | 'at'>
   operations: readonly SchemaOperation[]
   tables: readonly string[]
 }): string {
-  const { access, before, operations, tables } = options
-  const against = JSON.stringify({ branch: before.name, at: before.at })
-  return `{"branch":${JSON.stringify(access.branchName)},"against":${against},"schema":{"operations":${JSON.stringify(operations)}},"tables":[${tables.join(',')}]}`
+  const { access, checkpoint, before, operations, tables } = options
+  const against = JSON.stringify({
+    branch: before.name,
+    checkpoint: before.checkpoint,
+    at: before.at,
+  })
+  const shown = checkpoint === undefined ? '' : `"checkpoint":${JSON.stringify(checkpoint)},`
+  return `{"branch":${JSON.stringify(access.branchName)},${shown}"against":${against},"schema":{"operations":${JSON.stringify(operations)}},"tables":[${tables.join(',')}]}`
 }

@@ -12,7 +12,9 @@ import { confirmKey } from '../../rows/running/staleness.js'
 import type { Storage } from '../../rows/storage.js'
 import { merges } from '../../telemetry/events.js'
 import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
+import { getState } from '../branches/branch-state.js'
 import { confirmWithBranches } from '../branches/lock-branches.js'
+import { insertAutomatic } from '../checkpoints/queries.js'
 import type { Quotas } from '../quotas/quotas.js'
 import { dataLossError } from '../schemas/data-loss.js'
 import { applyMerge } from './merge-apply.js'
@@ -149,15 +151,20 @@ async function mergeLocked(
   sides: MergeSides,
 ): Promise<{ result: MergeResult; outcome?: Outcome }> {
   const plan = await planMerge(transaction, options, sides)
-  const { dataLoss, ours } = plan
+  const { dataLoss } = plan
   if (dataLoss.length > 0 && !plan.allowDataLoss) throw dataLossError(dataLoss)
   const compared = await compareMerge(transaction, plan)
   requireNoConflicts(plan, compared)
   if (hasNothingNew(plan, compared)) return { result: toResult(plan, compared) }
   const { comparison } = compared
+  const { into, kind, limits } = plan
+  const checkpoint = await insertAutomatic(transaction, into, { before: kind, limits })
+  // A checkpoint closes the epoch, and rows are written with the next one.
+  const ours = checkpoint === undefined ? plan.ours : await getState(transaction, into)
   const outcome = await applyMerge(transaction, plan, { comparison, ours })
   transaction.lastStatements.push(insertMergeSql(plan))
-  const result = logMerge(transaction, plan, { ...compared, tables: outcome.tables })
+  const effect = { ...compared, tables: outcome.tables }
+  const result = logMerge(transaction, plan, { effect, checkpoint })
   await plan.keep?.(transaction, result)
   return { result, outcome }
 }

@@ -15,6 +15,7 @@ import { Difference, hasManyChanges } from '../../rows/merging/difference.js'
 import type { Storage } from '../../rows/storage.js'
 import { type BranchState, getState } from '../branches/branch-state.js'
 import { withBranches } from '../branches/lock-branches.js'
+import { insertAutomatic } from '../checkpoints/queries.js'
 import { changesOf, pairColumns } from '../schemas/alter-column.js'
 import { dataLossError } from '../schemas/data-loss.js'
 import { applyMerge } from './merge-apply.js'
@@ -170,6 +171,8 @@ async function publish(
   const { into, leftOut } = plan
   const pinned = await getPin(transaction, pins.ours)
   if (pinned.branchId !== into.branchId) throw new OutdatedError('the target was reset')
+  const { kind, limits } = plan
+  const checkpoint = await insertAutomatic(transaction, into, { before: kind, limits })
   const ours = await getState(transaction, into)
   if (ours.rows.schemaId !== plan.ours.rows.schemaId) throw new OutdatedError('the schema changed')
   await requireSameBases(transaction, plan, pins)
@@ -183,7 +186,7 @@ async function publish(
     },
   )
   await insertMergeOfPin(transaction, { pinId: pins.theirs, into, leftOut })
-  const result = logMerge(transaction, plan, { ...compared, tables })
+  const result = logMerge(transaction, plan, { effect: { ...compared, tables }, checkpoint })
   await plan.keep?.(transaction, result)
   return result
 }

@@ -46,7 +46,7 @@ export function hasNothingNew(plan: MergePlan, effect: MergeEffect): boolean {
 export function logMerge(
   { lastStatements }: Transaction,
   plan: MergePlan,
-  effect: MergeEffect,
+  { effect, checkpoint }: { effect: MergeEffect; checkpoint: string | undefined },
 ): MergeResult {
   const id = newEntryId()
   const sum = (count: (tally: MergeEffect['tables'][number]['tally']) => number) =>
@@ -59,7 +59,7 @@ export function logMerge(
     operations: plan.operations.length,
   }
   const entry = entryOf(plan.into)
-  const details = { ...entry.details, from: plan.from.branchName, counts }
+  const details = { ...entry.details, from: plan.from.branchName, checkpoint, counts }
   lastStatements.push(insertEntrySql({ ...entry, id, kind: plan.kind, details }))
   return toResult(plan, effect, { entry: id })
 }

@@ -9,6 +9,7 @@ import { dropLostStages } from '../../rows/merging/stage.js'
 import type { Storage } from '../../rows/storage.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { withBranches } from '../branches/lock-branches.js'
+import { isPinOf } from '../checkpoints/queries.js'
 import { insertPin } from './merge-base.js'
 import { deleteUnusedBranches } from './unused-branches.js'
 
@@ -61,7 +62,8 @@ export async function deleteLostPins(database: Database, databaseId: string): Pr
     where b.database_id = ${databaseId}
       and b.deleted_at < now() - make_interval(mins => ${PIN_MINUTES_MAX})
       and not exists (select from offshoot.branches f where f.parent_id = b.id)
-      and not exists (select from offshoot.merges m where m.base_branch_id = b.id)`)
+      and not exists (select from offshoot.merges m where m.base_branch_id = b.id)
+      and not ${isPinOf(sql`b.id`)}`)
   if (lost.length > 0) {
     await deletePins(
       database,

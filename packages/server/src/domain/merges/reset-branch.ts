@@ -13,6 +13,8 @@ import { forks } from '../../telemetry/events.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { confirmWithBranches } from '../branches/lock-branches.js'
+import { getCheckpointAt } from '../checkpoints/find-at.js'
+import { insertAutomatic } from '../checkpoints/queries.js'
 import { entryOf, insertEntrySql } from '../log/entries.js'
 import { findHead } from '../schemas/queries.js'
 import { readDifference } from './diff-branch.js'
@@ -30,22 +32,24 @@ export async function resetBranch(
   access: BranchAccess,
   options: {
     to: BranchAccess
+    /** The checkpoint of `to`; undefined: its present state. */
+    at?: string | undefined
     dryRun: boolean
     limits: Limits
     /** Called at the end of the transaction that resets the branch. */
     keep?: ((transaction: Transaction, result: ResetResult) => Promise<void>) | undefined
   },
 ): Promise<ResetResult> {
-  const { to: source, dryRun, limits, keep } = options
+  const { to: source, at, dryRun, limits, keep } = options
   requireAccess(access.principal.scope, 'write')
   const { branchId, branchName } = access
-  if (source.branchId === branchId) {
+  if (source.branchId === branchId && at === undefined) {
     throw new AppError('invalid_request', `branch [${branchName}]: cannot be reset to itself`)
   }
   const done = { databaseName: access.databaseName, branchName, status: 'completed' } as const
   if (dryRun) {
     await requireUnprotected(storage.database, access)
-    const compared = { against: source, mayBeUnrelated: true, limits, size: 0 }
+    const compared = { against: source, againstAt: at, mayBeUnrelated: true, limits, size: 0 }
     const difference = await readDifference(storage.database, access, compared)
     return { ...done, difference: JSON.parse(difference) }
   }
@@ -55,16 +59,20 @@ export async function resetBranch(
     body: async (transaction) => {
       await lockHistory(transaction, access.databaseId)
       await requireUnprotected(transaction, access)
-      const forked = await closeEpoch(transaction, source.branchId)
-      if (forked === undefined) throw new Error('a locked branch must exist')
+      const goal = at === undefined ? undefined : await getCheckpointAt(transaction, source, at)
+      const checkpoint = await insertAutomatic(transaction, access, { before: 'reset', limits })
+      const closed = goal === undefined ? await closeEpoch(transaction, source.branchId) : undefined
       const hiddenId = await hideState(transaction, branchId)
-      await startOver(transaction, branchId, forked)
+      // The states of the branch have moved with its rows.
+      const forked = goal === undefined ? closed : await findPinned(transaction, goal.pinId)
+      if (forked === undefined) throw new Error('a locked branch must exist')
+      await startOver(transaction, branchId, { forked, source })
       await deleteHiddenBranch(transaction, {
         branchId: hiddenId,
         databaseId: access.databaseId,
       })
       const entry = entryOf(access)
-      const details = { ...entry.details, to: source.branchName }
+      const details = { ...entry.details, to: source.branchName, at: goal?.id, checkpoint }
       transaction.lastStatements.push(
         insertEntrySql({ ...entry, id: result.entry, kind: 'reset', details }),
       )
@@ -105,24 +113,40 @@ async function hideState(transaction: Queryable, branchId: string): Promise<stri
   return hiddenId
 }
 
+type PinnedSource = Omit<ForkSource, 'name'>
+
+/** Finds the state of a checkpoint, and keeps it until the transaction ends. */
+async function findPinned(
+  transaction: Queryable,
+  pinId: string,
+): Promise<PinnedSource | undefined> {
+  const [pinned] = await transaction.query<PinnedSource>(sql`
+    select parent_id as id, fork_epoch as epoch, schema_id as "schemaId",
+      last_migration_id as "lastMigrationId"
+    from offshoot.branches
+    where id = ${pinId}
+    for key share`)
+  return pinned
+}
+
 async function startOver(
   transaction: Queryable,
   branchId: string,
-  source: ForkSource,
+  { forked, source }: { forked: PinnedSource; source: BranchAccess },
 ): Promise<void> {
   const startedFrom: StartedFrom = {
-    branchName: source.name,
-    dbBranchID: source.id,
-    migrationID: source.lastMigrationId,
+    branchName: source.branchName,
+    dbBranchID: source.branchId,
+    migrationID: forked.lastMigrationId,
   }
   await transaction.query(sql`
     update offshoot.branches
-    set ${restartFrom(source)},
-      schema_id = ${source.schemaId}, fork_schema_id = ${source.schemaId},
-      last_migration_id = ${source.lastMigrationId}, version = version + 1,
+    set ${restartFrom(forked)},
+      schema_id = ${forked.schemaId}, fork_schema_id = ${forked.schemaId},
+      last_migration_id = ${forked.lastMigrationId}, version = version + 1,
       started_from = case
         -- A reset to another branch does not change the source.
-        when started_from ->> 'dbBranchID' = ${source.id} then ${JSON.stringify(startedFrom)}::jsonb
+        when started_from ->> 'dbBranchID' = ${source.branchId} then ${JSON.stringify(startedFrom)}::jsonb
         else started_from
       end,
       stamp = nextval('offshoot.stamps')

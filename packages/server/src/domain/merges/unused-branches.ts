@@ -2,13 +2,14 @@ import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { deleteSweepsSql, insertSweep } from '../../rows/heaps/collect.js'
+import { isPinOf } from '../checkpoints/queries.js'
 import { deleteUnusedSchema } from '../schemas/queries.js'
 import { insertUnusedMigration } from '../schemas/unused-migrations.js'
 import { insertCompaction } from './history/queries.js'
 
 /*
  * Deleting a branch only hides it at first. Its row stays while another branch inherits from it, or
- * while a recorded merge refers to it: each merge has a base, a hidden fork of the merged branch, that
+ * while a checkpoint or a recorded merge refers to it: each merge has a base, a hidden fork of the merged branch, that
  * keeps the merged state readable.
  */
 
@@ -85,7 +86,8 @@ async function isUsed(transaction: Queryable, branchId: string): Promise<boolean
     prepared(sql`
     select
       (select max(f.fork_epoch) from offshoot.branches f where f.parent_id = ${branchId}) is not null
-      or exists (select from offshoot.merges m where m.base_branch_id = ${branchId}) as "isUsed"`),
+      or exists (select from offshoot.merges m where m.base_branch_id = ${branchId})
+      or ${isPinOf(branchId)} as "isUsed"`),
   )
   return row?.isUsed ?? false
 }

@@ -1,3 +1,4 @@
+import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Migration, SchemaOperation, SchemaUpdate } from '@offshoot/contract/schema-edits'
@@ -12,6 +13,7 @@ import type { Storage } from '../../rows/storage.js'
 import { findLiveBranch } from '../access/find-live-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
+import { insertAutomatic } from '../checkpoints/queries.js'
 import { entryOf, insertEntrySql } from '../log/entries.js'
 import { applyOperations } from './apply-operations.js'
 import { countColumns } from './check-column.js'
@@ -52,18 +54,23 @@ export function editSchema(
   const { limits } = options
   return withHead(storage, access, async (transaction, head) => {
     const edits = await options.plan(head, transaction)
-    if (!options.allowDataLoss) await requireNoLoss(transaction, { head, edits, limits })
-    return applyEdits(transaction, { head, edits, access, limits })
+    const losses = await findLosses(transaction, { head, edits, limits })
+    if (losses.length > 0 && !options.allowDataLoss) throw dataLossError(losses)
+    const checkpoint =
+      losses.length === 0
+        ? undefined
+        : await insertAutomatic(transaction, access, { before: 'migration', limits })
+    return applyEdits(transaction, { head, edits, access, limits, checkpoint })
   })
 }
 
 /** Measures the loss of all edits together before the first one is applied, which may drop a heap. */
-async function requireNoLoss(
+async function findLosses(
   transaction: Queryable,
   options: { head: BranchHead; edits: readonly PlannedEdit[]; limits: Limits },
-): Promise<void> {
+): Promise<DataLoss[]> {
   const { head, edits, limits } = options
-  if (!edits.some(({ operations }) => removesAnything(operations))) return
+  if (!edits.some(({ operations }) => removesAnything(operations))) return []
   const dryRun = dryRunOptions(limits)
   let after = head.schema
   for (const { operations } of edits) {
@@ -72,8 +79,7 @@ async function requireNoLoss(
   const removals = listRemovals(head.schema, after)
   const rows = await findRows(transaction, head.branchId)
   if (rows === undefined) throw new Error('a locked branch must exist')
-  const losses = await measureLoss(transaction, rows, { removals, limits })
-  if (losses.length > 0) throw dataLossError(losses)
+  return measureLoss(transaction, rows, { removals, limits })
 }
 
 /** Runs a transaction that holds the branch exclusively and sees its current schema. */
@@ -103,9 +109,10 @@ async function applyEdits(
     edits: readonly PlannedEdit[]
     access: BranchAccess
     limits: Limits
+    checkpoint: string | undefined
   },
 ): Promise<SchemaUpdate> {
-  const { edits, access, limits } = options
+  const { edits, access, limits, checkpoint } = options
   const { databaseId } = access
   let head = options.head
   let count = 0
@@ -124,7 +131,7 @@ async function applyEdits(
     })
     await deleteUnusedSchema(transaction, options.head.schemaId)
     entry = newEntryId()
-    transaction.lastStatements.push(migrationEntrySql(entry, access, { head, edits }))
+    transaction.lastStatements.push(migrationEntrySql(entry, access, { head, edits, checkpoint }))
   }
   return {
     ...(entry === undefined ? {} : { entry }),
@@ -137,12 +144,13 @@ async function applyEdits(
 function migrationEntrySql(
   id: string,
   access: BranchAccess,
-  { head, edits }: { head: BranchHead; edits: readonly PlannedEdit[] },
+  options: { head: BranchHead; edits: readonly PlannedEdit[]; checkpoint: string | undefined },
 ): Sql {
+  const { head, edits, checkpoint } = options
   const entry = entryOf(access)
   const operations = edits.reduce((count, edit) => count + edit.operations.length, 0)
   const counts = { migrations: edits.length, operations }
-  const details = { ...entry.details, migrationID: head.lastMigrationId, counts }
+  const details = { ...entry.details, migrationID: head.lastMigrationId, checkpoint, counts }
   return insertEntrySql({ ...entry, id, kind: 'migration', details })
 }
 

@@ -2,6 +2,7 @@ import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
+import { isPinOf } from '../checkpoints/queries.js'
 
 export interface BranchHead {
   readonly branchId: string
@@ -12,6 +13,7 @@ export interface BranchHead {
   readonly isProtected: boolean
 }
 
+/** Finds the schema of a branch, or of the pin of a checkpoint, and its last migration. */
 export async function findHead(
   database: Queryable,
   branchId: string,
@@ -23,7 +25,7 @@ export async function findHead(
     from offshoot.branches b
     join offshoot.schemas s on s.id = b.schema_id
     join offshoot.migrations m on m.database_id = b.database_id and m.id = b.last_migration_id
-    where b.id = ${branchId} and b.deleted_at is null`)
+    where b.id = ${branchId} and (b.deleted_at is null or ${isPinOf(sql`b.id`)})`)
   return head
 }
 

@@ -14,6 +14,8 @@ declare module 'fastify' {
      * The request was admitted from the session cache, and the cached rights are not confirmed yet.
      */
     isUnconfirmed: boolean
+    /** Tells the client which checkpoint a request has read. Only set for a request with `at`. */
+    noteCheckpoint: ((id: string) => void) | undefined
   }
 }
 
@@ -32,6 +34,16 @@ export function sessionRequest(request: FastifyRequest, need: Need): SessionRequ
   }
 }
 
+/** Like `sessionRequest`, for the state of the branch that the parameter `at` names: a checkpoint, or the present one. */
+export function stateRequest(request: FastifyRequest, need: Need): SessionRequest {
+  const { at } = request.query as { at?: string }
+  const asked = sessionRequest(request, need)
+  return at === undefined ? asked : { ...asked, at, onCheckpoint: request.noteCheckpoint }
+}
+
+/** The header of answers that have the id of the checkpoint that was read. */
+export const CHECKPOINT_HEADER = 'offshoot-checkpoint'
+
 /**
  * Requires an API key with access to the branch in the path, for all routes of the same scope.
  * Rights come from the session cache. PostgreSQL confirms them in the transaction of the request;
@@ -40,7 +52,11 @@ export function sessionRequest(request: FastifyRequest, need: Need): SessionRequ
 export const branchSessionPlugin = fastifyPlugin(
   async (app: FastifyInstance, { database, sessions }: Services) => {
     app.decorateRequest('principal')
+    app.decorateRequest('noteCheckpoint', undefined)
     app.addHook('onRequest', async (request, reply) => {
+      if (request.url.includes('at=')) {
+        request.noteCheckpoint = (id) => reply.header(CHECKPOINT_HEADER, id)
+      }
       if (namesOf(request) === undefined) {
         await app.identify(request, reply, () => authenticate(database, apiKeyOf(request)))
         return

@@ -9,6 +9,7 @@ const EXPOSED = [
   'content-disposition',
   'content-range',
   'etag',
+  'offshoot-checkpoint',
   'retry-after',
   'x-ratelimit-reset',
   'x-request-id',

@@ -13,6 +13,7 @@ import {
 } from '@offshoot/contract/branch-changes'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
 import { StatusSchema } from '@offshoot/contract/databases'
+import { AppError } from '@offshoot/contract/errors'
 import { LogQuerySchema, LogSchema } from '@offshoot/contract/log'
 import { CONFLICTS_PAGE_SIZE } from '@offshoot/contract/merge-conflicts'
 import type { FastifyRequest } from 'fastify'
@@ -117,15 +118,25 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         },
       },
       async (request, reply) => {
-        const { against = 'base', table, size = DIFFERENCE_PAGE_SIZE, after } = request.query
-        const shown = { limits, tableName: table, size, after }
-        const difference = await run(request, 'read', (access) =>
-          isMoment(against)
+        const { at, againstAt, table, size = DIFFERENCE_PAGE_SIZE, after } = request.query
+        const isPast = at !== undefined || againstAt !== undefined
+        const { against = isPast ? undefined : 'base' } = request.query
+        if (isPast && (against === 'base' || against === 'fork')) {
+          throw new AppError(
+            'invalid_request',
+            `query: parameter [against]: [${against}] is a state of the present branch, and cannot be combined with [at] or [againstAt]`,
+          )
+        }
+        const shown = { limits, tableName: table, size, after, at, againstAt }
+        const difference = await run(request, 'read', (access) => {
+          if (against === undefined)
+            return readDifference(database, access, { ...shown, against: access })
+          return isMoment(against)
             ? readDifference(database, access, { ...shown, against })
             : withOther(database, access, { name: against, need: 'read' }, (other) =>
                 readDifference(database, access, { ...shown, against: other }),
-              ),
-        )
+              )
+        })
         return sendJson(reply, difference)
       },
     )
@@ -205,11 +216,19 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         config: { acceptsIdempotencyKey: true },
       },
       async (request) => {
-        const { to: name, dryRun = false } = request.body ?? {}
+        const { to: name, at, dryRun = false } = request.body ?? {}
+        // Without another branch, a checkpoint is one of the branch itself.
+        const toOther = <Result>(
+          access: BranchAccess,
+          operation: (to: BranchAccess) => Promise<Result>,
+        ): Promise<Result> =>
+          name === undefined && at !== undefined
+            ? operation(access)
+            : withOther(database, access, { name, need: 'read' }, operation)
         return run(request, 'write', (access, session) =>
-          withOther(database, access, { name, need: 'read' }, (to) =>
+          toOther(access, (to) =>
             resultOnce(onceOf(request, session, { dryRun, isReset: true }), (keep) =>
-              resetBranch(storage, access, { to, dryRun, limits, keep }),
+              resetBranch(storage, access, { to, at, dryRun, limits, keep }),
             ),
           ),
         )

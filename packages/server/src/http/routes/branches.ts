@@ -15,6 +15,15 @@ import {
   ResolvedBranchSchema,
   UpdateBranchSchema,
 } from '@offshoot/contract/branches'
+import {
+  AtQuerySchema,
+  CheckpointListQuerySchema,
+  CheckpointListSchema,
+  CheckpointParamsSchema,
+  CheckpointSchema,
+  CreateCheckpointSchema,
+  UpdateCheckpointSchema,
+} from '@offshoot/contract/checkpoints'
 import { DatabaseSettingsSchema, UpdateDatabaseSettingsSchema } from '@offshoot/contract/databases'
 import { AppError } from '@offshoot/contract/errors'
 import { DatabaseNameSchema } from '@offshoot/contract/names'
@@ -37,7 +46,15 @@ import {
   writeMetadata,
 } from '../../domain/branches/operations.js'
 import { readSettings, updateSettings } from '../../domain/databases/operations.js'
+import {
+  changeCheckpoint,
+  createCheckpoint,
+  deleteCheckpoint,
+  readCheckpoint,
+  readCheckpoints,
+} from '../../domain/merges/checkpoints.js'
 import { addressed, splitDatabaseBranch } from '../addressed.js'
+import { atCheckpoint } from '../at-checkpoint.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'
 import { sendLarge } from '../send-json.js'
@@ -46,13 +63,16 @@ import type { Services } from '../services.js'
 /**
  * GET    /db/:databaseBranch                  PUT, PATCH
  * GET    /db/:databaseBranch/metadata         PUT
+ * GET    /db/:databaseBranch/checkpoints      POST
+ * GET    /db/:databaseBranch/checkpoints/:checkpoint      PATCH, DELETE
  * GET    /dbs/:databaseName
  * GET    /dbs/:databaseName/settings          PATCH
  * GET    /dbs/:databaseName/branchRules       PUT
  * GET    /dbs/:databaseName/gitBranches       POST, DELETE
  * GET    /dbs/:databaseName/resolveBranch
  */
-export function branchRoutes({ database, storage, sessions }: Services): FastifyPluginAsyncTypebox {
+export function branchRoutes(services: Services): FastifyPluginAsyncTypebox {
+  const { database, storage, sessions, limits } = services
   const { branchOf, databaseOf } = addressed(database)
 
   return async (app) => {
@@ -67,11 +87,15 @@ export function branchRoutes({ database, storage, sessions }: Services): Fastify
           operationId: 'getBranch',
           summary: 'Read a branch with its schema',
           params,
+          querystring: AtQuerySchema,
           response: { 200: Type.Ref('Branch#'), ...refusals(404) },
         },
       },
-      async (request, reply) =>
-        sendLarge(reply, await readBranch(database, await branchOf(request, 'read'))),
+      async (request, reply) => {
+        const access = await branchOf(request, 'read')
+        const past = await atCheckpoint(database, access, { ...request.query, reply })
+        return sendLarge(reply, await readBranch(database, access, past))
+      },
     )
 
     app.put(
@@ -154,6 +178,98 @@ export function branchRoutes({ database, storage, sessions }: Services): Fastify
       },
       async (request, reply) => {
         await writeMetadata(database, await branchOf(request, 'write'), request.body)
+        return reply.code(204).send(null)
+      },
+    )
+
+    app.get(
+      '/db/:databaseBranch/checkpoints',
+      {
+        schema: {
+          tags,
+          operationId: 'listCheckpoints',
+          summary: 'List the checkpoints of a branch',
+          params,
+          querystring: CheckpointListQuerySchema,
+          response: { 200: CheckpointListSchema, ...refusals(404) },
+        },
+      },
+      async (request) => readCheckpoints(database, await branchOf(request, 'read'), request.query),
+    )
+
+    app.post(
+      '/db/:databaseBranch/checkpoints',
+      {
+        schema: {
+          tags,
+          operationId: 'createCheckpoint',
+          summary: 'Make a checkpoint of a branch',
+          description:
+            'A checkpoint is the whole branch, schema and rows, at this moment. It takes as long as a fork, and stays until it is deleted. Reads take it as `at`, and a branch can be reset to it.',
+          params,
+          body: Type.Union([CreateCheckpointSchema, Type.Null()]),
+          response: { 201: CheckpointSchema, ...refusals(404, 422) },
+        },
+      },
+      async (request, reply) => {
+        const access = await branchOf(request, 'write')
+        const fields = { ...request.body, limits }
+        return reply.code(201).send(await createCheckpoint(storage, access, fields))
+      },
+    )
+
+    app.get(
+      '/db/:databaseBranch/checkpoints/:checkpoint',
+      {
+        schema: {
+          tags,
+          operationId: 'getCheckpoint',
+          summary: 'Read a checkpoint',
+          description: 'A time stands for the newest checkpoint at or before it.',
+          params: CheckpointParamsSchema,
+          response: { 200: CheckpointSchema, ...refusals(404) },
+        },
+      },
+      async (request) => {
+        const access = await branchOf(request, 'read')
+        return readCheckpoint(database, access, request.params.checkpoint)
+      },
+    )
+
+    app.patch(
+      '/db/:databaseBranch/checkpoints/:checkpoint',
+      {
+        schema: {
+          tags,
+          operationId: 'updateCheckpoint',
+          summary: 'Change the name and the note of a checkpoint',
+          params: CheckpointParamsSchema,
+          body: UpdateCheckpointSchema,
+          response: { 200: CheckpointSchema, ...refusals(404, 422) },
+        },
+      },
+      async (request) => {
+        const access = await branchOf(request, 'write')
+        const { checkpoint: at } = request.params
+        return changeCheckpoint(database, access, { at, fields: request.body })
+      },
+    )
+
+    app.delete(
+      '/db/:databaseBranch/checkpoints/:checkpoint',
+      {
+        schema: {
+          tags,
+          operationId: 'deleteCheckpoint',
+          summary: 'Delete a checkpoint',
+          description: 'The background removes the row versions that only this checkpoint needed.',
+          params: CheckpointParamsSchema,
+          response: { 204: Empty, ...refusals(404) },
+        },
+      },
+      async (request, reply) => {
+        const access = await branchOf(request, 'write')
+        await deleteCheckpoint(database, access, request.params.checkpoint)
         return reply.code(204).send(null)
       },
     )

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { AtQuerySchema } from '@offshoot/contract/checkpoints'
 import { AppError } from '@offshoot/contract/errors'
 import {
   FileItemParamsSchema,
@@ -28,7 +29,7 @@ import {
 import { rotateLinkKey } from '../../data/files/rotate-link-key.js'
 import type { Growth } from '../../domain/quotas/quotas.js'
 import { originOf } from '../origin.js'
-import { sessionRequest } from '../plugins/branch-session.js'
+import { sessionRequest, stateRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'
 import { sendFile } from '../send-file.js'
 import type { Services } from '../services.js'
@@ -65,7 +66,7 @@ export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
   const context = { database, sessions, files, limits }
 
   const read = async (request: FileRequest, reply: FastifyReply) => {
-    const file = await sessions.run(sessionRequest(request, 'read'), (session) =>
+    const file = await sessions.run(stateRequest(request, 'read'), (session) =>
       readFile(context, session, targetOf(request)),
     )
     return sendFile(request, reply, { file, isPublic: false })
@@ -115,6 +116,7 @@ export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
               operationId: `download${noun}`,
               summary: `Download ${name}`,
               params,
+              querystring: AtQuerySchema,
               response: { 200: Bytes, 204: Empty, 206: Bytes, 304: Empty, ...refusals(404, 416) },
             },
             config: { lane: 'files' },

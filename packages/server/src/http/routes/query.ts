@@ -5,6 +5,7 @@ import {
   SummarizeRequestSchema,
   SummarizeResultSchema,
 } from '@offshoot/contract/aggregation'
+import { AtQuerySchema } from '@offshoot/contract/checkpoints'
 import { QueryRequestSchema, QueryResultSchema } from '@offshoot/contract/query'
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -53,6 +54,7 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
           description:
             '`filter`, `sort`, `columns` and `page` are optional. The cursor in the answer gets the next page.',
           params: TableParamsSchema,
+          querystring: AtQuerySchema,
           body: Type.Union([QueryRequestSchema, Type.Null()]),
           response: { 200: QueryResultSchema, ...refusals(404) },
         },
@@ -71,6 +73,7 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
           operationId: 'summarizeRecords',
           summary: 'Group and summarize records',
           params: TableParamsSchema,
+          querystring: AtQuerySchema,
           body: Type.Union([SummarizeRequestSchema, Type.Null()]),
           response: { 200: SummarizeResultSchema, ...refusals(404) },
         },
@@ -92,6 +95,7 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
           operationId: 'aggregateRecords',
           summary: 'Aggregate records',
           params: TableParamsSchema,
+          querystring: AtQuerySchema,
           body: Type.Union([AggregateRequestSchema, Type.Null()]),
           response: { 200: AggregateResultSchema, ...refusals(404) },
         },

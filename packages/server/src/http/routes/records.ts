@@ -5,6 +5,7 @@ import { RECORD_ID_PATTERN } from '@offshoot/contract/names'
 import {
   ColumnsQuerySchema,
   InputRecordSchema,
+  ReadRecordQuerySchema,
   RecordParamsSchema,
   RecordSchema,
   UpdateRecordQuerySchema,
@@ -24,7 +25,7 @@ import {
 import type { Need } from '../../domain/access/scope.js'
 import { readColumns } from '../columns.js'
 import { idempotent } from '../idempotency-key.js'
-import { sessionRequest } from '../plugins/branch-session.js'
+import { stateRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'
 import { sendJson } from '../send-json.js'
 import type { Services } from '../services.js'
@@ -56,7 +57,7 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
   ): Promise<Result> => {
     const { tableName } = request.params
     const columns = readColumns(request.query.columns)
-    return sessions.run(sessionRequest(request, need), (session) =>
+    return sessions.run(stateRequest(request, need), (session) =>
       operation({
         ...{ database, files, session, tableName, columns },
         idempotent: need === 'write' ? idempotent(request) : undefined,
@@ -108,7 +109,7 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
           operationId: 'getRecord',
           summary: 'Read a record',
           params: RecordParamsSchema,
-          querystring: ColumnsQuerySchema,
+          querystring: ReadRecordQuerySchema,
           response: { 200: RecordSchema, ...refusals(404) },
         },
       },

@@ -1,5 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
+import { AtQuerySchema } from '@offshoot/contract/checkpoints'
 import type { Column } from '@offshoot/contract/schema'
 import {
   AlterColumnRequestSchema,
@@ -26,7 +27,7 @@ import {
   TableParamsSchema,
   UpdateSchemaSchema,
 } from '@offshoot/contract/schema-edits'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import type { Need } from '../../domain/access/scope.js'
 import {
@@ -48,6 +49,7 @@ import {
   type WriteContext,
 } from '../../domain/schemas/operations.js'
 import { addressed, splitDatabaseBranch } from '../addressed.js'
+import { atCheckpoint } from '../at-checkpoint.js'
 import { refusals } from '../responses.js'
 import { sendLarge } from '../send-json.js'
 import type { Services } from '../services.js'
@@ -64,6 +66,15 @@ type BranchRequest = FastifyRequest<{ Params: { databaseBranch: string } }>
  */
 export function schemaRoutes({ database, storage, limits }: Services): FastifyPluginAsyncTypebox {
   const { branchOf } = addressed(database)
+  /** The branch that a request reads, or the checkpoint of it that the parameter `at` names. */
+  const readAt = async (
+    request: BranchRequest & { query: { at?: string } },
+    reply: FastifyReply,
+  ): Promise<EditContext> => {
+    const access = await branchOf(request, 'read')
+    return { access: await atCheckpoint(database, access, { ...request.query, reply }), limits }
+  }
+
   const edit = async (request: BranchRequest, need: Need): Promise<EditContext> => ({
     access: await branchOf(request, need),
     limits,
@@ -166,11 +177,12 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
           operationId: 'getTableSchema',
           summary: 'Read the columns of a table',
           params: TableParamsSchema,
+          querystring: AtQuerySchema,
           response: { 200: TableColumnsSchema, ...refusals(404) },
         },
       },
-      async (request) =>
-        readTableColumns(database, await edit(request, 'read'), request.params.tableName),
+      async (request, reply) =>
+        readTableColumns(database, await readAt(request, reply), request.params.tableName),
     )
 
     app.put(
@@ -202,6 +214,7 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
           operationId: 'listColumns',
           summary: 'List the columns of a table, nested ones by dotted name',
           params: TableParamsSchema,
+          querystring: AtQuerySchema,
           response: { 200: FlatColumnsSchema, ...refusals(404) },
         },
       },
@@ -209,7 +222,7 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
         reply.send(
           (await readFlatColumns(
             database,
-            await edit(request, 'read'),
+            await readAt(request, reply),
             request.params.tableName,
           )) as never,
         ),
@@ -241,10 +254,11 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
           operationId: 'getColumn',
           summary: 'Read a column',
           params: ColumnParamsSchema,
+          querystring: AtQuerySchema,
           response: { 200: Type.Unsafe<Column>(Type.Ref('Column#')), ...refusals(404) },
         },
       },
-      async (request) => readColumn(database, await edit(request, 'read'), request.params),
+      async (request, reply) => readColumn(database, await readAt(request, reply), request.params),
     )
 
     app.patch(

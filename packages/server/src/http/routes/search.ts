@@ -1,4 +1,5 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { AtQuerySchema } from '@offshoot/contract/checkpoints'
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import {
   BranchSearchSchema,
@@ -40,6 +41,7 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
           description:
             'Finds records that contain any of the words, best match first. Tolerates typing errors and matches other forms of a word.',
           params: SearchParamsSchema,
+          querystring: AtQuerySchema,
           body: BranchSearchSchema,
           response,
         },
@@ -59,6 +61,7 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
           operationId: 'searchTable',
           summary: 'Search a table',
           params: TableParamsSchema,
+          querystring: AtQuerySchema,
           body: Type.Union([TableSearchSchema, Type.Null()]),
           response,
         },
@@ -80,6 +83,7 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
           operationId: 'searchVectors',
           summary: 'Find the records with the nearest vectors',
           params: TableParamsSchema,
+          querystring: AtQuerySchema,
           body: VectorSearchSchema,
           response,
         },

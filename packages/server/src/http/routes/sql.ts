@@ -1,5 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
+import { AtQuerySchema } from '@offshoot/contract/checkpoints'
 import {
   SqlBatchRequestSchema,
   SqlBatchResultSchema,
@@ -71,6 +72,7 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
           description:
             'Runs one SELECT, VALUES, INSERT, UPDATE, DELETE or TRUNCATE with parameters `$1`, `$2` and so on. Only the tables of the branch are visible. Statements that write are executed once for all requests with the same `Idempotency-Key`.',
           params: BranchParamsSchema,
+          querystring: AtQuerySchema,
           body: SqlRequestSchema,
           response: { 200: SqlResultSchema, ...refusals(404, 409, 422) },
         },
@@ -100,6 +102,7 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
           description:
             'The statements run in order; each sees the writes of those before it. If one fails, none takes effect. Batches that write are executed once for all requests with the same `Idempotency-Key`.',
           params: BranchParamsSchema,
+          querystring: AtQuerySchema,
           body: SqlBatchRequestSchema,
           response: { 200: SqlBatchResultSchema, ...refusals(404, 409, 422) },
         },

@@ -1,5 +1,5 @@
 import type { Queryable } from '../../postgres/database.js'
-import { empty, type Sql, sql } from '../../postgres/sql.js'
+import { empty, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { prepared, type TextRows } from '../../postgres/statement.js'
 
 /** A state of a branch that forks can start from. */
@@ -46,26 +46,26 @@ export type ForkOutcome = 'forked' | 'name in use' | 'no source'
 
 /**
  * Closes the epoch of a branch, and inserts a fork of it by the same statement. `columns` and `values` describe the
- * fork; values can read the row `source`. Without `inherits`, the fork has no rows. `effect` is a statement that runs for
- * the fork, and can read `inserted` and `source`. `toForkOutcome` takes the result.
+ * fork; values can read the row `source`. Without `inherits`, the fork has no rows. `taken` selects a row if the
+ * name is in use. `effects` are statements that run for the fork, and can read `inserted` and `source`. With `source`, the
+ * fork starts from a state that it selects, and no epoch is closed. `toForkOutcome` takes the result.
  * If the name of the fork is in use, the epoch stays open, unless another request takes the name at the same time.
  */
 export function forkSql(fork: {
   sourceId: string
-  databaseId: string
-  name: string
+  source?: Sql | undefined
+  taken: Sql
   inherits: boolean
   columns: Sql
   values: Sql
-  effect: Sql
+  effects: readonly Sql[]
 }): Sql {
-  const { sourceId, databaseId, name, inherits, columns, values, effect } = fork
+  const { sourceId, taken, inherits, columns, values, effects } = fork
+  const isFree = sql`and not exists (select from taken)`
+  const { source = closeEpochSql(sourceId, isFree) } = fork
   return prepared(sql`
-    with taken as (
-      select from offshoot.branches
-      where database_id = ${databaseId}::bigint and name = ${name} and deleted_at is null
-    ),
-    source as (${closeEpochSql(sourceId, sql`and not exists (select from taken)`)}),
+    with taken as (${taken}),
+    source as (${source}),
     inserted as (
       insert into offshoot.branches (${columns}, ${FORK_COLUMNS})
       select ${values}, case when i.inherits then source.id end,
@@ -73,8 +73,15 @@ export function forkSql(fork: {
       from source, (select ${inherits}::boolean as inherits) i
       on conflict (database_id, name) where deleted_at is null do nothing
       returning id
-    ),
-    effect as (${effect})
+    )${join(
+      ['', ...effects].map((effect, index) =>
+        index === 0
+          ? empty
+          : sql`,
+    ${raw(`effect_${index}`)} as (${effect})`,
+      ),
+      '',
+    )}
     select case
       when exists (select from inserted) then 'forked'
       when exists (select from source) or exists (select from taken) then 'name in use'

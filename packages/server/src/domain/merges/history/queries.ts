@@ -1,6 +1,7 @@
 import type { Queryable } from '../../../postgres/database.js'
 import { type Sql, sql } from '../../../postgres/sql.js'
 import { prepared } from '../../../postgres/statement.js'
+import { isPinOf } from '../../checkpoints/queries.js'
 import type { History, Merge, State } from './history.js'
 
 /** A merge in the catalogue. */
@@ -16,7 +17,7 @@ export interface StoredHistory extends History {
   readonly openEpochs: ReadonlyMap<string, number>
   /** The last epoch of each branch that a fork reads. Forks that keep merged states count too. */
   readonly forkedEpochs: ReadonlyMap<string, number>
-  /** The current states of the branches that are not deleted. */
+  /** The current states of the branches that are not deleted, and checkpoints, which can be forked. */
   readonly heads: readonly State[]
 }
 
@@ -90,7 +91,7 @@ function historySql(reached: Sql): Sql {
     with recursive reached (id) as (${reached})
     select
       coalesce((
-        select json_agg(json_build_array(b.id, b.epoch, b.deleted_at is null, b.parent_id,
+        select json_agg(json_build_array(b.id, b.epoch, b.deleted_at is null or ${isPinOf(sql`b.id`)}, b.parent_id,
           b.fork_epoch, (
             select max(f.fork_epoch) from offshoot.branches f where f.parent_id = b.id
           )))
