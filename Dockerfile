@@ -25,7 +25,7 @@ USER node
 WORKDIR /data
 ENV NODE_ENV=production OFFSHOOT_HOST=0.0.0.0 OFFSHOOT_DATA_DIR=/data
 VOLUME /data
-EXPOSE 6001
+EXPOSE 6001 6432
 HEALTHCHECK --start-period=60s --interval=10s --timeout=5s CMD ["node", "-e", \
   "fetch('http://127.0.0.1:' + (process.env.OFFSHOOT_PORT || 6001) + '/health').then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 ENTRYPOINT ["offshoot"]

@@ -60,6 +60,7 @@ export async function startServiceOn(
     OFFSHOOT_DATABASE_URL: postgresUrl,
     OFFSHOOT_API_KEY: KEY,
     OFFSHOOT_PORT: '0',
+    OFFSHOOT_PG_PORT: '0',
     OFFSHOOT_POOL_MAX: String(CONNECTIONS),
     ...settings,
   })
@@ -72,6 +73,7 @@ export async function startService(dataDir: string): Promise<Service> {
     OFFSHOOT_DATA_DIR: dataDir,
     OFFSHOOT_API_KEY: KEY,
     OFFSHOOT_PORT: '0',
+    OFFSHOOT_PG_PORT: '0',
   })
   const connection = await findRunning(dataDir)
   if (connection === undefined) throw new Error('the service must run a PostgreSQL')

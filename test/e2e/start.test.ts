@@ -95,7 +95,12 @@ describe('a service that npm has started', () => {
     const [program = '', ...args] = command.split(' ')
     const launcher = spawn(program, args, {
       cwd,
-      env: { ...process.env, OFFSHOOT_DATA_DIR: dataDir, OFFSHOOT_PORT: '0' },
+      env: {
+        ...process.env,
+        OFFSHOOT_DATA_DIR: dataDir,
+        OFFSHOOT_PORT: '0',
+        OFFSHOOT_PG_PORT: '0',
+      },
       stdio: ['ignore', 'pipe', 'inherit'],
       // As a terminal does, so that a test can signal all processes.
       detached: true,
@@ -209,7 +214,12 @@ describe('offshoot start', () => {
 
   it('shows the first key and a link that signs in to a terminal', async () => {
     const terminal = newDataDir('first-key')
-    const env = { ...process.env, OFFSHOOT_PORT: '0', OFFSHOOT_DATA_DIR: terminal }
+    const env = {
+      ...process.env,
+      OFFSHOOT_PORT: '0',
+      OFFSHOOT_PG_PORT: '0',
+      OFFSHOOT_DATA_DIR: terminal,
+    }
     // `script` gives the command a terminal.
     const command = `exec ${process.execPath} ${PROGRAM} start`
     const child = spawn('script', ['-qefc', command, '/dev/null'], {

@@ -51,6 +51,7 @@ const LEVELS: readonly (readonly string[])[] = [
   ['data/search'],
   ['data/sql'],
   ['http'],
+  ['wire'],
   [
     'console-folder.ts',
     'create-blob-store.ts',

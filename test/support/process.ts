@@ -112,7 +112,13 @@ const PATIENT = {
 
 /** Starts the service with the embedded PostgreSQL in a folder, on a free port. */
 export function startOffshoot(dataDir: string, options: RunOptions = {}): OffshootProcess {
-  const env = { OFFSHOOT_PORT: '0', OFFSHOOT_DATA_DIR: dataDir, ...PATIENT, ...options.env }
+  const env = {
+    OFFSHOOT_PORT: '0',
+    OFFSHOOT_PG_PORT: '0',
+    OFFSHOOT_DATA_DIR: dataDir,
+    ...PATIENT,
+    ...options.env,
+  }
   return runOffshoot(['start'], { ...options, env })
 }
 

@@ -15,6 +15,7 @@ import type { KeyLimits } from '../../packages/server/src/http/admission/caller.
 import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
 // Declares `app.admission`.
 import type {} from '../../packages/server/src/http/plugins/admission.js'
+import type { Services } from '../../packages/server/src/http/services.js'
 import { Database, type StatementTracing } from '../../packages/server/src/postgres/database.js'
 import { migrate } from '../../packages/server/src/postgres/migrate.js'
 import { userConnectionsMax } from '../../packages/server/src/postgres/user-connections.js'
@@ -40,6 +41,7 @@ export interface CallOptions {
 /** The whole service on its own database, without a port. */
 export interface TestService {
   readonly app: FastifyInstance
+  readonly services: Services
   readonly database: Database
   readonly storage: Storage
   readonly sessions: Sessions
@@ -133,28 +135,30 @@ export async function createTestService(
   )
   const refusals = new Refusals()
   const indexes = new IndexBuilder(storage, () => undefined)
+  const services: Services = {
+    database,
+    storage,
+    sessions,
+    files,
+    indexes,
+    refusals,
+    lifecycle,
+    limits,
+    regions: REGIONS,
+    publicHost: options.publicUrl === undefined ? undefined : new URL(options.publicUrl).hostname,
+    publicUrl: options.publicUrl,
+    isOnLoopback: options.isOnLoopback ?? false,
+    keyLimits: options.keyLimits ?? {},
+    consoleFolder: options.consoleFolder,
+  }
   const app = await buildApp(
-    {
-      database,
-      storage,
-      sessions,
-      files,
-      indexes,
-      refusals,
-      lifecycle,
-      limits,
-      regions: REGIONS,
-      publicHost: options.publicUrl === undefined ? undefined : new URL(options.publicUrl).hostname,
-      publicUrl: options.publicUrl,
-      isOnLoopback: options.isOnLoopback ?? false,
-      keyLimits: options.keyLimits ?? {},
-      consoleFolder: options.consoleFolder,
-    },
+    services,
     // Metrics are always those of the moment, because tests request them in quick succession.
     { logLevel: 'silent', metrics: new Metrics({ renderShareMax: 1 }), ...options.app },
   )
   return {
     app,
+    services,
     database,
     storage,
     sessions,

@@ -1,6 +1,7 @@
 import type { Limits } from '@offshoot/contract/limits'
 import fastify, { type FastifyInstance, LogController } from 'fastify'
 import type { LogLevel, Origins } from './config.js'
+import { createSqlEngine, type SqlEngine } from './data/sql/sql-engine.js'
 import { admissionMetrics } from './http/admission/admission-metrics.js'
 import { answerClientError } from './http/client-errors.js'
 import { requestIdFrom } from './http/common-headers.js'
@@ -66,6 +67,13 @@ const TIMER_MS_MAX = 2 ** 31 - 1
 /** The longest time without traffic on a connection whose request is not being worked on. */
 function silenceMsMax({ requestWaitMs, requestTimeoutMs, stallTimeoutMs }: Limits): number {
   return Math.min(requestWaitMs + requestTimeoutMs + stallTimeoutMs, TIMER_MS_MAX)
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** What statements share that arrive as HTTP requests or over the PostgreSQL protocol. */
+    sqlEngine: SqlEngine
+  }
 }
 
 export interface AppOptions {
@@ -164,6 +172,9 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     await branchApp.register(branchSessionPlugin, services)
     await branchApp.register(branchChangeRoutes(services))
   })
+  const sqlEngine = createSqlEngine(services.database, services.limits)
+  app.decorate('sqlEngine', sqlEngine)
+  app.addHook('onClose', () => sqlEngine.planner.close())
   await app.register(async (dataApp) => {
     await dataApp.register(branchSessionPlugin, services)
     await dataApp.register(recordRoutes(services))
@@ -174,7 +185,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     await dataApp.register(fileRoutes(services))
     await dataApp.register(makePrivateRoutes(services))
     await dataApp.register(transactionRoutes(services))
-    await dataApp.register(sqlRoutes(services))
+    await dataApp.register(sqlRoutes(services, app.sqlEngine))
   })
   await app.ready()
   return app

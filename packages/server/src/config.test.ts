@@ -17,6 +17,9 @@ describe('readConfig', () => {
   it('has a default for everything', () => {
     expect(readConfig({})).toEqual({
       port: 6001,
+      pgPort: { port: 6432, isGiven: false },
+      pgTlsCert: null,
+      pgTlsKey: null,
       host: '127.0.0.1',
       dataDir: path.resolve('.offshoot'),
       databaseHosts: null,

@@ -42,9 +42,16 @@ const KEY_PATTERN = /^[A-Za-z0-9_]{1,255}$/
 const HOW_TO_MAKE_ONE = 'make one with `openssl rand -hex 32`'
 
 const DEFAULT_PORT = '6001'
+const DEFAULT_PG_PORT = '6432'
 const DEFAULT_HOST = '127.0.0.1'
 /** Commands look for a running service and its key in this folder, if nothing else is set. */
 export const DEFAULT_DATA_DIR = '.offshoot'
+
+/** The port for clients of PostgreSQL. A default that is in use is not. */
+interface PgPort {
+  readonly port: number
+  readonly isGiven: boolean
+}
 
 /** All settings: variable, default, validation and help. */
 const SETTINGS = {
@@ -54,6 +61,30 @@ const SETTINGS = {
     fallback: DEFAULT_PORT,
     allowed: 'a whole number from 0 to 65535',
     parse: (text) => wholeNumber(text ?? DEFAULT_PORT, 0, 65535),
+  }),
+  pgPort: setting<PgPort>({
+    env: 'OFFSHOOT_PG_PORT',
+    help: 'Port for clients of PostgreSQL. 0 turns it off.',
+    fallback: DEFAULT_PG_PORT,
+    allowed: 'a whole number from 0 to 65535',
+    parse: (text) => {
+      const port = wholeNumber(text ?? DEFAULT_PG_PORT, 0, 65535)
+      return port === undefined ? undefined : { port, isGiven: text !== undefined }
+    },
+  }),
+  pgTlsCert: setting<string | null>({
+    env: 'OFFSHOOT_PG_TLS_CERT',
+    help: 'File with the certificate for clients of PostgreSQL, in PEM form. Without it, they can only connect from the same machine.',
+    fallback: 'none',
+    allowed: 'a path',
+    parse: (text) => (text === undefined ? null : text.includes('\0') ? undefined : text),
+  }),
+  pgTlsKey: setting<string | null>({
+    env: 'OFFSHOOT_PG_TLS_KEY',
+    help: 'File with the private key of OFFSHOOT_PG_TLS_CERT.',
+    fallback: 'none',
+    allowed: 'a path',
+    parse: (text) => (text === undefined ? null : text.includes('\0') ? undefined : text),
   }),
   host: setting({
     env: 'OFFSHOOT_HOST',
@@ -320,6 +351,9 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   }
   if (values.files && (values.filesKeyId === null || values.filesSecret === null)) {
     faults.push('OFFSHOOT_FILES: needs OFFSHOOT_FILES_KEY_ID and OFFSHOOT_FILES_SECRET')
+  }
+  if (values.pgTlsCert !== null && values.pgTlsKey === null) {
+    faults.push('OFFSHOOT_PG_TLS_CERT: needs OFFSHOOT_PG_TLS_KEY')
   }
   if (faults.length > 0) throw new ConfigError(faults.join('\n'))
   return { ...(values as unknown as SettingValues), limits }

@@ -1,5 +1,7 @@
+import { readFile } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
+import { createSecureContext } from 'node:tls'
 import type { DataLock } from '@offshoot/embedded-postgres'
 import type { FastifyInstance } from 'fastify'
 import { buildApp } from './app.js'
@@ -37,6 +39,7 @@ import { counterOf, Metrics } from './telemetry/metrics.js'
 import { processMetrics } from './telemetry/process-metrics.js'
 import { tellPerson } from './tell-person.js'
 import { version } from './version.js'
+import { WireServer } from './wire/wire-server.js'
 
 /** How long running requests may continue after the process was asked to stop. */
 const DRAIN_MS = 30_000
@@ -147,6 +150,8 @@ export async function serve(
     log: app.log,
   })
   cleanUps.push(() => background.stop())
+  const wire = await listenForPostgres(config, { app, services, metrics })
+  if (wire !== undefined) cleanUps.push(() => wire.server.close())
   const { port } = app.server.address() as AddressInfo
   await lock.publish(localAddress(config.host, port))
   lifecycle.enter('ready')
@@ -159,6 +164,8 @@ export async function serve(
       {
         version,
         address,
+        postgresAddress:
+          wire === undefined ? undefined : `${new URL(address).hostname}:${wire.port}`,
         hasConsole: services.consoleFolder !== undefined,
         signInToken:
           isTerminal && services.consoleFolder !== undefined
@@ -179,6 +186,31 @@ export async function serve(
   await stopping
   tellPerson('Shutting down. Press Ctrl-C again to force it.')
   lifecycle.enter('draining')
+}
+
+/** Listens for clients of PostgreSQL. A port that nobody has asked for can be in use: then there is none. */
+async function listenForPostgres(
+  config: Config,
+  { app, services, metrics }: { app: FastifyInstance; services: Services; metrics: Metrics | null },
+): Promise<{ server: WireServer; port: number } | undefined> {
+  const { pgPort, pgTlsCert, pgTlsKey, host } = config
+  if (pgPort.port === 0) return undefined
+  const tls =
+    pgTlsCert === null || pgTlsKey === null
+      ? undefined
+      : createSecureContext({ cert: await readFile(pgTlsCert), key: await readFile(pgTlsKey) })
+  const { sqlEngine: engine, admission, log } = app
+  const server = new WireServer({ services, engine, admission, log, metrics, tls })
+  try {
+    return { server, port: await server.listen({ host, port: pgPort.port }) }
+  } catch (error) {
+    const isTaken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
+    if (!isTaken) throw error
+    const reason = `port ${pgPort.port} is in use`
+    if (pgPort.isGiven) throw new Error(`OFFSHOOT_PG_PORT: ${reason}`, { cause: error })
+    app.log.warn(`${reason}: clients of PostgreSQL cannot connect; set OFFSHOOT_PG_PORT`)
+    return undefined
+  }
 }
 
 /**

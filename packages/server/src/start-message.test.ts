@@ -8,6 +8,7 @@ import { type StartFacts, startMessage } from './start-message.js'
 const FACTS: StartFacts = {
   version: '1.2.3',
   address: 'http://127.0.0.1:6001',
+  postgresAddress: undefined,
   workspaceId: 'home-abc123',
   region: 'local',
   postgres: 'embedded PostgreSQL 18.4',

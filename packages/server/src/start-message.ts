@@ -2,6 +2,8 @@
 export interface StartFacts {
   readonly version: string
   readonly address: string
+  /** `host:port` for clients of PostgreSQL; undefined if there is none. */
+  readonly postgresAddress: string | undefined
   readonly hasConsole: boolean
   /** The token of the sign-in link; undefined if there is no link. */
   readonly signInToken: string | undefined
@@ -30,6 +32,7 @@ export function startMessage(facts: StartFacts, style: { color: boolean }): stri
     ...consoleRows(facts, row, { bold, dim }),
     row('API', bold(facts.address)),
     row('Workspace', `${facts.address}/${workspace}.${facts.region}/db/...`),
+    ...postgresRows(facts, workspace).map((address) => row('PostgreSQL', address)),
     row('Reference', `${facts.address}/docs`),
     row('Data', `${facts.dataDir} ${dim(`(${facts.postgres})`)}`),
     ...keyRows(facts, row, { bold, dim }),
@@ -38,6 +41,11 @@ export function startMessage(facts: StartFacts, style: { color: boolean }): stri
     ...createLines(facts, workspace).map((line) => `  ${line}`),
     '',
   ].join('\n')
+}
+
+function postgresRows({ postgresAddress }: StartFacts, workspace: string): string[] {
+  if (postgresAddress === undefined) return []
+  return [`postgresql://${workspace}:{API key}@${postgresAddress}/{database}:{branch}`]
 }
 
 /** The token is in the fragment of the link, which browsers do not send, so no log of a proxy has it. */

@@ -59,6 +59,7 @@ export class MeasuredService {
     const process = runOffshoot(['start'], {
       env: {
         OFFSHOOT_PORT: '0',
+        OFFSHOOT_PG_PORT: '0',
         OFFSHOOT_DATA_DIR: folder,
         NODE_OPTIONS: `--import=${PROBE}`,
         COST_PROBE_FILE: path.join(folder, 'cost'),

@@ -78,6 +78,7 @@ export class ProofService implements Endpoint {
     this.#process = runOffshoot(['start'], {
       env: {
         OFFSHOOT_PORT: '0',
+        OFFSHOOT_PG_PORT: '0',
         OFFSHOOT_DATA_DIR: this.dataDir,
         OFFSHOOT_API_KEY: KEY,
         // During an outage, every writer keeps asking whether the service is ready.

@@ -274,14 +274,19 @@ export function otherMetadataName(name: string): string | undefined {
   return name.startsWith('xata') ? `service.${field}` : `xata.${field}`
 }
 
+/** The tables of a branch are in this schema. */
+export const BRANCH_SCHEMA = 'public'
+
 function writeColumn(
   writer: ExpressionWriter,
   { fields = [], location }: NodeOf<'ColumnRef'>,
 ): Sql {
   const { scope } = writer
-  const names = namesOf(fields)
+  // A table may be named with its schema.
+  const hasSchema = fields.length === 3 && namesOf(fields)[0] === BRANCH_SCHEMA
+  const names = namesOf(fields).slice(hasSchema ? 1 : 0)
   const [first, second] = names
-  if (fields.length === 1 && first !== undefined) {
+  if (names.length === 1 && first !== undefined) {
     const column = findEither(first, (name) => scope.findColumn(name))
     if (column !== undefined) {
       writer.context.expanded += scope.weight
@@ -294,7 +299,7 @@ function writeColumn(
     }
     throw writer.invalid(`column "${first}" does not exist`, location)
   }
-  if (fields.length !== 2 || first === undefined) {
+  if (names.length !== 2 || first === undefined) {
     throw writer.invalid(`column "${names.join('.')}" does not exist`, location)
   }
   const relation = scope.findRelation(first)

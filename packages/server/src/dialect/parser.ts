@@ -18,6 +18,8 @@ const CURSOR_AT = 16
 
 export interface ParsedText {
   readonly nodes: readonly Node[]
+  /** The texts of the statements. */
+  readonly texts: readonly string[]
   /** The total number of nodes. */
   readonly nodeCount: number
   /** The number of nodes that calculate a value, such as functions and operators. */
@@ -39,7 +41,21 @@ export async function parseSql(text: string): Promise<ParsedText> {
   if ('message' in result)
     throw new SqlSyntaxError(result.message, characterAt(text, result.cursor))
   const { stmts = [] } = JSON.parse(result.tree) as ParseResult
-  return { nodes: stmts.flatMap(({ stmt }) => stmt ?? []), ...requireSize(stmts) }
+  const statements = stmts.filter(({ stmt }) => stmt !== undefined)
+  return {
+    nodes: statements.flatMap(({ stmt }) => stmt ?? []),
+    texts: textsOf(text, statements),
+    ...requireSize(stmts),
+  }
+}
+
+/** Cuts a text into those of its statements. Places are counted in bytes. */
+function textsOf(text: string, statements: NonNullable<ParseResult['stmts']>): string[] {
+  if (statements.length < 2) return statements.map(() => text)
+  const bytes = Buffer.from(text)
+  return statements.map(({ stmt_location: start = 0, stmt_len: length }) =>
+    bytes.subarray(start, length ? start + length : undefined).toString(),
+  )
 }
 
 /** Loads the parser when it is first needed: it takes 20 MB of memory, and many processes get no SQL. */
@@ -84,7 +100,7 @@ function requireShortOperators(text: string): void {
  * Checks the number and the nesting of nodes, without recursion. Later steps walk the tree recursively and rely
  * on these limits.
  */
-function requireSize(root: unknown): Omit<ParsedText, 'nodes'> {
+function requireSize(root: unknown): Omit<ParsedText, 'nodes' | 'texts'> {
   let count = 0
   let callCount = 0
   const relationNames = new Set<string>()

@@ -136,7 +136,12 @@ export class Cluster implements Server {
     const rows = await this.#recovering(() => send(sent))
     return positions.map((position, index) => {
       const found = rows[position] ?? []
-      return placed[index] === undefined ? found : found.map(([row]) => fromRecord(row ?? ''))
+      if (placed[index] === undefined) return found
+      const decoded = found.map(([row]) => fromRecord(row ?? ''))
+      const receiveRow = calls[index]?.receiveRow
+      if (receiveRow === undefined) return decoded
+      for (const [each, row] of decoded.entries()) receiveRow(row, found[each]?.[0]?.length ?? 0)
+      return []
     })
   }
 

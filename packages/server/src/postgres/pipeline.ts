@@ -29,6 +29,10 @@ interface Connection {
   describe(message: { type: 'S' | 'P'; name: string }): void
   close(message: { type: 'S'; name: string }): void
   sync(): void
+  once(
+    event: 'parameterDescription',
+    listener: (message: { dataTypeIDs: readonly number[] }) => void,
+  ): void
 }
 
 interface DataRowMessage {
@@ -194,6 +198,12 @@ class Pipeline {
         if (isUnnamed) connection.parse({ name, text: statement.text, types: [] })
         if (describes) {
           connection.describe({ type: 'S', name })
+          const { describeParameters } = call
+          if (describeParameters !== undefined) {
+            connection.once('parameterDescription', ({ dataTypeIDs }) =>
+              describeParameters(dataTypeIDs),
+            )
+          }
           continue
         }
         const { slots } = statement
@@ -230,6 +240,11 @@ class Pipeline {
   }
 
   handleDataRow(message: DataRowMessage): void {
+    const call = this.#calls[this.#rows.length]
+    if (call?.receiveRow !== undefined) {
+      call.receiveRow(message.fields, message.length)
+      return
+    }
     if (this.#room !== undefined && !this.#hasRoom(this.#room, message.length)) return
     this.#current.push(message.fields)
   }

@@ -62,7 +62,8 @@ export interface WritableTables extends SqlTables {
 /** The source of table descriptions of a branch. */
 interface TableSource {
   readonly tableNames: readonly string[]
-  readonly metadataKey: string
+  /** undefined: tables have no columns of metadata. */
+  readonly metadataKey: string | undefined
   /** Returns the definition of a table and the location of its rows. */
   describe(name: string): { codec: TableCodec; rows: TableRows } | undefined
 }
@@ -129,7 +130,7 @@ interface OwnColumn {
 
 function createTable(
   codec: TableCodec,
-  { metadataKey, rows }: { metadataKey: string; rows: TableRows },
+  { metadataKey, rows }: { metadataKey: string | undefined; rows: TableRows },
 ): BranchTable {
   const columns = listColumns(codec, metadataKey)
   const targets = columns.flatMap((column) => targetOf(column) ?? [])
@@ -160,7 +161,7 @@ function createTable(
 }
 
 /** Lists the id, the columns of the schema, and the metadata. Nested columns have dotted names. */
-function listColumns(codec: TableCodec, metadataKey: string): OwnColumn[] {
+function listColumns(codec: TableCodec, metadataKey: string | undefined): OwnColumn[] {
   const metadata = (name: string, expression: Sql): OwnColumn => ({
     name: name === 'id' ? name : `${metadataKey}.${name}`,
     type: undefined,
@@ -176,9 +177,11 @@ function listColumns(codec: TableCodec, metadataKey: string): OwnColumn[] {
     const cast = (physical: (index: number) => Sql) => idValue(read(physical), link.idType)
     return [{ name, type: link.idType, column, read: cast }]
   })
+  const { idType } = codec.table
+  const shown = [{ ...metadata('id', idValue(sql`${ROW}.id`, idType)), type: idType }, ...own]
+  if (metadataKey === undefined) return shown
   return [
-    { ...metadata('id', idValue(sql`${ROW}.id`, codec.table.idType)), type: codec.table.idType },
-    ...own,
+    ...shown,
     metadata('version', sql`${ROW}.version`),
     metadata('createdAt', sql`${ROW}.created_at`),
     metadata('updatedAt', sql`${ROW}.updated_at`),

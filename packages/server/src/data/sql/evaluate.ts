@@ -20,7 +20,7 @@ import { toSqlError } from './sql-errors.js'
 const COUNT_AGAIN = toCall(sql`select set_config('offshoot.collected', '0', true)`)
 
 /** A column of a query: its name and the oid of its type. */
-interface ResultColumn {
+export interface ResultColumn {
   readonly name: string
   readonly typeId: string
 }
@@ -59,6 +59,46 @@ export class SentQuery {
     const rows = { statement: this.#rows, values: given, isUnnamed: !isKnown }
     if (isKnown) return [rows]
     return [{ statement: this.#query, values, isUnnamed: true, describes: true }, rows]
+  }
+}
+
+/** The types of the parameters of a statement, and the columns of its result. */
+export interface Description {
+  /** By parameter. undefined: the statement does not tell. */
+  readonly parameterTypeIds: readonly (string | undefined)[]
+  readonly columns: readonly ResultColumn[]
+}
+
+/** A query whose rows are sent on as they are. If it is run again, PostgreSQL keeps its plan. */
+export class PlainQuery {
+  readonly #statement: Statement
+  #wasRun = false
+
+  constructor(query: Sql) {
+    this.#statement = compileSharing(query)
+    if (this.#statement.text.length > WRITTEN_LENGTH_MAX) throw writtenTooLong()
+  }
+
+  /** Returns a call that describes the query. The types of parameters are put into `typeIds`. */
+  describeCall(typeIds: (string | undefined)[]): Call {
+    const { slots } = this.#statement
+    return {
+      statement: this.#statement,
+      values: [],
+      isUnnamed: true,
+      describes: true,
+      describeParameters(found) {
+        for (const [index, slot] of slots.entries()) {
+          if (typeof slot === 'number') typeIds[slot] = String(found[index])
+        }
+      },
+    }
+  }
+
+  call(values: readonly Parameter[], receiveRow: NonNullable<Call['receiveRow']>): Call {
+    const isUnnamed = !this.#wasRun
+    this.#wasRun = true
+    return { statement: this.#statement, values, isUnnamed, receiveRow }
   }
 }
 
@@ -115,6 +155,31 @@ export class Evaluator {
       rows: await mapInTurns(rows.slice(0, rowsMax), ([text]) => this.#count(text ?? null)),
       hasMore: rows.length > rowsMax,
     }
+  }
+
+  /** Describes queries: the types of the parameters of the first, and the columns of the last. */
+  async describe(
+    { parameters, result }: { parameters: PlainQuery | undefined; result: PlainQuery | undefined },
+    parameterCount: number,
+  ): Promise<Description> {
+    const parameterTypeIds = new Array<string | undefined>(parameterCount).fill(undefined)
+    const queries = [...new Set([parameters, result])].filter((query) => query !== undefined)
+    if (queries.length === 0) return { parameterTypeIds, columns: [] }
+    const answers = await this.#run(queries.map((query) => query.describeCall(parameterTypeIds)))
+    const columns = result === undefined ? [] : (answers.at(-1) ?? [])
+    return {
+      // A query of ours has more values than the statement has parameters.
+      parameterTypeIds: parameterTypeIds.slice(0, parameterCount),
+      columns: columns.map(([name, typeId]) => ({ name: name ?? '', typeId: typeId ?? '' })),
+    }
+  }
+
+  /** Runs a query and hands on its rows as they arrive. */
+  async stream(
+    query: PlainQuery,
+    options: { parameters: readonly Parameter[]; receiveRow: NonNullable<Call['receiveRow']> },
+  ): Promise<void> {
+    await this.#run([query.call(options.parameters, options.receiveRow)])
   }
 
   #count(text: string | null): string {

@@ -14,7 +14,7 @@ import type { StatementPlan } from './statement-plan.js'
  */
 
 export type PlanRequest =
-  | { readonly kind: 'begin'; readonly metadataKey: string; readonly limits: Limits }
+  | { readonly kind: 'begin'; readonly metadataKey: string | undefined; readonly limits: Limits }
   | { readonly kind: 'parse'; readonly text: string; readonly parameterCount: number }
   | ({ readonly kind: 'table' } & TableDescription)
   | { readonly kind: 'plan'; readonly parameterSizes: readonly number[] }
@@ -97,7 +97,7 @@ function isSqlParts(value: unknown): value is SqlParts {
   return typeof value === 'object' && value !== null && 'isSql' in value
 }
 
-function mapMembers(value: unknown, map: (member: unknown) => unknown): unknown {
+export function mapMembers(value: unknown, map: (member: unknown) => unknown): unknown {
   if (typeof value !== 'object' || value === null || value instanceof Set) return value
   if (Array.isArray(value)) return value.map(map)
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, map(member)]))

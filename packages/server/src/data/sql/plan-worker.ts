@@ -17,7 +17,7 @@ import { type ParsedStatement, parseStatement, planStatement } from './statement
 
 /* The thread that plans large statements. It answers `parse` and `plan`; see plan-wire.ts. */
 
-let metadataKey = ''
+let metadataKey: string | undefined
 let limits: Limits = LIMITS
 let tables = new Map<string, TableDescription>()
 const described = new WeakMap<TableDescription, { codec: TableCodec; rows: TableRows }>()

@@ -1,6 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SqlRequest, SqlStatement } from '@offshoot/contract/sql'
+import type pg from 'pg'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import type { JsonText } from '../../common/write-json.js'
 import { isResultType } from '../../dialect/allowed.js'
@@ -10,7 +11,7 @@ import type { Bounds } from '../../postgres/bounds.js'
 import { codeOf, INVALID_PARAMETER_VALUE, QUERY_CANCELED } from '../../postgres/failures.js'
 import type { ReaderRoles } from '../../postgres/reader-role.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import type { Parameter } from '../../postgres/statement.js'
+import type { Parameter, TextRow } from '../../postgres/statement.js'
 import type { UserConnections } from '../../postgres/user-connections.js'
 import type { Lane } from '../../postgres/user-settings.js'
 import { quoteJson } from '../../rows/columns/text-types.js'
@@ -18,7 +19,7 @@ import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { answerOnce, keepAnswer } from '../records/idempotency.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { rowSet } from '../sets/row-set.js'
-import { type Evaluated, Evaluator } from './evaluate.js'
+import { type Description, type Evaluated, Evaluator, type ResultColumn } from './evaluate.js'
 import { encodeParameters } from './parameters.js'
 import { PERMISSION_DENIED } from './sql-errors.js'
 import { type StatementPlan, writtenTables } from './statement-plan.js'
@@ -31,14 +32,15 @@ import {
 import { findTypeNames } from './type-names.js'
 import { grows, writeRecords } from './write-records.js'
 
-interface SqlContext extends TransactionContext {
+export interface SqlContext extends TransactionContext {
   readonly readers: ReaderRoles
   readonly bounds: Bounds
   readonly connections: UserConnections
   readonly planner: StatementPlanner
 }
 
-type ResponseType = NonNullable<SqlRequest['responseType']>
+/** A statement, as a caller gives it. */
+export type RunStatement = SqlStatement & Pick<GivenStatement, 'parameterTypes' | 'hidesMetadata'>
 
 /** A planned statement with its parameters. */
 interface PreparedStatement {
@@ -48,11 +50,19 @@ interface PreparedStatement {
 }
 
 interface SqlRun {
-  readonly statements: readonly SqlStatement[]
-  readonly responseType: ResponseType | undefined
-  readonly rowsMax: number | undefined
-  /** Joins the results of the statements, each a JSON text. */
+  readonly statements: readonly RunStatement[]
+  readonly form: ResultForm
+  /** Joins the results of the statements. */
   toAnswer(results: readonly string[]): JsonText
+}
+
+/** How the rows of a statement are read and returned. */
+export interface ResultForm {
+  /** Called before the statements run, which they can do more than once. */
+  begin?(options: { lane: Lane }): void
+  read(run: Run, query: Sql, values: readonly Parameter[]): Promise<Evaluated>
+  /** Returns the result of a statement. `total` is the number of records that it has written. */
+  finish(run: Run, result: { found: Evaluated; total: number }): Promise<string>
 }
 
 /** Runs statements in order in one transaction. */
@@ -80,18 +90,19 @@ export async function runSql(context: SqlContext, request: SqlRun): Promise<Json
 
 async function runPrepared(
   context: SqlContext,
-  { responseType = 'json', toAnswer, ...request }: SqlRun,
+  { form, toAnswer }: Pick<SqlRun, 'form' | 'toAnswer'>,
   { prepared, isWrite }: { prepared: readonly PreparedStatement[]; isWrite: boolean },
 ): Promise<JsonText> {
   const { readers, session, bounds } = context
-  const rowsMax = rowsMaxOf(context, request.rowsMax)
   const schema = session.branch.schemaName
   const isSingleRead = !isWrite && prepared.length === 1
   const run = async (lane: Lane) => {
     const reader = await readers.find(schema)
-    const options = { schema, reader, responseType, rowsMax, isAtOnce: isSingleRead }
-    const read = async (transaction: OpenTransaction) =>
-      toAnswer(await runAll(context, transaction, { prepared, ...options }))
+    const options = { prepared, reader, form, isAtOnce: isSingleRead }
+    const read = async (transaction: OpenTransaction) => {
+      form.begin?.({ lane })
+      return toAnswer(await runAll(context, transaction, options))
+    }
     const write = async (transaction: OpenTransaction) => {
       const answer = await read(transaction)
       await keepAnswer(transaction, context, answer)
@@ -141,29 +152,34 @@ async function runAll(
   transaction: OpenTransaction,
   options: {
     prepared: readonly PreparedStatement[]
-    schema: string
     reader: string | undefined
-    responseType: ResponseType
-    rowsMax: number | undefined
+    form: ResultForm
     isAtOnce: boolean
   },
 ): Promise<string[]> {
-  const { prepared, schema, reader, responseType, rowsMax, isAtOnce } = options
-  const { sqlResultBytesMax: resultBytesMax } = context.limits
-  const evaluator = new Evaluator(transaction, { schema, reader, resultBytesMax, isAtOnce })
+  const { prepared, form, ...reading } = options
+  const evaluator = evaluatorOf(context, transaction, reading)
   const results: string[] = []
   // The transaction may have been tried before.
   context.session.growth.undo()
   for (const [index, statement] of prepared.entries()) {
     try {
-      results.push(
-        await runOne(context, { transaction, evaluator, statement, responseType, rowsMax }),
-      )
+      results.push(await runOne({ context, transaction, evaluator, statement }, form))
     } catch (error) {
       throw prepared.length === 1 ? error : inBatch(error, index)
     }
   }
   return results
+}
+
+function evaluatorOf(
+  { session, limits }: SqlContext,
+  transaction: OpenTransaction,
+  { reader, isAtOnce }: { reader: string | undefined; isAtOnce: boolean },
+): Evaluator {
+  const schema = session.branch.schemaName
+  const { sqlResultBytesMax: resultBytesMax } = limits
+  return new Evaluator(transaction, { schema, reader, resultBytesMax, isAtOnce })
 }
 
 /** Refuses a batch with too many statements. It is cheap, and comes before the statements are validated. */
@@ -181,7 +197,7 @@ function rowsMaxOf({ session, limits }: SqlContext, asked: number | undefined): 
   return enough && Math.min(enough, limits.sqlRowsMax)
 }
 
-function requireLimits(limits: Limits, statements: readonly SqlStatement[]): void {
+function requireLimits(limits: Limits, statements: readonly RunStatement[]): void {
   const length = statements.reduce((sum, { statement }) => sum + statement.length, 0)
   if (length > limits.sqlLengthMax) {
     throw invalidSql(`a request can have at most ${limits.sqlLengthMax} characters of SQL`)
@@ -195,14 +211,14 @@ function requireLimits(limits: Limits, statements: readonly SqlStatement[]): voi
 
 async function prepareAll(
   { session, planner, bounds }: SqlContext,
-  statements: readonly SqlStatement[],
+  statements: readonly RunStatement[],
 ): Promise<PreparedStatement[]> {
   const given: (GivenStatement & { parameters: Parameter[] })[] = []
-  for (const [index, { statement, params }] of statements.entries()) {
+  for (const [index, { statement, params, ...options }] of statements.entries()) {
     try {
       const parameters = await inTurns(encodeParameters(params ?? []))
       const parameterSizes = await mapInTurns(parameters, (each) => Buffer.byteLength(each ?? ''))
-      given.push({ text: statement, parameters, parameterSizes })
+      given.push({ text: statement, parameters, parameterSizes, ...options })
     } catch (error) {
       throw statements.length === 1 ? error : inBatch(error, index)
     }
@@ -216,38 +232,30 @@ async function prepareAll(
 }
 
 interface Run {
+  readonly context: SqlContext
   readonly transaction: OpenTransaction
   readonly evaluator: Evaluator
   readonly statement: PreparedStatement
-  readonly responseType: ResponseType
-  /** undefined: the result must be whole. */
-  readonly rowsMax: number | undefined
 }
 
-async function runOne(context: SqlContext, run: Run): Promise<string> {
-  const { evaluator, statement } = run
-  const { planned, plan, parameters } = statement
-  const textOf = run.responseType === 'json' ? recordText : rowText
-  const read = (query: Sql, values: readonly Parameter[]) =>
-    evaluator.read(planned.sent(query, { valueCount: values.length, textOf }), {
-      parameters: values,
-      rowsMax: run.rowsMax ?? context.limits.sqlRowsMax,
-    })
+async function runOne(run: Run, form: ResultForm): Promise<string> {
+  const { context, statement } = run
+  const { plan, parameters } = statement
   if (plan.kind === 'select') {
-    const found = await read(plan.query, parameters)
-    return writeResult(context, run, { found, total: found.rows.length })
+    const found = await form.read(run, plan.query, parameters)
+    return form.finish(run, { found, total: found.rows.length })
   }
   if (plan.kind === 'truncate') {
     for (const name of plan.tables) await truncate(context, run.transaction, name)
-    return writeResult(context, run, { found: NOTHING, total: 0 })
+    return form.finish(run, { found: NOTHING, total: 0 })
   }
   const { returning } = plan
   const table = context.session.table(plan.table)
   const written = await writeRecords(context, { ...run, plan, table, parameters }, (ids) =>
-    returning === undefined ? undefined : read(returning, [...parameters, ids]),
+    returning === undefined ? undefined : form.read(run, returning, [...parameters, ids]),
   )
   const { total, found = NOTHING } = written
-  return writeResult(context, run, { found, total })
+  return form.finish(run, { found, total })
 }
 
 async function truncate(
@@ -273,30 +281,143 @@ const rowText = (query: Sql): Sql => sql`
   )::text as row
   from (${query}) as q`
 
-async function writeResult(
-  { limits }: SqlContext,
-  { transaction, responseType, rowsMax }: Run,
-  { found, total }: { found: Evaluated; total: number },
-): Promise<string> {
-  const { columns, rows, hasMore } = found
-  if (hasMore && rowsMax === undefined) {
-    throw tooCostly(
-      `the result has more than ${limits.sqlRowsMax} rows; use LIMIT, or set [rowsMax] to get the first rows`,
-    )
+/** Reads rows as JSON texts. */
+export function jsonForm({
+  responseType = 'json',
+  rowsMax: asked,
+}: {
+  responseType: SqlRequest['responseType'] | undefined
+  rowsMax: number | undefined
+}): ResultForm {
+  const textOf = responseType === 'json' ? recordText : rowText
+  return {
+    read({ context, evaluator, statement }, query, values) {
+      return evaluator.read(statement.planned.sent(query, { valueCount: values.length, textOf }), {
+        parameters: values,
+        rowsMax: rowsMaxOf(context, asked) ?? context.limits.sqlRowsMax,
+      })
+    },
+    async finish({ context, transaction }, { found, total }) {
+      const rowsMax = rowsMaxOf(context, asked)
+      const { columns, rows, hasMore } = found
+      if (hasMore && rowsMax === undefined) {
+        const { sqlRowsMax } = context.limits
+        throw tooCostly(
+          `the result has more than ${sqlRowsMax} rows; use LIMIT, or set [rowsMax] to get the first rows`,
+        )
+      }
+      const names = await requireResultTypes(transaction, columns)
+      const described = columns.map(
+        ({ name, typeId }) =>
+          `{"name":${quoteJson(name)},"type":${quoteJson(names.get(typeId) ?? '')}}`,
+      )
+      const key = responseType === 'json' ? 'records' : 'rows'
+      const warning = hasMore
+        ? `,"warning":"only the first ${rowsMax} rows are returned; use LIMIT and OFFSET for more"`
+        : ''
+      return `{"${key}":[${rows.join(',')}],"columns":[${described.join(',')}],"total":${total}${warning}}`
+    },
   }
-  const typeIds = columns.map(({ typeId }) => typeId)
-  const names = await findTypeNames(transaction, typeIds)
+}
+
+/** Returns the names of types of results. Throws for a type whose texts tell about the server. */
+async function requireResultTypes(
+  transaction: OpenTransaction,
+  columns: readonly ResultColumn[],
+): Promise<ReadonlyMap<string, string>> {
+  const names = await findTypeNames(
+    transaction,
+    columns.map(({ typeId }) => typeId),
+  )
   for (const { name, typeId } of columns) {
     const type = names.get(typeId) ?? ''
     if (!isResultType(type)) throw invalidSql(`column "${name}": type [${type}] is not supported`)
   }
-  const described = columns.map(
-    ({ name, typeId }) =>
-      `{"name":${quoteJson(name)},"type":${quoteJson(names.get(typeId) ?? '')}}`,
+  return names
+}
+
+/** Receives the result of a statement while it runs. */
+export interface RowSink {
+  /** Called before the statement runs, which it can do more than once. */
+  begin(options: { lane: Lane }): void
+  /** Called before the rows, with what they are. */
+  describe(description: Description): void
+  row(row: TextRow, bytes: number, options: { client: pg.ClientBase }): void
+  /** `written` is the number of records that a statement has written, and undefined for a query. */
+  end(result: { kind: StatementPlan['kind']; written: number }): void
+}
+
+/** Hands on rows as PostgreSQL sends them. */
+export function rowsForm(sink: RowSink): ResultForm {
+  return {
+    begin: (options) => sink.begin(options),
+    async read(run, query, parameters) {
+      sink.describe(await describe(run))
+      const { client } = run.transaction
+      await run.evaluator.stream(run.statement.planned.plain(query), {
+        parameters,
+        receiveRow: (row, bytes) => sink.row(row, bytes, { client }),
+      })
+      return NOTHING
+    },
+    async finish({ statement: { plan } }, { total }) {
+      sink.end({ kind: plan.kind, written: total })
+      return ''
+    },
+  }
+}
+
+/** Returns the query that has the parameters of a statement, and the one that has its result. */
+function describedQueries(planned: PlannedStatement, plan: StatementPlan) {
+  const plain = (query: Sql | undefined) => query && planned.plain(query)
+  switch (plan.kind) {
+    case 'select':
+      return { parameters: plain(plan.query), result: plain(plan.query) }
+    case 'truncate':
+      return { parameters: undefined, result: undefined }
+    case 'insert':
+      return { parameters: plain(plan.values.rows), result: plain(plan.returning) }
+    default:
+      return { parameters: plain(plan.rows), result: plain(plan.returning) }
+  }
+}
+
+/** Describes a statement, unless that was done before. */
+async function describe(run: Omit<Run, 'context'>): Promise<Description> {
+  const { planned, plan, parameters } = run.statement
+  if (planned.description !== undefined) return planned.description
+  const queries = describedQueries(planned, plan)
+  const description = await run.evaluator.describe(queries, parameters.length)
+  await requireResultTypes(run.transaction, description.columns)
+  planned.description = description
+  return description
+}
+
+/** Returns the types of the parameters of a statement, and the columns of its result. Does not run it. */
+export async function describeSql(
+  context: SqlContext,
+  statement: RunStatement,
+): Promise<Description> {
+  const { session, readers, bounds } = context
+  requireLimits(context.limits, [statement])
+  const [prepared] = await prepareAll(context, [statement])
+  if (prepared === undefined) throw new Error('a statement must be prepared')
+  if (prepared.planned.description !== undefined) {
+    // Only the guard tells whether it is still the plan of the branch.
+    await session.branch.runReads([], bounds)
+    return prepared.planned.description
+  }
+  const reader = await readers.find(session.branch.schemaName)
+  const { workspaceId } = session.access
+  const connections = {
+    connect: () =>
+      context.connections.connect(workspaceId, { lane: 'quick', signal: bounds.signal }),
+  }
+  return session.branch.runSnapshot(
+    (transaction) => {
+      const evaluator = evaluatorOf(context, transaction, { reader, isAtOnce: true })
+      return describe({ transaction, evaluator, statement: prepared })
+    },
+    { bounds, connections, isAtOnce: true },
   )
-  const key = responseType === 'json' ? 'records' : 'rows'
-  const warning = hasMore
-    ? `,"warning":"only the first ${rowsMax} rows are returned; use LIMIT and OFFSET for more"`
-    : ''
-  return `{"${key}":[${rows.join(',')}],"columns":[${described.join(',')}],"total":${total}${warning}}`
 }

@@ -2,6 +2,7 @@ import type { Node, SelectStmt } from 'libpg-query'
 import { DEFINED_ROW_FUNCTIONS, ROW_FUNCTIONS } from '../../dialect/allowed.js'
 import { collected, Effort } from '../../dialect/bounded-values.js'
 import {
+  BRANCH_SCHEMA,
   ExpressionWriter,
   functionName,
   type StatementContext,
@@ -421,7 +422,10 @@ export class QueryWriter implements StatementContext {
   /** Writes a reference to a WITH query or to a table of the branch. */
   #named(node: NodeOf<'RangeVar'>, scope: Scope): WrittenQuery {
     const { name, given } = aliasOf(node.alias)
-    const query = isPlainName(node) ? scope.findQuery(node.relname ?? '') : undefined
+    const query =
+      node.schemaname === undefined && isPlainName(node)
+        ? scope.findQuery(node.relname ?? '')
+        : undefined
     if (query !== undefined) {
       const own = { name: name ?? query.name, columns: query.columns, given, weight: query.weight }
       const { relation, alias } = this.#introduce(scope, own)
@@ -650,15 +654,15 @@ const JOINS: Readonly<Record<string, Sql>> = {
   JOIN_FULL: sql`full join`,
 }
 
-/** Returns whether a table reference has no schema, and is neither `only` nor temporary. */
+/** Returns whether a table reference has no schema but that of the branch, and is neither `only` nor temporary. */
 function isPlainName({
   catalogname,
   schemaname,
   inh,
   relpersistence,
 }: NodeOf<'RangeVar'>): boolean {
-  const hasSchema = catalogname !== undefined || schemaname !== undefined
-  return !hasSchema && inh === true && (relpersistence ?? 'p') === 'p'
+  const isOther = catalogname !== undefined || (schemaname ?? BRANCH_SCHEMA) !== BRANCH_SCHEMA
+  return !isOther && inh === true && (relpersistence ?? 'p') === 'p'
 }
 
 function aliasOf(alias: NodeOf<'Alias'> | undefined): {

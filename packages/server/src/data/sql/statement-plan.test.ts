@@ -192,7 +192,7 @@ const REFUSED = [
   'select * from offshoot.api_keys',
   'select * from offshoot_rows.heap_1',
   'select * from heap_1',
-  'select * from public.users',
+  'select * from private.users',
   'select * from other.offshoot.users',
   'select * from pg_temp.users',
   'table pg_settings',

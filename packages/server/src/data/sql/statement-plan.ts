@@ -112,7 +112,11 @@ export async function parseStatement(
   text: string,
   parameterCount: number,
 ): Promise<ParsedStatement> {
-  const { nodes, ...counted } = await parseSql(text).catch((error: unknown) => {
+  const {
+    nodes,
+    texts: _texts,
+    ...counted
+  } = await parseSql(text).catch((error: unknown) => {
     throw error instanceof SqlSyntaxError ? describeSyntax(error, text, parameterCount) : error
   })
   const [node, ...others] = nodes

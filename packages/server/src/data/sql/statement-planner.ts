@@ -18,7 +18,7 @@ import type { Sql } from '../../postgres/sql.js'
 import { tooManyStatements } from '../../postgres/user-connections.js'
 import type { Session } from '../session/session.js'
 import { BranchTables, TableNames, TooManyCellsError } from './branch-tables.js'
-import { SentQuery } from './evaluate.js'
+import { type Description, PlainQuery, SentQuery } from './evaluate.js'
 import {
   type ErrorAnswer,
   fromWire,
@@ -29,11 +29,16 @@ import {
 } from './plan-wire.js'
 import { tooManyRelations, writtenTooLong } from './select-sql.js'
 import { lengthOf, parseStatement, planStatement, type StatementPlan } from './statement-plan.js'
+import { type ParameterTypes, withTypes } from './typed-plan.js'
 
 /** A statement, and the sizes of the texts of its parameters in bytes. */
 export interface GivenStatement {
   readonly text: string
   readonly parameterSizes: readonly number[]
+  /** The types of parameters that the caller declares, as names of PostgreSQL. */
+  readonly parameterTypes?: ParameterTypes
+  /** Whether the tables lack the columns of metadata. */
+  readonly hidesMetadata?: boolean
 }
 
 /** Plans that are kept. */
@@ -48,6 +53,9 @@ const KEPT_PARAMETER_BYTES = 1024
 /** A plan, and its queries as they were sent. */
 export class PlannedStatement {
   readonly #sent = new Map<unknown, SentQuery>()
+  readonly #plain = new Map<Sql, PlainQuery>()
+  /** Undefined until it was described. */
+  description: Description | undefined
 
   constructor(readonly plan: StatementPlan) {}
 
@@ -59,6 +67,16 @@ export class PlannedStatement {
       this.#sent.set(form.textOf, sent)
     }
     return sent
+  }
+
+  /** Returns a query of the plan whose rows are sent on as they are. */
+  plain(query: Sql): PlainQuery {
+    let plain = this.#plain.get(query)
+    if (plain === undefined) {
+      plain = new PlainQuery(query)
+      this.#plain.set(query, plain)
+    }
+    return plain
   }
 }
 
@@ -112,7 +130,9 @@ export class StatementPlanner {
       return [await this.#planKept(session, statement, signal)]
     }
     const plans = await this.#planAll(session, statements, signal)
-    return plans.map((plan) => new PlannedStatement(plan))
+    return plans.map(
+      (plan, index) => new PlannedStatement(withTypes(plan, statements[index]?.parameterTypes)),
+    )
   }
 
   /**
@@ -130,15 +150,18 @@ export class StatementPlanner {
 
   async #planKept(
     session: Session,
-    { text, parameterSizes }: GivenStatement,
+    given: GivenStatement,
     signal: AbortSignal | undefined,
   ): Promise<PlannedStatement> {
-    const key = `${this.#numberOf(session)} ${parameterSizes.length} ${text}`
+    const { text, parameterSizes, parameterTypes = [], hidesMetadata = false } = given
+    const form = `${parameterSizes.length} ${parameterTypes.join()} ${hidesMetadata}`
+    const key = `${this.#numberOf(session)} ${form} ${text}`
     const kept = this.#kept.get(key)
     if (kept !== undefined) return kept
-    const statement = { text, parameterSizes: parameterSizes.map(() => KEPT_PARAMETER_BYTES) }
-    const [plan] = await this.#planAll(session, [statement], signal)
-    if (plan === undefined) throw new Error('a statement must have a plan')
+    const statement = { ...given, parameterSizes: parameterSizes.map(() => KEPT_PARAMETER_BYTES) }
+    const [made] = await this.#planAll(session, [statement], signal)
+    if (made === undefined) throw new Error('a statement must have a plan')
+    const plan = withTypes(made, parameterTypes)
     const planned = new PlannedStatement(plan)
     if (lengthOf(plan) <= KEPT_PLAN_LENGTH_MAX) this.#kept.set(key, planned)
     return planned
@@ -168,7 +191,11 @@ export class StatementPlanner {
     await this.#places.enter(workspaceId, signal)
     try {
       return await this.#thread.run(async (thread) => {
-        const planning = new PlanningInThread(session, thread, this.#limits)
+        const hidesMetadata = areHidden(statements)
+        const planning = new PlanningInThread(session, thread, {
+          limits: this.#limits,
+          metadataKey: hidesMetadata ? undefined : session.metadata.key,
+        })
         return planEach(statements, (statement) => planning.plan(statement))
       })
     } catch (error) {
@@ -188,6 +215,11 @@ function isKeepable({ text, parameterSizes }: GivenStatement): boolean {
   )
 }
 
+/** Statements that are planned together have the same tables. */
+function areHidden(statements: readonly GivenStatement[]): boolean {
+  return statements.every(({ hidesMetadata }) => hidesMetadata === true)
+}
+
 function planAtOnce(
   session: Session,
   statements: readonly GivenStatement[],
@@ -195,7 +227,7 @@ function planAtOnce(
   const tables = new BranchTables(
     {
       tableNames: session.schema.tableNames,
-      metadataKey: session.metadata.key,
+      metadataKey: areHidden(statements) ? undefined : session.metadata.key,
       describe(name) {
         const codec = session.schema.tableByName(name)
         return codec && { codec, rows: session.branch.rowsOf(codec) }
@@ -215,11 +247,15 @@ class PlanningInThread {
   readonly #names: TableNames
   readonly #described = new Set<string>()
 
-  constructor(session: Session, thread: Conversation, limits: Limits) {
+  constructor(
+    session: Session,
+    thread: Conversation,
+    options: { metadataKey: string | undefined; limits: Limits },
+  ) {
     this.#session = session
     this.#thread = thread
     this.#names = new TableNames(session.schema.tableNames)
-    this.#tell({ kind: 'begin', metadataKey: session.metadata.key, limits })
+    this.#tell({ kind: 'begin', ...options })
   }
 
   async plan({ text, parameterSizes }: GivenStatement): Promise<StatementPlan> {

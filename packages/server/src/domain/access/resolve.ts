@@ -64,7 +64,8 @@ export interface FoundBranch extends BranchAccess {
 /** The workspace and region in a data-plane address. */
 export interface WorkspaceAddress {
   readonly workspaceId: string
-  readonly region: string
+  /** undefined: any. */
+  readonly region: string | undefined
 }
 
 export async function resolveWorkspace(

@@ -28,6 +28,10 @@ type LaneName = 'work' | 'control' | 'imports' | 'files' | 'strangers'
 export interface Admission {
   readonly lanes: Readonly<Record<LaneName, Lane>>
   readonly budget: ByteBudget
+  /** The keys that are known, and what they may do. */
+  readonly callers: Callers
+  /** Counts requests without a known key, by address. */
+  readonly strangers: Strangers
   /** Requests refused by a limit of their key, address or link, since the start. */
   readonly rateLimited: number
 }
@@ -84,6 +88,8 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
   app.decorate('admission', {
     lanes,
     budget,
+    callers,
+    strangers,
     get rateLimited() {
       return counts.rateLimited
     },

@@ -4,17 +4,14 @@ import { AtQuerySchema } from '@offshoot/contract/checkpoints'
 import {
   SqlBatchRequestSchema,
   SqlBatchResultSchema,
-  type SqlRequest,
   SqlRequestSchema,
   SqlResultSchema,
   type SqlStatement,
 } from '@offshoot/contract/sql'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type JsonText, listJson } from '../../common/write-json.js'
-import { requireStatementCount, runSql } from '../../data/sql/run-sql.js'
-import { StatementPlanner } from '../../data/sql/statement-planner.js'
-import { ReaderRoles } from '../../postgres/reader-role.js'
-import { UserConnections } from '../../postgres/user-connections.js'
+import { jsonForm, type ResultForm, requireStatementCount, runSql } from '../../data/sql/run-sql.js'
+import type { SqlEngine } from '../../data/sql/sql-engine.js'
 import { boundedRun } from '../bounded-run.js'
 import { idempotent } from '../idempotency-key.js'
 import { limitBodies } from '../read-body.js'
@@ -26,19 +23,15 @@ import type { Services } from '../services.js'
  * POST   /db/:databaseBranch/sql
  * POST   /db/:databaseBranch/sql/batch
  */
-export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
+export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginAsyncTypebox {
   const bounded = boundedRun(services)
   const { database, limits } = services
-  const connections = new UserConnections(database, limits)
-  const planner = new StatementPlanner(limits)
-  const readers = new ReaderRoles(database)
   const run = (
     request: FastifyRequest,
     reply: FastifyReply,
     asked: {
       statements: readonly SqlStatement[]
-      responseType: SqlRequest['responseType']
-      rowsMax: SqlRequest['rowsMax']
+      form: ResultForm
       toAnswer(results: readonly string[]): JsonText
     },
   ) =>
@@ -48,9 +41,7 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
         {
           ...context,
           database,
-          connections,
-          planner,
-          readers,
+          ...engine,
           idempotent: idempotent(request),
         },
         asked,
@@ -60,7 +51,6 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
   return async (app) => {
     limitBodies(app, services.limits.transactionBytesMax)
     const tags = ['SQL']
-    app.addHook('onClose', () => planner.close())
 
     app.post(
       '/db/:databaseBranch/sql',
@@ -82,7 +72,8 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
         const { statement, params, responseType, rowsMax } = request.body
         const statements = [{ statement, params: params ?? null }]
         const toAnswer = ([result = '']: readonly string[]) => result
-        const asked = { statements, responseType, rowsMax, toAnswer }
+        const form = jsonForm({ responseType, rowsMax })
+        const asked = { statements, form, toAnswer }
         return sendJson(reply, await run(request, reply, asked))
       },
     )
@@ -111,7 +102,8 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
       async (request, reply) => {
         const { statements, responseType, rowsMax } = request.body
         const toAnswer = (results: readonly string[]) => listJson('{"results":[', results, ']}')
-        const asked = { statements, responseType, rowsMax, toAnswer }
+        const form = jsonForm({ responseType, rowsMax })
+        const asked = { statements, form, toAnswer }
         return sendJson(reply, await run(request, reply, asked))
       },
     )

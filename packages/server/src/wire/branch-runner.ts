@@ -1,0 +1,160 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Session } from '../data/session/session.js'
+import type { SessionRequest } from '../data/session/sessions.js'
+import type { Description } from '../data/sql/evaluate.js'
+import {
+  describeSql,
+  type RowSink,
+  type RunStatement,
+  rowsForm,
+  runSql,
+  type SqlContext,
+} from '../data/sql/run-sql.js'
+import type { SqlEngine } from '../data/sql/sql-engine.js'
+import type { ParameterTypes } from '../data/sql/typed-plan.js'
+import type { Principal } from '../domain/access/principal.js'
+import { Ticket } from '../http/admission/ticket.js'
+import type { Admission } from '../http/plugins/admission.js'
+import type { Services } from '../http/services.js'
+import { type ClientStatement, columnTypes } from './client-statement.js'
+
+/** What the connections of all clients share. */
+export interface WireContext {
+  readonly services: Services
+  readonly engine: SqlEngine
+  readonly admission: Admission
+}
+
+/** Who is connected, and to which branch. */
+interface Connected {
+  readonly request: Omit<SessionRequest, 'need'>
+  /** The name under which the address of the client is counted. */
+  readonly addressGroup: string
+}
+
+export interface StatementRun {
+  readonly statement: Extract<ClientStatement, { kind: 'query' }>
+  /** The types that the client declares. */
+  readonly declared: ParameterTypes
+  readonly parameters: readonly (string | null)[]
+  readonly signal: AbortSignal
+  /** Milliseconds; 0 for the limit of the service. */
+  readonly timeoutMs: number
+}
+
+/** Runs the statements of one connection on its branch. Between two statements it holds nothing of PostgreSQL. */
+export class BranchRunner {
+  readonly #context: WireContext
+  readonly #connected: Connected
+  #principal: Principal | undefined
+
+  constructor(context: WireContext, connected: Connected) {
+    this.#context = context
+    this.#connected = connected
+  }
+
+  get #request(): SessionRequest {
+    return { ...this.#connected.request, need: 'read' }
+  }
+
+  /** Checks the key and the branch. A key that was invalid moments ago is refused without asking PostgreSQL. */
+  async open(): Promise<void> {
+    const { admission, services } = this.#context
+    const { apiKey } = this.#request
+    const { callers, strangers } = admission
+    if (callers.find(apiKey) === undefined) {
+      const refusal = strangers.start(this.#connected.addressGroup, performance.now())
+      if (refusal !== undefined) throw new AppError('rate_limited', refusal.message)
+      if (callers.isRefused(apiKey)) throw new AppError('invalid_api_key', 'Invalid API key')
+    }
+    try {
+      this.#principal = await services.sessions.admit(this.#request)
+      callers.learn(apiKey, this.#principal)
+    } catch (error) {
+      if (error instanceof AppError && error.code === 'invalid_api_key') callers.refuse(apiKey)
+      throw error
+    }
+  }
+
+  describe(run: StatementRun): Promise<Description> {
+    return this.#admitted(() =>
+      this.#onSession(run, (context, statement) => describeSql(context, statement)),
+    )
+  }
+
+  async run(run: StatementRun, sink: RowSink): Promise<void> {
+    await this.#admitted(() =>
+      this.#onSession(run, (context, statement) =>
+        runSql(context, {
+          statements: [statement],
+          form: rowsForm(sink),
+          toAnswer: () => '',
+        }),
+      ),
+    )
+  }
+
+  #onSession<Result>(
+    run: StatementRun,
+    operation: (context: SqlContext, statement: RunStatement) => Promise<Result>,
+  ): Promise<Result> {
+    const { sessions } = this.#context.services
+    return sessions.run(this.#request, (session) =>
+      operation(this.#contextOf(session, run), toRun(session, run)),
+    )
+  }
+
+  #contextOf(session: Session, { signal, timeoutMs }: StatementRun): SqlContext {
+    const { services, engine } = this.#context
+    const { files, limits, database } = services
+    const { queryTimeoutMs } = limits
+    const bounds = {
+      timeoutMs: timeoutMs === 0 ? queryTimeoutMs : Math.min(timeoutMs, queryTimeoutMs),
+      signal,
+    }
+    return { session, files, limits, database, bounds, ...engine, idempotent: undefined }
+  }
+
+  /** Runs work as a request of the key: it counts for the same limits as a request over HTTP. */
+  async #admitted<Result>(work: () => Promise<Result>): Promise<Result> {
+    const { admission, services } = this.#context
+    const { apiKey } = this.#request
+    if (services.lifecycle.state !== 'ready') {
+      throw new AppError('unavailable', 'the service is starting or shutting down')
+    }
+    if (this.#principal === undefined) throw new Error('a connection must be opened')
+    const caller =
+      admission.callers.find(apiKey) ?? admission.callers.learn(apiKey, this.#principal)
+    const refusal = caller.start(performance.now())
+    if (refusal !== undefined) {
+      throw new AppError('rate_limited', `${refusal.message}; nothing was executed`)
+    }
+    const { work: lane } = admission.lanes
+    const ticket = new Ticket({
+      bearer: { key: apiKey, fault: undefined },
+      lane,
+      budget: admission.budget,
+      address: () => this.#connected.addressGroup,
+    })
+    ticket.belongTo(caller)
+    try {
+      await new Promise<void>((resolve, reject) =>
+        ticket.enter(lane, (error) => (error === undefined ? resolve() : reject(error))),
+      )
+      return await work()
+    } finally {
+      ticket.close()
+    }
+  }
+}
+
+function toRun(session: Session, { statement, declared, parameters }: StatementRun): RunStatement {
+  const inferred = columnTypes(statement.node, session)
+  const parameterTypes = parameters.map((_, index) => declared[index] ?? inferred[index])
+  return {
+    statement: statement.text,
+    params: [...parameters],
+    parameterTypes,
+    hidesMetadata: !statement.namesMetadata,
+  }
+}

@@ -1,0 +1,454 @@
+import type { Socket } from 'node:net'
+import type { Limits } from '@offshoot/contract/limits'
+import type { ResultColumn } from '../data/sql/evaluate.js'
+import type { BranchRunner, StatementRun } from './branch-runner.js'
+import { type ClientStatement, parseStatements } from './client-statement.js'
+import { type Frame, FrameContent, MessageWriter, ProtocolError, rowMessage } from './frames.js'
+import { RowStream } from './row-stream.js'
+import { answerSession, type SessionAnswer, type SessionFacts } from './session-answers.js'
+import { declaredName, fromBinary, sizeOf, toBinary } from './values.js'
+import { errorMessage, toWireError, unsupported, WireError } from './wire-error.js'
+
+/* The messages of a client after its start: simple queries, and statements that are prepared, bound and executed. */
+
+/** Statements and portals of one connection. */
+const NAMED_MAX = 1_000
+/** Characters of all prepared statements of one connection. */
+const NAMED_LENGTH_MAX = 4 * 1024 * 1024
+
+interface Prepared {
+  /** undefined: the text is empty. */
+  readonly statement: ClientStatement | undefined
+  readonly declaredIds: readonly number[]
+  /** The columns that the client was told. */
+  told?: string
+}
+
+interface Portal {
+  readonly prepared: Prepared
+  /** The client waits for the columns. They are certain when the statement runs. */
+  isDescribing: boolean
+  readonly values: readonly { readonly bytes: Buffer | null; readonly format: number }[]
+  readonly formats: readonly number[]
+  /** What the portal has returned so far, if it was executed. */
+  stream?: RowStream
+  answer?: SessionAnswer
+  sent: number
+}
+
+/** What a session needs of its connection. */
+interface ClientConnection {
+  readonly socket: Socket
+  readonly runner: BranchRunner
+  readonly limits: Limits
+  readonly facts: Omit<SessionFacts, 'parameters'>
+  /** Notes a statement that has ended, for the log and for metrics. */
+  note(event: { kind: string; code: string | undefined; durationMs: number }): void
+  /** Notes an error that the client must not see. */
+  hide(error: unknown): void
+}
+
+/** The session of a client. */
+export class ClientSession {
+  readonly #connection: ClientConnection
+  readonly #prepared = new Map<string, Prepared>()
+  readonly #portals = new Map<string, Portal>()
+  #output: Buffer[] = []
+  /** Messages are skipped until the next Sync. */
+  #isSkipping = false
+  #running = new AbortController()
+
+  constructor(connection: ClientConnection) {
+    this.#connection = connection
+  }
+
+  /** Ends the statement that is running. */
+  cancel(): void {
+    this.#running.abort()
+  }
+
+  /** Handles a message. Returns false if the client has ended the connection. */
+  async handle({ type, body }: Frame): Promise<boolean> {
+    const content = new FrameContent(body)
+    if (type === 'X') return false
+    if (type === 'S') {
+      await this.#sync()
+      return true
+    }
+    if (this.#isSkipping) return true
+    if (type === 'Q') {
+      await this.#simple(content.text())
+      return true
+    }
+    try {
+      await this.#extended(type ?? '', content)
+    } catch (error) {
+      if (error instanceof ProtocolError) throw error
+      this.#fail(error)
+      this.#isSkipping = true
+    }
+    return true
+  }
+
+  /** Tells the client that the next statement can come. */
+  start(): void {
+    this.#ready()
+  }
+
+  flush(): void {
+    if (this.#output.length === 0) return
+    this.#connection.socket.write(Buffer.concat(this.#output))
+    this.#output = []
+  }
+
+  #ready(): void {
+    this.#portals.delete('')
+    this.#write(new MessageWriter('Z').bytes(Buffer.from('I')).toBuffer())
+    this.flush()
+  }
+
+  #write(message: Buffer): void {
+    this.#output.push(message)
+  }
+
+  #fail(error: unknown): void {
+    const { shown, hidden } = toWireError(error)
+    if (hidden !== undefined) this.#connection.hide(hidden)
+    this.#write(errorMessage(shown, 'ERROR'))
+  }
+
+  #notice(message: string | undefined): void {
+    if (message !== undefined) this.#write(errorMessage(new WireError('01000', message), 'NOTICE'))
+  }
+
+  async #simple(text: string): Promise<void> {
+    try {
+      const statements = await parseStatements(text)
+      if (statements.length === 0) this.#write(new MessageWriter('I').toBuffer())
+      for (const statement of statements) {
+        if (statement.parameterCount > 0) {
+          throw new WireError('42P02', 'there is no parameter $1')
+        }
+        const prepared = { statement, declaredIds: [] }
+        const portal = { prepared, isDescribing: false, values: [], formats: [], sent: 0 }
+        await this.#execute(portal, 0, { isSimple: true })
+      }
+    } catch (error) {
+      if (error instanceof ProtocolError) throw error
+      this.#fail(error)
+    }
+    this.#ready()
+  }
+
+  async #extended(type: string, content: FrameContent): Promise<void> {
+    if (type !== 'E') await this.#describePortals()
+    switch (type) {
+      case 'P':
+        return this.#parse(content)
+      case 'B':
+        return this.#bind(content)
+      case 'D':
+        return this.#describe(content)
+      case 'E':
+        return this.#executeNamed(content.text(), content.int32())
+      case 'C':
+        return this.#close(content)
+      case 'H':
+        return this.flush()
+      case 'd':
+      case 'c':
+      case 'f':
+        // A client may send the rest of a COPY that has failed.
+        return
+      case 'F':
+        throw unsupported('calls of functions outside of statements are not supported')
+      default:
+        throw new ProtocolError('unknown kind of message')
+    }
+  }
+
+  /** Executes a portal. Others for which the client waits come first, so that answers keep the order of messages. */
+  async #executeNamed(name: string, rowsMax: number): Promise<void> {
+    const portal = this.#portal(name)
+    await this.#describePortals(portal)
+    await this.#execute(portal, rowsMax)
+  }
+
+  async #sync(): Promise<void> {
+    if (!this.#isSkipping) {
+      await this.#describePortals().catch((error: unknown) => this.#fail(error))
+    }
+    this.#isSkipping = false
+    this.#ready()
+  }
+
+  async #parse(content: FrameContent): Promise<void> {
+    const [name, text] = [content.text(), content.text()]
+    const declaredIds = content.list(() => content.int32())
+    const [statement, ...others] = await parseStatements(text)
+    if (others.length > 0) {
+      throw new WireError('42601', 'cannot insert multiple commands into a prepared statement')
+    }
+    if (name !== '' && this.#prepared.has(name)) {
+      throw new WireError('42P05', `prepared statement "${name}" already exists`)
+    }
+    const length = [...this.#prepared.values()].reduce(
+      (sum, prepared) => sum + (prepared.statement?.text.length ?? 0),
+      text.length,
+    )
+    if (this.#prepared.size >= NAMED_MAX || length > NAMED_LENGTH_MAX) {
+      throw new WireError(
+        '54000',
+        `a connection can have at most ${NAMED_MAX} prepared statements of ${NAMED_LENGTH_MAX} characters in all`,
+      )
+    }
+    this.#prepared.set(name, { statement, declaredIds })
+    this.#write(new MessageWriter('1').toBuffer())
+  }
+
+  #bind(content: FrameContent): void {
+    const [portalName, statementName] = [content.text(), content.text()]
+    const prepared = this.#statement(statementName)
+    const formats = content.list(() => content.int16())
+    const given = content.list(() => content.value())
+    const resultFormats = content.list(() => content.int16())
+    const count = prepared.statement?.parameterCount ?? 0
+    if (given.length !== count) {
+      throw new WireError(
+        '08P01',
+        `bind message supplies ${given.length} parameters, but the statement requires ${count}`,
+      )
+    }
+    if (this.#portals.size >= NAMED_MAX) {
+      throw new WireError('54000', `a connection can have at most ${NAMED_MAX} portals`)
+    }
+    const values = given.map((bytes, index) => ({
+      // The buffer of the message is used again.
+      bytes: bytes === null ? null : Buffer.from(bytes),
+      format: (formats.length === 1 ? formats[0] : formats[index]) ?? 0,
+    }))
+    this.#portals.set(portalName, {
+      prepared,
+      isDescribing: false,
+      values,
+      formats: resultFormats,
+      sent: 0,
+    })
+    this.#write(new MessageWriter('2').toBuffer())
+  }
+
+  async #describe(content: FrameContent): Promise<void> {
+    const [kind, name] = [content.letter(), content.text()]
+    if (kind === 'P') {
+      this.#portal(name).isDescribing = true
+      return
+    }
+    const prepared = this.#statement(name)
+    const { typeIds, columns } = await this.#descriptionOf(prepared)
+    const writer = new MessageWriter('t').int16(typeIds.length)
+    for (const typeId of typeIds) writer.int32(typeId)
+    this.#write(writer.toBuffer())
+    this.#describeRow(columns, [])
+    prepared.told = JSON.stringify(columns)
+  }
+
+  /** Describes portals for which the client waits, although it does not execute them now. */
+  async #describePortals(except?: Portal): Promise<void> {
+    for (const portal of this.#portals.values()) {
+      if (!portal.isDescribing || portal === except) continue
+      portal.isDescribing = false
+      const { columns } = await this.#descriptionOf(portal.prepared)
+      this.#describeRow(columns, portal.formats)
+    }
+  }
+
+  #describeRow(columns: readonly ResultColumn[], formats: readonly number[]): void {
+    if (columns.length === 0) {
+      this.#write(new MessageWriter('n').toBuffer())
+      return
+    }
+    const writer = new MessageWriter('T').int16(columns.length)
+    for (const [index, { name, typeId }] of columns.entries()) {
+      const format = (formats.length === 1 ? formats[0] : formats[index]) ?? 0
+      writer.text(name).int32(0).int16(0).int32(Number(typeId))
+      writer
+        .int16(sizeOf(Number(typeId)))
+        .int32(-1)
+        .int16(format)
+    }
+    this.#write(writer.toBuffer())
+  }
+
+  #close(content: FrameContent): void {
+    const [kind, name] = [content.letter(), content.text()]
+    if (kind === 'S') this.#prepared.delete(name)
+    else this.#portals.delete(name)
+    this.#write(new MessageWriter('3').toBuffer())
+  }
+
+  #statement(name: string): Prepared {
+    const prepared = this.#prepared.get(name)
+    if (prepared !== undefined) return prepared
+    throw new WireError('26000', `prepared statement "${name}" does not exist`)
+  }
+
+  #portal(name: string): Portal {
+    const portal = this.#portals.get(name)
+    if (portal !== undefined) return portal
+    throw new WireError('34000', `portal "${name}" does not exist`)
+  }
+
+  /** Returns the types of parameters, and the columns of the result. */
+  async #descriptionOf(
+    prepared: Prepared,
+  ): Promise<{ typeIds: readonly number[]; columns: readonly ResultColumn[] }> {
+    const { statement, declaredIds } = prepared
+    if (statement === undefined || statement.kind === 'transaction') {
+      return { typeIds: [], columns: [] }
+    }
+    const given = new Array<null>(statement.parameterCount).fill(null)
+    const typeIdOf = (index: number, found: string | undefined) =>
+      declaredIds[index] || Number(found ?? TEXT_ID)
+    if (statement.kind === 'session') {
+      const facts = { ...this.#connection.facts, parameters: given }
+      const { columns } = answerSession(statement, facts, { isDescribed: true })
+      return { typeIds: given.map((_, index) => typeIdOf(index, undefined)), columns }
+    }
+    const { parameterTypeIds, columns } = await this.#connection.runner.describe(
+      this.#runOf(statement, declaredIds, given),
+    )
+    return { typeIds: given.map((_, index) => typeIdOf(index, parameterTypeIds[index])), columns }
+  }
+
+  #runOf(
+    statement: StatementRun['statement'],
+    declaredIds: readonly number[],
+    parameters: readonly (string | null)[],
+  ): StatementRun {
+    const { settings } = this.#connection.facts
+    return {
+      statement,
+      declared: declaredIds.map(declaredName),
+      parameters,
+      signal: this.#running.signal,
+      timeoutMs: settings.statementTimeoutMs,
+    }
+  }
+
+  async #execute(portal: Portal, rowsMax: number, { isSimple = false } = {}): Promise<void> {
+    const { statement } = portal.prepared
+    if (statement === undefined) {
+      this.#write(new MessageWriter('I').toBuffer())
+      return
+    }
+    const startedAt = performance.now()
+    const note = (code: string | undefined) =>
+      this.#connection.note({
+        kind: statement.kind,
+        code,
+        durationMs: performance.now() - startedAt,
+      })
+    try {
+      await this.#run(portal, statement, { rowsMax, isSimple })
+      note(undefined)
+    } catch (error) {
+      note(toWireError(error).shown.code)
+      throw error
+    }
+  }
+
+  async #run(
+    portal: Portal,
+    statement: ClientStatement,
+    { rowsMax, isSimple }: { rowsMax: number; isSimple: boolean },
+  ): Promise<void> {
+    if (statement.kind === 'transaction') throw unsupported('transactions are not supported yet')
+    if (statement.kind === 'session') {
+      await this.#answer(portal, statement, isSimple)
+      return
+    }
+    if (portal.stream === undefined) {
+      portal.stream = new RowStream({
+        socket: this.#connection.socket,
+        flush: () => this.flush(),
+        begin: (columns) => this.#beginRows(portal, columns, isSimple),
+        formats: portal.formats,
+        isKept: rowsMax > 0,
+        bytesMax: this.#connection.limits.answerBytesMax,
+        stallMs: this.#connection.limits.stallTimeoutMs,
+      })
+      const parameters = await this.#textsOf(portal)
+      const run = this.#runOf(statement, portal.prepared.declaredIds, parameters)
+      await this.#cancellable(() => this.#connection.runner.run(run, portal.stream as RowStream))
+    }
+    const { rows, hasMore } = portal.stream.take(rowsMax)
+    portal.sent += rows.length
+    for (const row of rows) this.#write(row)
+    if (hasMore) this.#write(new MessageWriter('s').toBuffer())
+    else this.#complete(portal.stream.tag(rowsMax > 0 ? portal.sent : undefined))
+  }
+
+  /** Tells the client which columns follow, if it has asked. What it was told before must still be true. */
+  #beginRows(portal: Portal, columns: readonly ResultColumn[], isSimple: boolean): void {
+    const { told } = portal.prepared
+    if (portal.isDescribing || (isSimple && columns.length > 0)) {
+      portal.isDescribing = false
+      this.#describeRow(columns, portal.formats)
+    } else if (told !== undefined && told !== JSON.stringify(columns)) {
+      throw new WireError('0A000', 'cached plan must not change result type')
+    }
+  }
+
+  /** Runs a statement that the client can cancel. */
+  async #cancellable<Result>(work: () => Promise<Result>): Promise<Result> {
+    const running = this.#running
+    try {
+      return await work()
+    } catch (error) {
+      if (!running.signal.aborted) throw error
+      throw new WireError('57014', 'canceling statement due to user request')
+    } finally {
+      // A signal works once.
+      if (running.signal.aborted) this.#running = new AbortController()
+    }
+  }
+
+  async #answer(portal: Portal, statement: ClientStatement, isSimple: boolean): Promise<void> {
+    const parameters = await this.#textsOf(portal)
+    const answer = answerSession(statement, { ...this.#connection.facts, parameters })
+    const { forgets, rows, columns } = answer
+    if (forgets === null) this.#prepared.clear()
+    else if (forgets !== undefined) this.#prepared.delete(forgets)
+    this.#notice(answer.notice)
+    this.#beginRows(portal, columns, isSimple)
+    for (const row of rows) {
+      this.#write(
+        rowMessage(
+          row.map((text, index) => {
+            const format =
+              (portal.formats.length === 1 ? portal.formats[0] : portal.formats[index]) ?? 0
+            if (text === null) return null
+            return format === 1 ? toBinary(Number(columns[index]?.typeId), text) : Buffer.from(text)
+          }),
+        ),
+      )
+    }
+    this.#complete(answer.tag)
+  }
+
+  #complete(tag: string): void {
+    this.#write(new MessageWriter('C').text(tag).toBuffer())
+  }
+
+  /** Returns the texts of the parameters of a portal. */
+  async #textsOf(portal: Portal): Promise<(string | null)[]> {
+    const isBinary = portal.values.some(({ bytes, format }) => bytes !== null && format === 1)
+    const typeIds = isBinary ? (await this.#descriptionOf(portal.prepared)).typeIds : []
+    return portal.values.map(({ bytes, format }, index) => {
+      if (bytes === null) return null
+      return format === 1 ? fromBinary(typeIds[index] ?? TEXT_ID, bytes) : bytes.toString()
+    })
+  }
+}
+
+const TEXT_ID = 25

@@ -1,0 +1,181 @@
+import type { Node } from 'libpg-query'
+import type { Session } from '../data/session/session.js'
+import { TableNames } from '../data/sql/branch-tables.js'
+import type { ParameterTypes } from '../data/sql/typed-plan.js'
+import { contentOf, kindOf, namesOf } from '../dialect/nodes.js'
+import { parseSql, SqlSyntaxError } from '../dialect/parser.js'
+import { unsupported, WireError } from './wire-error.js'
+
+/** A statement of a client, by what has to be done with it. */
+export type ClientStatement = {
+  readonly text: string
+  readonly node: Node
+  readonly parameterCount: number
+} & (
+  | { readonly kind: 'query'; readonly isWrite: boolean; readonly namesMetadata: boolean }
+  | { readonly kind: 'session' }
+  | { readonly kind: 'transaction' }
+)
+
+/** Statements about the session, which never reach PostgreSQL. */
+const SESSION_KINDS = new Set([
+  'VariableSetStmt',
+  'VariableShowStmt',
+  'DiscardStmt',
+  'DeallocateStmt',
+  'LockStmt',
+])
+const WRITE_KINDS = new Set(['InsertStmt', 'UpdateStmt', 'DeleteStmt', 'TruncateStmt'])
+
+/** Parses the statements of a text. */
+export async function parseStatements(text: string): Promise<ClientStatement[]> {
+  const { nodes, texts } = await parseSql(text).catch((error: unknown) => {
+    if (!(error instanceof SqlSyntaxError)) throw error
+    throw new WireError('42601', error.message, { position: error.position })
+  })
+  return nodes.map((node, index) => toStatement(node, texts[index] ?? ''))
+}
+
+function toStatement(node: Node, text: string): ClientStatement {
+  const found = { text, node, parameterCount: countParameters(node) }
+  const kind = kindOf(node)
+  if (kind === 'TransactionStmt') return { ...found, kind: 'transaction' }
+  if (SESSION_KINDS.has(kind) || isSessionSelect(node)) return { ...found, kind: 'session' }
+  if (kind !== 'SelectStmt' && !WRITE_KINDS.has(kind)) {
+    const words = kind.replace(/Stmt$/, '').replace(/([a-z])([A-Z])/g, '$1 $2')
+    throw unsupported(
+      `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE, DELETE, TRUNCATE and settings are`,
+    )
+  }
+  return {
+    ...found,
+    kind: 'query',
+    isWrite: WRITE_KINDS.has(kind),
+    namesMetadata: /(?:service|xata)\./i.test(text),
+  }
+}
+
+/** Visits all members of a parsed statement. The parser has limited their number and depth. */
+function visit(value: unknown, use: (kind: string, content: unknown) => void): void {
+  if (typeof value !== 'object' || value === null) return
+  for (const [name, member] of Object.entries(value)) {
+    use(name, member)
+    visit(member, use)
+  }
+}
+
+function countParameters(node: Node): number {
+  let count = 0
+  visit(node, (kind, content) => {
+    if (kind !== 'ParamRef') return
+    count = Math.max(count, (content as { number?: number }).number ?? 0)
+  })
+  return count
+}
+
+/** Functions that are answered from the session. */
+const SESSION_FUNCTIONS = new Set([
+  'version',
+  'current_schema',
+  'current_database',
+  'current_setting',
+  'set_config',
+  'pg_backend_pid',
+  'pg_is_in_recovery',
+])
+export const SESSION_VALUES: Readonly<Record<string, 'user' | 'database' | 'schema'>> = {
+  SVFOP_CURRENT_USER: 'user',
+  SVFOP_CURRENT_ROLE: 'user',
+  SVFOP_SESSION_USER: 'user',
+  SVFOP_USER: 'user',
+  SVFOP_CURRENT_CATALOG: 'database',
+  SVFOP_CURRENT_SCHEMA: 'schema',
+}
+
+/** Returns the name of a function of the session. */
+export function sessionFunction(node: Node | undefined): string | undefined {
+  const names = namesOf(contentOf(node, 'FuncCall')?.funcname)
+  const [name] = names.slice(names[0] === 'pg_catalog' ? 1 : 0)
+  return name !== undefined && SESSION_FUNCTIONS.has(name) ? name : undefined
+}
+
+/** Whether a query only asks about the session: without tables, and with one function of the session at least. */
+function isSessionSelect(node: Node): boolean {
+  const { fromClause, whereClause, targetList, ...rest } = contentOf(node, 'SelectStmt') ?? {}
+  if (targetList === undefined || fromClause !== undefined || whereClause !== undefined)
+    return false
+  if (rest.valuesLists !== undefined || rest.withClause !== undefined || rest.larg !== undefined) {
+    return false
+  }
+  let asks = false
+  visit(targetList, (kind, content) => {
+    if (kind === 'FuncCall') asks ||= sessionFunction({ FuncCall: content } as Node) !== undefined
+    if (kind === 'SQLValueFunction') {
+      asks ||= ((content as { op?: string }).op ?? '') in SESSION_VALUES
+    }
+  })
+  return asks
+}
+
+/** The types that clients know for columns whose values are not texts. */
+const COLUMN_TYPES: Readonly<Record<string, string>> = {
+  bool: 'bool',
+  int: 'int8',
+  float: 'float8',
+  multiple: 'text[]',
+  datetime: 'timestamptz',
+  decimal: 'numeric',
+  date: 'date',
+  time: 'time',
+  uuid: 'uuid',
+  vector: 'float4[]',
+  json: 'jsonb',
+}
+
+/**
+ * Returns the types of parameters that are values of columns: `insert into t (a) values ($1)` and `update t set a = $1`.
+ * PostgreSQL could not infer them from the statement that is sent.
+ */
+export function columnTypes(node: Node, session: Session): ParameterTypes {
+  const types: (string | undefined)[] = []
+  const typeOf = columnsOf(node, session)
+  if (typeOf === undefined) return types
+  const put = (value: Node | undefined, column: string | undefined) => {
+    const number = contentOf(value, 'ParamRef')?.number
+    if (number !== undefined && column !== undefined) types[number - 1] ??= typeOf.find(column)
+  }
+  const insert = contentOf(node, 'InsertStmt')
+  const named = insert?.cols?.map((column) => contentOf(column, 'ResTarget')?.name)
+  for (const row of contentOf(insert?.selectStmt, 'SelectStmt')?.valuesLists ?? []) {
+    for (const [index, value] of (contentOf(row, 'List')?.items ?? []).entries()) {
+      put(value, (named ?? typeOf.names)[index])
+    }
+  }
+  const conflict = insert?.onConflictClause?.targetList ?? []
+  for (const target of [...conflict, ...(contentOf(node, 'UpdateStmt')?.targetList ?? [])]) {
+    const { name, val } = contentOf(target, 'ResTarget') ?? {}
+    put(val, name)
+  }
+  return Array.from(types)
+}
+
+function columnsOf(node: Node, { schema }: Session) {
+  const relation =
+    contentOf(node, 'InsertStmt')?.relation ?? contentOf(node, 'UpdateStmt')?.relation
+  const name = relation && new TableNames(schema.tableNames).find(relation.relname ?? '')
+  const codec = name === undefined ? undefined : schema.tableByName(name)
+  if (codec === undefined) return undefined
+  const columns = codec.physical.filter(({ column }) => column.type !== 'object')
+  const typeOf = (type: string | undefined) => (type === undefined ? undefined : COLUMN_TYPES[type])
+  const types = new Map([
+    ['id', typeOf(codec.table.idType)],
+    ...columns.map(({ path, column }): [string, string | undefined] => [
+      path.join('.').toLowerCase(),
+      typeOf(column.link?.idType ?? column.type),
+    ]),
+  ])
+  return {
+    names: ['id', ...columns.map(({ path }) => path.join('.'))],
+    find: (column: string) => types.get(column.toLowerCase()),
+  }
+}

@@ -1,0 +1,148 @@
+import type { Socket } from 'node:net'
+import type pg from 'pg'
+import type { Description, ResultColumn } from '../data/sql/evaluate.js'
+import type { RowSink } from '../data/sql/run-sql.js'
+import type { Lane } from '../postgres/user-settings.js'
+import { rowMessage } from './frames.js'
+import { toBinary } from './values.js'
+import { WireError } from './wire-error.js'
+
+type Kind = Parameters<RowSink['end']>[0]['kind']
+
+const TAGS: Readonly<Record<Exclude<Kind, 'truncate'>, string>> = {
+  select: 'SELECT',
+  insert: 'INSERT 0',
+  update: 'UPDATE',
+  delete: 'DELETE',
+}
+
+/** Bytes of rows that are collected before they are sent. */
+const FLUSH_BYTES = 64 * 1024
+
+interface RowStreamOptions {
+  readonly socket: Socket
+  /** Sends what was written before the rows. */
+  flush(): void
+  /** Called once the columns are certain, and before any row is sent. */
+  begin(columns: readonly ResultColumn[]): void
+  /** One format for all columns, one for each, or none: texts. */
+  readonly formats: readonly number[]
+  /** Rows are kept until they are asked for. */
+  readonly isKept: boolean
+  /** Bytes of rows that are kept. */
+  readonly bytesMax: number
+  /** How long a client may read nothing. */
+  readonly stallMs: number
+}
+
+/**
+ * Turns rows into messages for a client. Rows of a quick statement are kept until it has ended, because it may be run again
+ * as a long one. Those of a long one are sent as they arrive; while the client does not read, PostgreSQL waits.
+ */
+export class RowStream implements RowSink {
+  readonly #options: RowStreamOptions
+  #rows: Buffer[] = []
+  #bytes = 0
+  #count = 0
+  #isSent = false
+  #isTooLarge = false
+  #isSending = false
+  #failure: unknown
+  #columns: readonly ResultColumn[] = []
+  #kind: Kind = 'select'
+  #written = 0
+
+  constructor(options: RowStreamOptions) {
+    this.#options = options
+  }
+
+  describe({ columns }: Description): void {
+    this.#columns = columns
+  }
+
+  begin({ lane }: { lane: Lane }): void {
+    // The client has rows of the first run already.
+    if (this.#isSent) throw new WireError('40001', 'the statement was interrupted; repeat it')
+    this.#rows = []
+    this.#bytes = 0
+    this.#count = 0
+    this.#columns = []
+    this.#isSending = lane !== 'quick' && !this.#options.isKept
+  }
+
+  row(
+    row: readonly (string | null)[],
+    _bytes: number,
+    { client }: { client: pg.ClientBase },
+  ): void {
+    if (this.#isTooLarge || this.#failure !== undefined) return
+    let message: Buffer
+    try {
+      message = rowMessage(row.map((text, column) => this.#encode(text, column)))
+    } catch (error) {
+      // It is reported when PostgreSQL has sent the rest.
+      this.#failure = error
+      return
+    }
+    this.#count++
+    this.#rows.push(message)
+    this.#bytes += message.length
+    if (this.#isSending) {
+      if (this.#bytes > FLUSH_BYTES) this.#send(client)
+    } else if (this.#bytes > this.#options.bytesMax) {
+      this.#isTooLarge = true
+      this.#rows = []
+    }
+  }
+
+  end({ kind, written }: { kind: Kind; written: number }): void {
+    this.#kind = kind
+    this.#written = written
+    if (this.#failure !== undefined) throw this.#failure
+    if (this.#isTooLarge) {
+      throw new WireError('54000', `the result has more than ${this.#options.bytesMax} bytes`)
+    }
+    if (!this.#isSent) this.#options.begin(this.#columns)
+  }
+
+  /** Takes rows that are kept, up to a number. Returns whether there are more. */
+  take(rowsMax: number): { rows: readonly Buffer[]; hasMore: boolean } {
+    const rows = rowsMax === 0 ? this.#rows : this.#rows.slice(0, rowsMax)
+    this.#rows = this.#rows.slice(rows.length)
+    return { rows, hasMore: this.#rows.length > 0 }
+  }
+
+  /** What the statement has done. `count` is the number of rows that were sent, if it was sent in parts. */
+  tag(count = this.#count): string {
+    if (this.#kind === 'truncate') return 'TRUNCATE TABLE'
+    const total = this.#kind === 'select' ? count : this.#written
+    return `${TAGS[this.#kind]} ${total}`
+  }
+
+  #encode(text: string | null, column: number): Buffer | null {
+    if (text === null) return null
+    const { formats } = this.#options
+    const format = formats.length === 1 ? formats[0] : (formats[column] ?? 0)
+    return format === 1 ? toBinary(Number(this.#columns[column]?.typeId), text) : Buffer.from(text)
+  }
+
+  #send(client: pg.ClientBase): void {
+    const { socket, flush, stallMs } = this.#options
+    if (!this.#isSent) this.#options.begin(this.#columns)
+    flush()
+    this.#isSent = true
+    const hasRoom = socket.write(Buffer.concat(this.#rows))
+    this.#rows = []
+    this.#bytes = 0
+    if (hasRoom || socket.destroyed) return
+    const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
+    const stalled = setTimeout(() => socket.destroy(), stallMs)
+    const resume = () => {
+      clearTimeout(stalled)
+      socket.off('drain', resume).off('close', resume)
+      stream.resume()
+    }
+    stream.pause()
+    socket.once('drain', resume).once('close', resume)
+  }
+}

@@ -1,0 +1,139 @@
+import { unsupported, WireError } from './wire-error.js'
+
+/*
+ * The settings of a connection, as SET and SHOW know them. Statements run with the settings of the service, so most are
+ * only remembered.
+ */
+
+/** What the service does, whatever a client sets. */
+const FIXED: Readonly<Record<string, { readonly value: string; accepts(value: string): boolean }>> =
+  {
+    client_encoding: { value: 'UTF8', accepts: (value) => /^(?:utf-?8|unicode)$/i.test(value) },
+    datestyle: { value: 'ISO, MDY', accepts: (value) => /iso/i.test(value) },
+    intervalstyle: { value: 'iso_8601', accepts: (value) => /iso_8601/i.test(value) },
+    timezone: {
+      value: 'UTC',
+      accepts: (value) => /^(?:utc|gmt|etc\/utc|zulu|0|\+00(?::00)?)$/i.test(value),
+    },
+    standard_conforming_strings: {
+      value: 'on',
+      accepts: (value) => /^(?:on|true|1)$/i.test(value),
+    },
+    integer_datetimes: { value: 'on', accepts: () => false },
+    bytea_output: { value: 'hex', accepts: (value) => value === 'hex' },
+    server_encoding: { value: 'UTF8', accepts: () => false },
+    transaction_isolation: { value: 'serializable', accepts: (value) => value === 'serializable' },
+    default_transaction_isolation: {
+      value: 'serializable',
+      accepts: (value) => value === 'serializable',
+    },
+    is_superuser: { value: 'off', accepts: () => false },
+    max_identifier_length: { value: '63', accepts: () => false },
+    in_hot_standby: { value: 'off', accepts: () => false },
+  }
+
+/** What a client can set without any effect on its statements. */
+const REMEMBERED: Readonly<Record<string, string>> = {
+  application_name: '',
+  client_min_messages: 'notice',
+  default_transaction_read_only: 'off',
+  extra_float_digits: '1',
+  idle_in_transaction_session_timeout: '0',
+  lock_timeout: '0',
+  row_security: 'on',
+  search_path: '"$user", public',
+  session_authorization: '',
+  statement_timeout: '0',
+  transaction_read_only: 'off',
+}
+
+/** The settings that a client learns at the start, by the names that it expects. */
+const REPORTED = [
+  'application_name',
+  'client_encoding',
+  'DateStyle',
+  'default_transaction_read_only',
+  'in_hot_standby',
+  'integer_datetimes',
+  'IntervalStyle',
+  'is_superuser',
+  'server_encoding',
+  'server_version',
+  'session_authorization',
+  'standard_conforming_strings',
+  'TimeZone',
+]
+
+/** Names and values of one connection together take this many characters at most. */
+const LENGTH_MAX = 16 * 1024
+
+export class SessionSettings {
+  readonly #initial: ReadonlyMap<string, string>
+  #set = new Map<string, string>()
+
+  constructor(given: Readonly<Record<string, string>>) {
+    this.#initial = new Map(
+      Object.entries({ ...REMEMBERED, ...given }).map(([name, value]) => [
+        name.toLowerCase(),
+        value,
+      ]),
+    )
+  }
+
+  /** Sets a value. Returns a notice if it has no effect. */
+  set(name: string, value: string): string | undefined {
+    const key = name.toLowerCase()
+    if (key === 'role' || key === 'session_authorization') {
+      throw unsupported('the role of a connection is that of its API key')
+    }
+    const fixed = FIXED[key]
+    if (fixed !== undefined) {
+      if (fixed.accepts(value)) return undefined
+      if (key === 'client_encoding') throw unsupported('only the encoding UTF8 is supported')
+      return `"${name}" is always ${fixed.value}: the new value is ignored`
+    }
+    const length = [...this.#set].reduce((sum, [each, text]) => sum + each.length + text.length, 0)
+    if (length + key.length + value.length > LENGTH_MAX) {
+      throw new WireError(
+        '54000',
+        `the settings of a connection take more than ${LENGTH_MAX} characters`,
+      )
+    }
+    this.#set.set(key, value)
+    if (this.#initial.has(key) || key.includes('.')) return undefined
+    return `"${name}" has no effect here`
+  }
+
+  reset(name: string | undefined): void {
+    if (name === undefined) this.#set = new Map()
+    else this.#set.delete(name.toLowerCase())
+  }
+
+  find(name: string): string | undefined {
+    const key = name.toLowerCase().replace(/^transaction isolation level$/, 'transaction_isolation')
+    return FIXED[key]?.value ?? this.#set.get(key) ?? this.#initial.get(key)
+  }
+
+  get(name: string): string {
+    const value = this.find(name)
+    if (value !== undefined) return value
+    throw new WireError('42704', `unrecognized configuration parameter "${name}"`)
+  }
+
+  /** All settings, by name. */
+  get all(): readonly (readonly [string, string])[] {
+    const names = new Set([...Object.keys(FIXED), ...this.#initial.keys(), ...this.#set.keys()])
+    return [...names].sort().map((name) => [name, this.get(name)])
+  }
+
+  get reported(): readonly (readonly [string, string])[] {
+    return REPORTED.map((name) => [name, this.find(name) ?? ''])
+  }
+
+  /** Milliseconds that a statement may take; 0 if the client has set no limit. */
+  get statementTimeoutMs(): number {
+    const [, count = '0', unit = 'ms'] =
+      /^(\d+)\s*(ms|s|min)?$/.exec(this.get('statement_timeout')) ?? []
+    return Number(count) * ({ ms: 1, s: 1000, min: 60_000 }[unit] ?? 1)
+  }
+}

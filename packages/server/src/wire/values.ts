@@ -1,0 +1,457 @@
+import { arrayLiteral } from '../postgres/carriers.js'
+import { unsupported, WireError } from './wire-error.js'
+
+/*
+ * Values are sent to PostgreSQL and read from it as texts. Clients may send and ask for the binary form of the types that
+ * columns have. Both forms are those of PostgreSQL.
+ */
+
+interface ValueType {
+  readonly name: string
+  readonly arrayId: number
+  /** Bytes of the binary form; -1 if they vary. */
+  readonly bytes: number
+  encode(text: string): Buffer
+  decode(bytes: Buffer): string
+}
+
+const plainText = {
+  bytes: -1,
+  encode: (text: string) => Buffer.from(text),
+  decode: (bytes: Buffer) => bytes.toString(),
+}
+
+/** Writes numbers of a fixed size. */
+function sized(
+  bytes: number,
+  write: (buffer: Buffer, text: string) => void,
+  decode: (buffer: Buffer) => string,
+): Pick<ValueType, 'bytes' | 'encode' | 'decode'> {
+  return {
+    bytes,
+    encode(text) {
+      const buffer = Buffer.alloc(bytes)
+      write(buffer, text)
+      return buffer
+    },
+    decode(buffer) {
+      if (buffer.length !== bytes) throw invalidBinary()
+      return decode(buffer)
+    },
+  }
+}
+
+function invalidBinary(): WireError {
+  return new WireError('22P03', 'a binary value does not have the form of its type')
+}
+
+const float = (text: string): number => (text === 'NaN' ? Number.NaN : Number(text))
+
+const floatText = (value: number): string =>
+  Object.is(value, -0) ? '-0' : Number.isFinite(value) ? String(value) : floatName(value)
+
+const floatName = (value: number): string =>
+  Number.isNaN(value) ? 'NaN' : value > 0 ? 'Infinity' : '-Infinity'
+
+/** Times are counted from the start of the year 2000. */
+const EPOCH_MS = Date.UTC(2000, 0, 1)
+const DAY_MS = 86_400_000
+const [INFINITE, MINUS_INFINITE] = [2n ** 63n - 1n, -(2n ** 63n)]
+const [INFINITE_DAY, MINUS_INFINITE_DAY] = [2 ** 31 - 1, -(2 ** 31)]
+
+const TIMESTAMP =
+  /^(\d{4,6})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?(?:Z|([+-])(\d\d)(?::?(\d\d))?)?( BC)?$/
+
+function toMicroseconds(text: string): bigint {
+  if (text === 'infinity') return INFINITE
+  if (text === '-infinity') return MINUS_INFINITE
+  const found = TIMESTAMP.exec(text)
+  if (found === null) throw unsupported(`the time [${text}] has no binary form here`)
+  const [, year, month, day, hour = 0, minute = 0, second = 0, fraction = '', sign] = found
+  const date = new Date(0)
+  date.setUTCFullYear(
+    found[11] === undefined ? Number(year) : 1 - Number(year),
+    Number(month) - 1,
+    Number(day),
+  )
+  const zone = (Number(found[9] ?? 0) * 60 + Number(found[10] ?? 0)) * (sign === '-' ? -1 : 1)
+  const ms = date.getTime() - EPOCH_MS + (Number(hour) * 60 + Number(minute) - zone) * 60_000
+  return BigInt(ms + Number(second) * 1000) * 1000n + BigInt(fraction.padEnd(6, '0'))
+}
+
+/** Divides and rounds down, also below zero. */
+const floorDivide = (value: bigint, by: bigint): bigint => {
+  const quotient = value / by
+  return value % by < 0n ? quotient - 1n : quotient
+}
+
+function fromMicroseconds(value: bigint, zone: string): string {
+  if (value === INFINITE) return 'infinity'
+  if (value === MINUS_INFINITE) return '-infinity'
+  const seconds = floorDivide(value, 1_000_000n)
+  const fraction = String(value - seconds * 1_000_000n).padStart(6, '0')
+  const date = new Date(Number(seconds) * 1000 + EPOCH_MS)
+  if (Number.isNaN(date.getTime())) throw invalidBinary()
+  const year = date.getUTCFullYear()
+  const shownYear = String(year > 0 ? year : 1 - year).padStart(4, '0')
+  const rest = date
+    .toISOString()
+    .replace(/^[+-]?\d+/, '')
+    .slice(0, 15)
+    .replace('T', ' ')
+  return `${shownYear}${rest}.${fraction}${zone}${year > 0 ? '' : ' BC'}`
+}
+
+const timestamp = (zone: string) =>
+  sized(
+    8,
+    (buffer, text) => buffer.writeBigInt64BE(toMicroseconds(text)),
+    (buffer) => fromMicroseconds(buffer.readBigInt64BE(), zone),
+  )
+
+function toDays(text: string): number {
+  if (text === 'infinity') return INFINITE_DAY
+  if (text === '-infinity') return MINUS_INFINITE_DAY
+  return Number(toMicroseconds(text) / 1000n) / DAY_MS
+}
+
+function fromDays(days: number): string {
+  if (days === INFINITE_DAY) return 'infinity'
+  if (days === MINUS_INFINITE_DAY) return '-infinity'
+  const text = fromMicroseconds(BigInt(days) * BigInt(DAY_MS) * 1000n, '')
+  return text.replace(/ \d\d:\d\d:\d\d\.\d+/, '')
+}
+
+function timeMicroseconds(text: string): bigint {
+  const [, hour, minute, second, fraction = ''] =
+    /^(\d\d):(\d\d):(\d\d)(?:\.(\d+))?$/.exec(text) ?? []
+  const seconds = (Number(hour) * 60 + Number(minute)) * 60 + Number(second)
+  return BigInt(seconds) * 1_000_000n + BigInt(fraction.padEnd(6, '0'))
+}
+
+function timeText(value: bigint): string {
+  const [seconds, fraction] = [
+    Number(value / 1_000_000n),
+    String(value % 1_000_000n).padStart(6, '0'),
+  ]
+  const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60]
+  return `${parts.map((part) => String(part).padStart(2, '0')).join(':')}.${fraction}`
+}
+
+/** The digits of a number are sent in groups of four. */
+const GROUP = 4
+const SIGNS: Readonly<Record<string, number>> = {
+  NaN: 0xc000,
+  Infinity: 0xd000,
+  '-Infinity': 0xf000,
+}
+
+function encodeNumeric(text: string): Buffer {
+  const special = SIGNS[text]
+  const [, sign = '', whole = '', fraction = ''] = /^(-?)(\d*)(?:\.(\d*))?$/.exec(text) ?? []
+  const padded = whole.padStart(Math.ceil(whole.length / GROUP) * GROUP, '0')
+  const all = padded + fraction.padEnd(Math.ceil(fraction.length / GROUP) * GROUP, '0')
+  const groups = special === undefined ? (all.match(/\d{4}/g) ?? []).map(Number) : []
+  let weight = padded.length / GROUP - 1
+  while (groups[0] === 0) {
+    groups.shift()
+    weight--
+  }
+  while (groups.at(-1) === 0) groups.pop()
+  const buffer = Buffer.alloc(8 + 2 * groups.length)
+  buffer.writeUInt16BE(groups.length, 0)
+  buffer.writeInt16BE(groups.length === 0 ? 0 : weight, 2)
+  buffer.writeUInt16BE(special ?? (sign === '' ? 0 : 0x4000), 4)
+  buffer.writeUInt16BE(fraction.length, 6)
+  for (const [index, group] of groups.entries()) buffer.writeUInt16BE(group, 8 + 2 * index)
+  return buffer
+}
+
+function decodeNumeric(buffer: Buffer): string {
+  if (buffer.length < 8) throw invalidBinary()
+  const [count, weight, sign, scale] = [
+    buffer.readUInt16BE(0),
+    buffer.readInt16BE(2),
+    buffer.readUInt16BE(4),
+    buffer.readUInt16BE(6),
+  ]
+  const special = Object.entries(SIGNS).find(([, value]) => value === sign)?.[0]
+  if (special !== undefined) return special
+  if (buffer.length !== 8 + 2 * count || count > 10_000) throw invalidBinary()
+  const group = (index: number) =>
+    String(index >= 0 && index < count ? buffer.readUInt16BE(8 + 2 * index) : 0).padStart(
+      GROUP,
+      '0',
+    )
+  let whole = ''
+  for (let index = 0; index <= weight; index++) whole += group(index)
+  let fraction = ''
+  for (let index = weight + 1; fraction.length < scale; index++) fraction += group(index)
+  const digits = `${whole.replace(/^0+(?=\d)/, '') || '0'}${scale > 0 ? `.${fraction.slice(0, scale)}` : ''}`
+  return sign === 0x4000 ? `-${digits}` : digits
+}
+
+const TYPES: ReadonlyMap<number, ValueType> = new Map<number, ValueType>([
+  [
+    16,
+    {
+      name: 'bool',
+      arrayId: 1000,
+      ...sized(
+        1,
+        (buffer, text) => buffer.writeUInt8(text === 't' || text === 'true' ? 1 : 0),
+        (buffer) => (buffer[0] === 0 ? 'false' : 'true'),
+      ),
+    },
+  ],
+  [
+    17,
+    {
+      name: 'bytea',
+      arrayId: 1001,
+      bytes: -1,
+      encode: (text) => Buffer.from(text.slice(2), 'hex'),
+      decode: (bytes) => `\\x${bytes.toString('hex')}`,
+    },
+  ],
+  [
+    20,
+    {
+      name: 'int8',
+      arrayId: 1016,
+      ...sized(
+        8,
+        (buffer, text) => buffer.writeBigInt64BE(BigInt(text)),
+        (buffer) => String(buffer.readBigInt64BE()),
+      ),
+    },
+  ],
+  [
+    21,
+    {
+      name: 'int2',
+      arrayId: 1005,
+      ...sized(
+        2,
+        (buffer, text) => buffer.writeInt16BE(Number(text)),
+        (buffer) => String(buffer.readInt16BE()),
+      ),
+    },
+  ],
+  [
+    23,
+    {
+      name: 'int4',
+      arrayId: 1007,
+      ...sized(
+        4,
+        (buffer, text) => buffer.writeInt32BE(Number(text)),
+        (buffer) => String(buffer.readInt32BE()),
+      ),
+    },
+  ],
+  [25, { name: 'text', arrayId: 1009, ...plainText }],
+  [
+    26,
+    {
+      name: 'oid',
+      arrayId: 1028,
+      ...sized(
+        4,
+        (buffer, text) => buffer.writeUInt32BE(Number(text)),
+        (buffer) => String(buffer.readUInt32BE()),
+      ),
+    },
+  ],
+  [114, { name: 'json', arrayId: 199, ...plainText }],
+  [
+    700,
+    {
+      name: 'float4',
+      arrayId: 1021,
+      ...sized(
+        4,
+        (buffer, text) => buffer.writeFloatBE(float(text)),
+        (buffer) => floatText(buffer.readFloatBE()),
+      ),
+    },
+  ],
+  [
+    701,
+    {
+      name: 'float8',
+      arrayId: 1022,
+      ...sized(
+        8,
+        (buffer, text) => buffer.writeDoubleBE(float(text)),
+        (buffer) => floatText(buffer.readDoubleBE()),
+      ),
+    },
+  ],
+  [705, { name: 'unknown', arrayId: 0, ...plainText }],
+  [1042, { name: 'bpchar', arrayId: 1014, ...plainText }],
+  [1043, { name: 'varchar', arrayId: 1015, ...plainText }],
+  [
+    1082,
+    {
+      name: 'date',
+      arrayId: 1182,
+      ...sized(
+        4,
+        (buffer, text) => buffer.writeInt32BE(toDays(text)),
+        (buffer) => fromDays(buffer.readInt32BE()),
+      ),
+    },
+  ],
+  [
+    1083,
+    {
+      name: 'time',
+      arrayId: 1183,
+      ...sized(
+        8,
+        (buffer, text) => buffer.writeBigInt64BE(timeMicroseconds(text)),
+        (buffer) => timeText(buffer.readBigInt64BE()),
+      ),
+    },
+  ],
+  [1114, { name: 'timestamp', arrayId: 1115, ...timestamp('') }],
+  [1184, { name: 'timestamptz', arrayId: 1185, ...timestamp('+00') }],
+  [
+    1700,
+    { name: 'numeric', arrayId: 1231, bytes: -1, encode: encodeNumeric, decode: decodeNumeric },
+  ],
+  [
+    2950,
+    {
+      name: 'uuid',
+      arrayId: 2951,
+      ...sized(
+        16,
+        (buffer, text) => void buffer.write(text.replaceAll('-', ''), 'hex'),
+        (buffer) =>
+          buffer.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5'),
+      ),
+    },
+  ],
+  [
+    3802,
+    {
+      name: 'jsonb',
+      arrayId: 3807,
+      bytes: -1,
+      encode: (text) => Buffer.concat([Buffer.from([1]), Buffer.from(text)]),
+      decode: (bytes) => bytes.toString('utf8', 1),
+    },
+  ],
+])
+
+const ELEMENTS: ReadonlyMap<number, number> = new Map(
+  [...TYPES].map(([typeId, { arrayId }]) => [arrayId, typeId]),
+)
+
+/** Types whose values a statement may compare with anything that has the same text. */
+const LOOSE = new Set([25, 705, 1042, 1043])
+
+/** Returns the name of a declared type that PostgreSQL must know, or undefined if it infers the type. */
+export function declaredName(typeId: number): string | undefined {
+  const element = ELEMENTS.get(typeId)
+  if (element !== undefined && typeId !== 0) return `${TYPES.get(element)?.name}[]`
+  return LOOSE.has(typeId) ? undefined : TYPES.get(typeId)?.name
+}
+
+/** Bytes of the binary form of a type; -1 if they vary. */
+export function sizeOf(typeId: number): number {
+  return TYPES.get(typeId)?.bytes ?? -1
+}
+
+function typeOf(typeId: number): ValueType {
+  const type = TYPES.get(typeId)
+  if (type === undefined) {
+    throw unsupported(`the type with the oid ${typeId} has no binary form here: use texts`)
+  }
+  return type
+}
+
+/** Converts the text of a value to its binary form. */
+export function toBinary(typeId: number, text: string): Buffer {
+  const elementId = typeId === 0 ? undefined : ELEMENTS.get(typeId)
+  return elementId === undefined ? typeOf(typeId).encode(text) : encodeArray(elementId, text)
+}
+
+/** Converts the binary form of a value to its text. */
+export function fromBinary(typeId: number, bytes: Buffer): string {
+  const elementId = typeId === 0 ? undefined : ELEMENTS.get(typeId)
+  return elementId === undefined ? typeOf(typeId).decode(bytes) : decodeArray(elementId, bytes)
+}
+
+/** Levels of an array of PostgreSQL. */
+const LEVELS_MAX = 6
+
+function encodeArray(elementId: number, text: string): Buffer {
+  const { encode } = typeOf(elementId)
+  const { sizes, items } = parseArray(text)
+  const head = Buffer.alloc(12 + 8 * sizes.length)
+  head.writeInt32BE(sizes.length, 0)
+  head.writeInt32BE(items.includes(null) ? 1 : 0, 4)
+  head.writeInt32BE(elementId, 8)
+  for (const [level, size] of sizes.entries()) {
+    head.writeInt32BE(size, 12 + 8 * level)
+    head.writeInt32BE(1, 16 + 8 * level)
+  }
+  const parts = items.flatMap((item) => {
+    const value = item === null ? undefined : encode(item)
+    const length = Buffer.alloc(4)
+    length.writeInt32BE(value?.length ?? -1)
+    return value === undefined ? [length] : [length, value]
+  })
+  return Buffer.concat([head, ...parts])
+}
+
+/** Reads the literal of an array: the size of each level, and all elements. */
+function parseArray(text: string): { sizes: number[]; items: (string | null)[] } {
+  const items: (string | null)[] = []
+  const sizes: number[] = []
+  const counts: number[] = []
+  const tokens = /"((?:[^"\\]|\\.)*)"|([{},])|([^{},"]+)/gs
+  const start = text.indexOf('{')
+  for (const [, quoted, mark, plain] of text.slice(start).matchAll(tokens)) {
+    if (mark === '{') {
+      if (counts.length > 0) counts[counts.length - 1] = (counts.at(-1) ?? 0) + 1
+      counts.push(0)
+    } else if (mark === '}') {
+      sizes[counts.length - 1] = counts.pop() ?? 0
+    } else if (mark === undefined) {
+      counts[counts.length - 1] = (counts.at(-1) ?? 0) + 1
+      items.push(quoted?.replace(/\\(.)/gs, '$1') ?? (plain === 'NULL' ? null : (plain ?? '')))
+    }
+  }
+  return items.length === 0 ? { sizes: [], items } : { sizes, items }
+}
+
+function decodeArray(elementId: number, bytes: Buffer): string {
+  const { decode } = typeOf(elementId)
+  if (bytes.length < 12) throw invalidBinary()
+  const levels = bytes.readInt32BE(0)
+  if (levels < 0 || levels > LEVELS_MAX || bytes.length < 12 + 8 * levels) throw invalidBinary()
+  const sizes = Array.from({ length: levels }, (_, level) => bytes.readInt32BE(12 + 8 * level))
+  let position = 12 + 8 * levels
+  const read = (): string | null => {
+    if (position + 4 > bytes.length) throw invalidBinary()
+    const length = bytes.readInt32BE(position)
+    position += 4
+    if (length === -1) return null
+    if (length < 0 || position + length > bytes.length) throw invalidBinary()
+    position += length
+    return decode(bytes.subarray(position - length, position))
+  }
+  const write = (level: number): string => {
+    const size = sizes[level] ?? 0
+    if (size < 0 || size > bytes.length) throw invalidBinary()
+    if (level === levels - 1) return arrayLiteral(Array.from({ length: size }, read))
+    return `{${Array.from({ length: size }, () => write(level + 1)).join(',')}}`
+  }
+  const literal = levels === 0 ? '{}' : write(0)
+  if (position !== bytes.length) throw invalidBinary()
+  return literal
+}

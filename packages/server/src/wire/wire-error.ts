@@ -1,0 +1,122 @@
+import { AppError, type ErrorCode } from '@offshoot/contract/errors'
+import { codeOf, isSqlState } from '../postgres/failures.js'
+import { MessageWriter } from './frames.js'
+
+/** An error as PostgreSQL reports it. */
+export class WireError extends Error {
+  constructor(
+    /** The SQLSTATE. */
+    readonly code: string,
+    message: string,
+    readonly fields: {
+      readonly hint?: string | undefined
+      readonly position?: number | undefined
+      readonly table?: string | undefined
+      readonly column?: string | undefined
+      readonly constraint?: string | undefined
+    } = {},
+  ) {
+    super(message)
+  }
+}
+
+export const unsupported = (message: string) => new WireError('0A000', message)
+
+const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
+  invalid_api_key: '28P01',
+  workspace_not_found: '28000',
+  database_not_found: '3D000',
+  branch_not_found: '3D000',
+  ambiguous_workspace: '28000',
+  key_scope: '42501',
+  forbidden: '42501',
+  unique_violation: '23505',
+  invalid_record: '22023',
+  invalid_request: '22023',
+  invalid_sql: '42601',
+  table_not_found: '42P01',
+  column_not_found: '42703',
+  query_too_costly: '54000',
+  quota_exceeded: '53100',
+  rate_limited: '53400',
+  overloaded: '53300',
+  timeout: '57014',
+  retry_limit: '40001',
+  conflict: '40001',
+  commit_unknown: '08007',
+  unavailable: '57P03',
+}
+
+/** Kinds of invalid statements, by their messages. */
+const INVALID: readonly (readonly [RegExp, string])[] = [
+  [/^syntax error|at end of input/, '42601'],
+  [/table \[[^\]]*\] not found/, '42P01'],
+  [/missing FROM-clause entry/, '42P01'],
+  [/column .*(?:does not exist|not found)/, '42703'],
+  [/is ambiguous/, '42702'],
+  [/not supported|is not allowed/, '0A000'],
+  [/must not be null|cannot be null|is required/, '23502'],
+]
+
+const RETRY_HINT = 'Every transaction is serializable: repeat it from its beginning.'
+
+/** Converts what was thrown. Errors that callers must not see become a plain one, and are returned as `hidden`. */
+export function toWireError(error: unknown): { shown: WireError; hidden?: unknown } {
+  if (error instanceof WireError) return { shown: error }
+  if (!(error instanceof AppError)) {
+    return { shown: new WireError('XX000', 'internal error'), hidden: error }
+  }
+  const { message, position } = splitPosition(error.message.replace(/^invalid SQL: /, ''))
+  const code = stateOf(error, message)
+  const { table, column } = (error.details ?? {}) as { table?: string; column?: string }
+  const constraint =
+    code === '23505' && table !== undefined ? constraintOf(table, column) : undefined
+  const hint = code === '40001' ? RETRY_HINT : undefined
+  return { shown: new WireError(code, message, { position, table, column, constraint, hint }) }
+}
+
+/** The name that PostgreSQL would give the constraint. */
+function constraintOf(table: string, column = 'id'): string {
+  return column === 'id' ? `${table}_pkey` : `${table}_${column}_key`
+}
+
+function stateOf(error: AppError, message: string): string {
+  for (let cause = error.cause; cause instanceof Error; cause = cause.cause) {
+    const code = codeOf(cause)
+    if (error.code === 'invalid_sql' && code !== undefined && isSqlState(code)) return code
+    if (error.code === 'query_too_costly' && code === '57014') return code
+  }
+  const invalid = INVALID.find(([pattern]) => pattern.test(message))
+  if (error.code === 'invalid_sql' && invalid !== undefined) return invalid[1]
+  return STATES[error.code] ?? 'XX000'
+}
+
+function splitPosition(text: string): { message: string; position: number | undefined } {
+  const found = /^(.*) at position (\d+)$/s.exec(text)
+  if (found === null) return { message: text, position: undefined }
+  return { message: found[1] ?? text, position: Number(found[2]) }
+}
+
+/** Writes an error, or a notice, which has the same form. */
+export function errorMessage(
+  { code, message, fields }: WireError,
+  severity: 'ERROR' | 'FATAL' | 'NOTICE' | 'WARNING',
+): Buffer {
+  const writer = new MessageWriter(severity === 'ERROR' || severity === 'FATAL' ? 'E' : 'N')
+  const parts: readonly (readonly [string, string | number | undefined])[] = [
+    ['S', severity],
+    ['V', severity],
+    ['C', code],
+    ['M', message],
+    ['H', fields.hint],
+    ['P', fields.position],
+    ['s', fields.table === undefined ? undefined : 'public'],
+    ['t', fields.table],
+    ['c', fields.column],
+    ['n', fields.constraint],
+  ]
+  for (const [letter, value] of parts) {
+    if (value !== undefined) writer.bytes(Buffer.from(letter)).text(String(value))
+  }
+  return writer.bytes(Buffer.from([0])).toBuffer()
+}
