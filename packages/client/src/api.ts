@@ -24,6 +24,9 @@ export type ColumnType =
   | 'file'
   | 'json'
 
+/** A new UUID of version 7, the id of the user who creates the record, or the time of each change. */
+export type ColumnGenerator = 'uuid' | 'user' | 'updatedAt'
+
 export interface ColumnDefinition {
   readonly name: string
   readonly type: ColumnType
@@ -38,6 +41,8 @@ export interface ColumnDefinition {
   readonly notNull?: boolean
   readonly defaultValue?: string
   readonly unique?: boolean
+  /** What gives the column its value, if a request does not. */
+  readonly generate?: ColumnGenerator
   /** What the column is for. */
   readonly description?: string
   readonly columns?: readonly ColumnDefinition[]
@@ -58,6 +63,8 @@ export interface ColumnChanges {
   readonly unique?: boolean
   /** Null removes the default value. */
   readonly defaultValue?: string | null
+  /** Null: nothing gives new records a value any more. */
+  readonly generate?: ColumnGenerator | null
   /** Null removes the description. */
   readonly description?: string | null
   /** Whether records without a value get the default value when the column becomes `notNull`. */

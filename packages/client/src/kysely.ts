@@ -238,8 +238,8 @@ function flatten(column: ColumnDefinition): ColumnDefinition[] {
 }
 
 function describeColumn(
-  { name, type, notNull = false, defaultValue }: ColumnDefinition,
-  { hasDefault = defaultValue !== undefined } = {},
+  { name, type, notNull = false, defaultValue, generate }: ColumnDefinition,
+  { hasDefault = defaultValue !== undefined || generate !== undefined } = {},
 ): ColumnMetadata {
   return {
     name,

@@ -19,6 +19,7 @@ import {
   ColumnDecimalSchema,
   ColumnDescriptionSchema,
   ColumnEnumSchema,
+  ColumnGenerateSchema,
   ColumnSchema,
   ColumnVectorSchema,
   IdTypeSchema,
@@ -105,6 +106,11 @@ const columnChanges = {
   unique: Type.Optional(Type.Boolean()),
   defaultValue: Type.Optional(
     Type.Union([Type.String(), Type.Null()], { description: 'Null removes the default value.' }),
+  ),
+  generate: Type.Optional(
+    Type.Union([ColumnGenerateSchema, Type.Null()], {
+      description: 'Null: nothing gives new records a value any more.',
+    }),
   ),
   description: Type.Optional(
     Type.Union([ColumnDescriptionSchema, Type.Null()], {

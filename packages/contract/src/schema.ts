@@ -81,6 +81,16 @@ export const ColumnEnumSchema = Type.Object(
   closed,
 )
 
+export const COLUMN_GENERATORS = ['uuid', 'user', 'updatedAt'] as const
+export type ColumnGenerator = (typeof COLUMN_GENERATORS)[number]
+
+/** What gives a column its value, if a request does not. */
+export const ColumnGenerateSchema = Type.Enum([...COLUMN_GENERATORS], {
+  description:
+    'What gives the column its value if a request does not. `uuid`: a new UUID of version 7, for each new ' +
+    'record. `user`: the id of the user whose key creates the record. `updatedAt`: the time of each change.',
+})
+
 const ColumnFileSchema = Type.Object({ defaultPublicAccess: Type.Optional(Type.Boolean()) }, closed)
 
 export const ColumnSchema = Type.Object(
@@ -96,6 +106,7 @@ export const ColumnSchema = Type.Object(
     notNull: Type.Optional(Type.Boolean()),
     defaultValue: Type.Optional(Type.String()),
     unique: Type.Optional(Type.Boolean()),
+    generate: Type.Optional(ColumnGenerateSchema),
     description: Type.Optional(ColumnDescriptionSchema),
     columns: Type.Optional(Type.Array(Type.Ref('Column'))),
   },
@@ -120,6 +131,7 @@ export interface Column {
   readonly notNull?: boolean
   readonly defaultValue?: string
   readonly unique?: boolean
+  readonly generate?: ColumnGenerator
   readonly description?: string
   readonly columns?: readonly Column[]
 }

@@ -84,7 +84,7 @@ function columnType(column: ColumnDefinition, indent: string, used: Set<string>)
   const type = valueType(column, indent, used)
   if (column.type === 'file[]') return type
   if (column.notNull !== true) return `${type} | null`
-  if (column.defaultValue === undefined) return type
+  if (column.defaultValue === undefined && column.generate === undefined) return type
   used.add('WithDefault')
   return `WithDefault<${type}>`
 }

@@ -143,6 +143,7 @@ export function describeOperation(operation: SchemaOperation): string {
       column.type === 'link' ? `link to ${column.link?.table}` : column.type,
       ...(column.unique ? ['unique'] : []),
       ...(column.notNull ? ['not null'] : []),
+      ...(column.generate === undefined ? [] : [`generate ${column.generate}`]),
       ...(column.defaultValue === undefined ? [] : [`default ${oneLine(column.defaultValue, 40)}`]),
     ]
     return `+ column ${table}.${column.name} (${details.join(', ')})`

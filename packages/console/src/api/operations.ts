@@ -11,6 +11,7 @@ export function describeColumn(column: ColumnDefinition): string {
     column.columns && `of ${column.columns.map(({ name }) => name).join(', ')}`,
     column.unique === true && 'unique',
     column.notNull === true && 'required',
+    column.generate !== undefined && `generated: ${column.generate}`,
     column.defaultValue !== undefined && `default ${column.defaultValue}`,
   ]
     .filter(Boolean)

@@ -40,6 +40,7 @@ function describeColumn(column: ColumnDefinition): string {
     ...(column.vector === undefined ? [] : [`${column.vector.dimension} dimensions`]),
     ...(column.unique ? ['unique'] : []),
     ...(column.notNull ? ['not null'] : []),
+    ...(column.generate === undefined ? [] : [`generated: ${column.generate}`]),
     ...(column.defaultValue === undefined ? [] : [`default “${column.defaultValue}”`]),
   ].join(', ')
 }

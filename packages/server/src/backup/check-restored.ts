@@ -6,7 +6,12 @@ import {
 import { RepositorySchema } from '@offshoot/contract/databases'
 import { LIMITS, type Limits } from '@offshoot/contract/limits'
 import { BranchNameSchema, ColumnNameSchema, TableNameSchema } from '@offshoot/contract/names'
-import { COLUMN_TYPES, ColumnDescriptionSchema, type ColumnType } from '@offshoot/contract/schema'
+import {
+  COLUMN_TYPES,
+  ColumnDescriptionSchema,
+  ColumnGenerateSchema,
+  type ColumnType,
+} from '@offshoot/contract/schema'
 import { type Static, type TSchema, Type } from 'typebox'
 import { Value } from 'typebox/value'
 import type { Queryable } from '../postgres/database.js'
@@ -71,6 +76,7 @@ const StoredColumnSchema = Type.Object(
     unique: Type.Optional(Type.Boolean()),
     index: Type.Optional(Type.Boolean()),
     columns: Type.Optional(Type.Array(Type.Unknown())),
+    generate: Type.Optional(ColumnGenerateSchema),
     description: Type.Optional(ColumnDescriptionSchema),
     fill: Type.Optional(Type.String()),
     from: Type.Optional(Type.Unknown()),

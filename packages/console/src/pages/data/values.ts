@@ -87,7 +87,9 @@ export function longText(column: ColumnDefinition, value: unknown): string {
 /** Reads a text as a value of a column. An empty text is no value. */
 export function parseText(column: ColumnDefinition, text: string): Parsed {
   if (text === '') {
-    return column.notNull === true && column.defaultValue === undefined
+    return column.notNull === true &&
+      column.defaultValue === undefined &&
+      column.generate === undefined
       ? { fault: 'a value is required' }
       : { value: null }
   }

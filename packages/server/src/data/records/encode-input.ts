@@ -47,7 +47,7 @@ export function* encodeSlice(
 export function encodeInput(
   codec: TableCodec,
   record: unknown,
-  { now, newId, files }: RecordInput,
+  { origin, newId, files }: RecordInput,
 ): RowInput | string {
   if (typeof record !== 'object' || record === null || Array.isArray(record)) {
     return 'invalid record: expected an object'
@@ -55,7 +55,7 @@ export function encodeInput(
   const given = (record as InputRecord).id
   const id = given === undefined ? undefined : codec.encodeId(given)
   const pending = files?.pending.length
-  const values = codec.encodeRecord(record as InputRecord, now, files?.encode)
+  const values = codec.encodeRecord(record as InputRecord, origin, files?.encode)
   if (!(id instanceof Fault) && !isFaults(values)) {
     return id === undefined ? { id: newId(), isNewId: true, values } : { id, values }
   }

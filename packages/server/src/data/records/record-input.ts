@@ -1,13 +1,13 @@
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { FileWriter } from '../files/file-input.js'
+import { type Origin, originOf } from '../session/session.js'
 import { type NewId, newIds } from './new-ids.js'
 import { fileWriter } from './record-files.js'
 import type { RecordContext } from './records.js'
 
 /** What the records of a request are encoded with. */
 export interface RecordInput {
-  /** The value of columns with the default `now`. */
-  readonly now: string
+  readonly origin: Origin
   readonly newId: NewId
   readonly files: FileWriter | undefined
 }
@@ -18,7 +18,7 @@ export async function recordInput(
   records: readonly unknown[],
 ): Promise<RecordInput> {
   return {
-    now: new Date().toISOString(),
+    origin: originOf(context.session),
     newId: await newIds(context.session, table, records),
     files: await fileWriter(context, table, records),
   }

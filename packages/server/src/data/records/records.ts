@@ -19,7 +19,7 @@ import {
   toRecordError,
   versionConflict,
 } from '../session/record-errors.js'
-import { planColumns } from '../session/session.js'
+import { originOf, planColumns } from '../session/session.js'
 import {
   answerOnce,
   type IdempotencyContext,
@@ -99,7 +99,7 @@ async function insertRecord(context: RecordContext, record: InputRecord): Promis
   const newId = await newIds(session, table, [record])
   const id = given ?? newId()
   const files = await fileWriter(context, table, [record])
-  const values = encode(table, record, files)
+  const values = encode(context, table, record, files)
   const writer = await prepareWrite(context, table, files)
   const row = { id, isNewId: given === undefined, values }
   const { written, answer } = await write(context, table, {
@@ -142,7 +142,7 @@ async function replace(context: RecordContext, options: Replacement): Promise<st
   await newIds(session, table, [options])
   const present = await findPresentFiles(context, table, { id, fields: record })
   const files = await fileWriter(context, table, [record], { present: present?.files })
-  const values = encode(table, record, files)
+  const values = encode(context, table, record, files)
   const writer = await prepareWrite(context, table, files)
   const row = { id, ifVersion, values }
   const { written, answer } = await write(context, table, {
@@ -188,8 +188,10 @@ async function update(context: RecordContext, options: FieldsUpdate): Promise<st
       present: present?.files,
       merges: true,
     })
-    const update = encodeUpdate(table, fields, files)
-    const whole = upserts ? table.codec.encodeRecord(fields, now(), files?.encode) : undefined
+    const update = encodeUpdate(context, table, fields, files)
+    const whole = upserts
+      ? table.codec.encodeRecord(fields, originOf(session), files?.encode)
+      : undefined
     const creates = whole !== undefined && !isFaults(whole)
     const writer = await prepareWrite(context, table, files)
     const { written, alternative, answer } = await write(context, table, {
@@ -407,25 +409,23 @@ function requireId(table: BranchTable, id: unknown): string {
 }
 
 function encode(
+  { session }: RecordContext,
   table: BranchTable,
   record: InputRecord,
   files: FileWriter | undefined,
 ): (string | null)[] {
-  const values = table.codec.encodeRecord(record, now(), files?.encode)
+  const values = table.codec.encodeRecord(record, originOf(session), files?.encode)
   if (isFaults(values)) throw invalidRecord(values)
   return values
 }
 
 function encodeUpdate(
+  { session }: RecordContext,
   table: BranchTable,
   fields: InputRecord,
   files: FileWriter | undefined,
 ): EncodedUpdate {
-  const update = table.codec.encodeUpdate(fields, files?.encode)
+  const update = table.codec.encodeUpdate(fields, originOf(session), files?.encode)
   if (isFaults(update)) throw invalidRecord(update)
   return update
-}
-
-function now(): string {
-  return new Date().toISOString()
 }

@@ -7,7 +7,7 @@ import type { EncodedUpdate, FileEncoder, InputRecord } from '../../rows/columns
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { TableRead } from '../../rows/reading/table-read.js'
-import type { Session } from '../session/session.js'
+import { type Origin, originOf, type Session } from '../session/session.js'
 import { type NewId, newIds } from './new-ids.js'
 
 interface OperationBase {
@@ -113,10 +113,10 @@ export function* planOperations(
   const planned: PlannedOperation[] = []
   const faults: FaultEntry[] = []
   let failed = 0
-  const now = new Date().toISOString()
+  const origin = originOf(session)
   const reads = new PlannedReads()
   for (const [index, operation] of operations.entries()) {
-    const result = planOperation(session, operation, { index, now, reads, newIdOf })
+    const result = planOperation(session, operation, { index, origin, reads, newIdOf })
     if (Array.isArray(result)) {
       failed++
       const room = TRANSACTION_FAULTS_MAX - faults.length
@@ -131,7 +131,7 @@ type Shape = Readonly<Record<string, unknown>>
 
 /** What all operations are planned with. */
 interface PlanContext {
-  readonly now: string
+  readonly origin: Origin
   readonly reads: PlannedReads
 }
 
@@ -160,7 +160,7 @@ export async function newIdsOf(session: Session, operations: readonly unknown[])
 function planOperation(
   session: Session,
   operation: unknown,
-  { index, now, reads, newIdOf }: PlanContext & { index: number; newIdOf: NewIdOf },
+  { index, origin, reads, newIdOf }: PlanContext & { index: number; newIdOf: NewIdOf },
 ): PlannedOperation | string[] {
   const shape = readShape(operation)
   if (Array.isArray(shape)) return shape
@@ -178,7 +178,7 @@ function planOperation(
   // Without spread syntax, because a request creates thousands of these objects.
   switch (kind) {
     case 'insert': {
-      const values = table.codec.encodeRecord(fields.record as InputRecord, now, refuseFile)
+      const values = table.codec.encodeRecord(fields.record as InputRecord, origin, refuseFile)
       if (isFaults(values)) faults.push(...values.map((fault) => inTable(table, fault)))
       const hasGivenId = given !== undefined
       if (ifVersion !== undefined && !hasGivenId) {
@@ -190,11 +190,11 @@ function planOperation(
     }
     case 'update': {
       const input = fields.fields as InputRecord
-      const update = table.codec.encodeUpdate(input, refuseFile)
+      const update = table.codec.encodeUpdate(input, origin, refuseFile)
       if (isFaults(update)) faults.push(...update.map((fault) => inTable(table, fault)))
       if (faults.length > 0 || isFaults(update)) return faults
       const whole =
-        fields.upsert === true ? table.codec.encodeRecord(input, now, refuseFile) : undefined
+        fields.upsert === true ? table.codec.encodeRecord(input, origin, refuseFile) : undefined
       return { kind, index, table, id, read, update, whole, ifVersion }
     }
     case 'delete':

@@ -16,7 +16,7 @@ import {
   type TakenFields,
   takenFields,
 } from '../session/record-errors.js'
-import { planColumns } from '../session/session.js'
+import { type Origin, planColumns } from '../session/session.js'
 import type { NewId } from './new-ids.js'
 
 /*
@@ -80,11 +80,15 @@ export class Upsert {
   readonly #newId: NewId
   readonly #shapes: ReadonlyMap<string, readonly number[]>
   readonly #columns = new Map<string, readonly number[]>()
-  readonly #now = new Date().toISOString()
+  readonly #origin: Origin
   readonly #results: UpsertResult[] = []
   readonly #rows: UpsertRow[] = []
 
-  constructor(table: WritableTable, { by, newId }: { by: string; newId: NewId }) {
+  constructor(
+    table: WritableTable,
+    { by, newId, origin }: { by: string; newId: NewId; origin: Origin },
+  ) {
+    this.#origin = origin
     this.#table = table
     this.#newId = newId
     this.#by = by
@@ -119,20 +123,21 @@ export class Upsert {
     const id = givenId === undefined ? undefined : codec.encodeId(givenId)
     if (id instanceof Fault) return invalidRecord([id]).message
     const own = this.#idOf(id)
-    const values = codec.encodeRecord(record as InputRecord, this.#now, () => REFUSED_FILE)
+    const values = codec.encodeRecord(record as InputRecord, this.#origin, () => REFUSED_FILE)
     if (!isFaults(values)) {
       const columns = this.#columnsOf(record as InputRecord)
       return this.#withKey({ position, ...own, values, columns, missing: undefined })
     }
     // An existing record needs no more than the fields that change.
-    const update = codec.encodeUpdate(record as InputRecord, () => REFUSED_FILE)
+    const update = codec.encodeUpdate(record as InputRecord, this.#origin, () => REFUSED_FILE)
     if (isFaults(update)) return invalidRecord(update).message
     const missing = invalidRecord(values).message
     if (update.arithmetic.length > 0) return missing
     const given = codec.physical.map((_, index) => {
       return update.values[update.columns.indexOf(index)] ?? null
     })
-    return this.#withKey({ position, ...own, values: given, columns: update.columns, missing })
+    const columns = this.#columnsOf(record as InputRecord)
+    return this.#withKey({ position, ...own, values: given, columns, missing })
   }
 
   #idOf(givenId: string | undefined): Pick<UpsertRow, 'givenId' | 'id' | 'isNewId'> {

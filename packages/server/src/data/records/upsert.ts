@@ -1,5 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import { originOf } from '../session/session.js'
 import { answerOnce, keepAnswer } from './idempotency.js'
 import { newIds } from './new-ids.js'
 import type { RecordContext } from './records.js'
@@ -28,7 +29,7 @@ export async function upsertRecords(
       const writable = await session.branch.writable(table)
       return session.branch.runSteps(async (transaction) => {
         const newId = await newIds(session, writable, records)
-        const upsert = new Upsert(writable, { by, newId })
+        const upsert = new Upsert(writable, { by, newId, origin: originOf(session) })
         await upsert.encode(records.map((value) => ({ value })))
         const results = await upsert.write(transaction)
         const answer = JSON.stringify({ results })
@@ -60,7 +61,7 @@ export async function streamUpserts(
       await session.growth.admit(batch.bytes)
       const results = await session.branch.runSteps(async (transaction) => {
         const newId = await newIds(session, table, valuesOf(batch.lines))
-        const upsert = new Upsert(table, { by: request.by, newId })
+        const upsert = new Upsert(table, { by: request.by, newId, origin: originOf(session) })
         await upsert.encode(batch.lines)
         return upsert.write(transaction)
       })

@@ -3,7 +3,7 @@ import type { Principal } from '../../domain/access/principal.js'
 import type { BranchAccess } from '../../domain/access/resolve.js'
 import type { Growth } from '../../domain/quotas/quotas.js'
 import { tableNotFound } from '../../domain/schemas/operations.js'
-import { isFaults } from '../../rows/columns/table-codec.js'
+import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { BranchTable, OpenBranch } from '../../rows/open-branch.js'
 import type { MetadataForm } from '../../rows/reading/record-json.js'
 import type { TableRead } from '../../rows/reading/table-read.js'
@@ -59,6 +59,14 @@ export function createSession(options: {
       return table
     },
   }
+}
+
+/** What values that columns generate depend on: the time of a request, and who sends it. */
+export type Origin = Parameters<TableCodec['encodeRecord']>[1]
+
+/** Returns what generated values of a request depend on. */
+export function originOf({ principal }: Pick<Session, 'principal'>): Origin {
+  return { now: new Date().toISOString(), userId: principal.userId }
 }
 
 /** Compiles statements that read columns of a table. Throws if a column does not exist. */

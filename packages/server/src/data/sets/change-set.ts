@@ -10,6 +10,7 @@ import type { Filter } from '../query/filter.js'
 import { invalidQuery } from '../query/invalid-query.js'
 import { answerOnce, type IdempotencyContext, keepAnswer } from '../records/idempotency.js'
 import { invalidRecord, notUnique, toRecordError } from '../session/record-errors.js'
+import { originOf } from '../session/session.js'
 import { countCall, parseSet, rowSet, type SetRequest } from './row-set.js'
 
 /*
@@ -34,7 +35,7 @@ export async function updateSet(
 ): Promise<string> {
   const { session } = context
   const table = session.table(context.tableName)
-  const update = encodeSet(table, options.set)
+  const update = encodeSet(session, table, options.set)
   return changeSet(context, table, {
     options,
     answerWith: (count) => `{"updated":${count}}`,
@@ -128,8 +129,12 @@ const REFUSED_FILE = new Fault(
   'a file cannot be written to a set of records; only null is possible',
 )
 
-function encodeSet({ codec }: BranchTable, fields: InputRecord): EncodedUpdate {
-  const update = codec.encodeUpdate(fields, () => REFUSED_FILE)
+function encodeSet(
+  session: SetContext['session'],
+  { codec }: BranchTable,
+  fields: InputRecord,
+): EncodedUpdate {
+  const update = codec.encodeUpdate(fields, originOf(session), () => REFUSED_FILE)
   if (isFaults(update)) throw invalidRecord(update)
   if (update.columns.length + update.arithmetic.length > 0) return update
   throw invalidQuery('set: expected at least one column')

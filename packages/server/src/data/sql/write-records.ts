@@ -18,6 +18,7 @@ import {
   takenFields,
   uniqueViolation,
 } from '../session/record-errors.js'
+import { type Origin, originOf } from '../session/session.js'
 import { newRecord, putValue, type WrittenColumn, type WrittenKey } from './branch-tables.js'
 import { type Evaluated, type Evaluator, SentQuery } from './evaluate.js'
 import { type ConflictPlan, defaultKey, type StatementPlan } from './statement-plan.js'
@@ -53,7 +54,7 @@ export async function writeRecords(
 ): Promise<{ total: number; found: Evaluated | undefined }> {
   const rows = await readRows(context, write)
   const planned = await planRows(context, write, rows)
-  const operations = await settleConflicts(write, planned)
+  const operations = await settleConflicts(context, write, planned)
   const ids = arrayLiteral(operations.map(({ id }) => id))
   // Deleted records must be read before the write.
   const before = write.plan.kind === 'delete' ? await read(ids) : undefined
@@ -82,18 +83,20 @@ async function planRows(
   { plan, table }: Write,
   rows: readonly Row[],
 ): Promise<PlannedOperation[]> {
-  const now = new Date().toISOString()
+  const origin = originOf(session)
   let count = 0
   switch (plan.kind) {
     case 'insert': {
       const records = rows.map((row, index) => recordOf(plan.values, row, index))
       const newId = await newIds(session, table, records)
       return mapInTurns(records, (record) =>
-        planInsert(table, record, { index: count++, now, newId }),
+        planInsert(table, record, { index: count++, origin, newId }),
       )
     }
     case 'update':
-      return mapInTurns(firstOfEach(rows), (row) => planUpdate(table, plan.columns, row, count++))
+      return mapInTurns(firstOfEach(rows), (row) =>
+        planUpdate(table, plan.columns, row, { index: count++, origin }),
+      )
     case 'delete':
       return firstOfEach(rows).map(([id], index) => ({
         kind: 'delete',
@@ -117,6 +120,7 @@ type Other = readonly [id: unknown, isWanted?: unknown, ...values: unknown[]]
  * The conflicts found stay valid, because the transaction is serializable.
  */
 async function settleConflicts(
+  { session }: TransactionContext,
   write: Write,
   planned: readonly PlannedOperation[],
 ): Promise<readonly PlannedOperation[]> {
@@ -125,11 +129,12 @@ async function settleConflicts(
   const { conflict } = plan
   const inserts = planned.filter((operation) => operation.kind === 'insert')
   const others = await findOthers(write, conflict, inserts)
-  const settle = conflict.update === undefined ? leaveOut : changeInstead
-  return settle(write.table, conflict, inserts, others).map((operation, index) => ({
-    ...operation,
-    index,
-  }))
+  const place = { table: write.table, origin: originOf(session) }
+  const settled =
+    conflict.update === undefined
+      ? leaveOut(conflict, inserts, others)
+      : changeInstead(place, conflict, inserts, others)
+  return settled.map((operation, index) => ({ ...operation, index }))
 }
 
 /** Finds the existing records that are in conflict, before anything is written, in steps. */
@@ -166,7 +171,6 @@ function* partsOf<Item>(items: readonly Item[]): Generator<[start: number, part:
 }
 
 function leaveOut(
-  _table: BranchTable,
   conflict: ConflictPlan,
   inserts: readonly PlannedInsert[],
   others: ReadonlyMap<number, Other>,
@@ -181,7 +185,7 @@ function leaveOut(
 }
 
 function changeInstead(
-  table: BranchTable,
+  { table, origin }: { table: BranchTable; origin: Origin },
   conflict: ConflictPlan,
   inserts: readonly PlannedInsert[],
   others: ReadonlyMap<number, Other>,
@@ -198,7 +202,7 @@ function changeInstead(
     if (other === undefined) return [insert]
     const [id, isWanted, ...values] = other
     const columns = conflict.update ?? []
-    return isWanted === true ? [planUpdate(table, columns, [id, ...values], index)] : []
+    return isWanted === true ? [planUpdate(table, columns, [id, ...values], { index, origin })] : []
   })
 }
 
@@ -238,13 +242,13 @@ function recordOf(values: InsertPlan['values'], row: Row, index: number): Record
 function planInsert(
   table: BranchTable,
   record: Record<string, unknown>,
-  { index, now, newId }: { index: number; now: string; newId: NewId },
+  { index, origin, newId }: { index: number; origin: Origin; newId: NewId },
 ): PlannedOperation {
   const given = record.id
   const hasGivenId = given !== undefined
   const id = hasGivenId ? table.codec.encodeId(given) : newId()
   if (id instanceof Fault) throw invalidValues(table, [id])
-  const encoded = table.codec.encodeRecord(record, now, refuseFile)
+  const encoded = table.codec.encodeRecord(record, origin, refuseFile)
   if (isFaults(encoded)) throw invalidValues(table, encoded)
   return {
     kind: 'insert',
@@ -263,13 +267,13 @@ function planUpdate(
   table: BranchTable,
   columns: readonly WrittenColumn[],
   [id, ...values]: Row,
-  index: number,
+  { index, origin }: { index: number; origin: Origin },
 ): PlannedOperation {
   const fields = newRecord()
   for (const [position, column] of columns.entries()) {
     putValue(fields, column, values[position] ?? null)
   }
-  const update = table.codec.encodeUpdate(fields, refuseFile)
+  const update = table.codec.encodeUpdate(fields, origin, refuseFile)
   if (isFaults(update)) throw invalidValues(table, update)
   return {
     kind: 'update',

@@ -10,7 +10,16 @@ export type Alteration = Extract<SchemaOperation, { alterColumn: unknown }>['alt
 /** Returns the definition of a column after a change. */
 export function alterDefinition(before: Column, alteration: Alteration): Column {
   const { table: _, column: __, fillNulls: ___, name, type, ...changes } = alteration
-  const { link, vector, decimal, enum: values, defaultValue, description, ...kept } = before
+  const {
+    link,
+    vector,
+    decimal,
+    enum: values,
+    defaultValue,
+    generate,
+    description,
+    ...kept
+  } = before
   const isSameType = type === undefined || type === before.type
   const next = {
     ...kept,
@@ -25,6 +34,7 @@ export function alterDefinition(before: Column, alteration: Alteration): Column 
     ...(changes.notNull !== undefined && { notNull: changes.notNull }),
     ...(changes.unique !== undefined && { unique: changes.unique }),
     ...given('defaultValue', changes.defaultValue, defaultValue),
+    ...given('generate', changes.generate, generate),
     ...given('description', changes.description, description),
     name: name ?? before.name,
     type: type ?? before.type,
@@ -33,13 +43,13 @@ export function alterDefinition(before: Column, alteration: Alteration): Column 
 }
 
 /** Returns a field that a change has set, removed by null, or left as it was. */
-function given<Name extends string>(
+function given<Name extends string, Value extends string>(
   name: Name,
-  changed: string | null | undefined,
-  before: string | undefined,
-): Partial<Record<Name, string>> {
+  changed: Value | null | undefined,
+  before: Value | undefined,
+): Partial<Record<Name, Value>> {
   const value = changed === undefined ? before : (changed ?? undefined)
-  return value === undefined ? {} : ({ [name]: value } as Record<Name, string>)
+  return value === undefined ? {} : ({ [name]: value } as Record<Name, Value>)
 }
 
 /**
@@ -87,7 +97,7 @@ function changesValues(before: StoredColumn, after: StoredColumn): boolean {
 /** Returns a stored column with another definition. What is not part of definitions stays. */
 function define(before: StoredColumn, definition: Column): StoredColumn {
   const { id, link, defaultPublicAccess, index, columns, fill, from } = before
-  const { name, type, vector, decimal, defaultValue, description } = definition
+  const { name, type, vector, decimal, defaultValue, generate, description } = definition
   return {
     id,
     name,
@@ -100,6 +110,7 @@ function define(before: StoredColumn, definition: Column): StoredColumn {
     ...(definition.notNull && { notNull: true }),
     ...(defaultValue !== undefined && { defaultValue }),
     ...(definition.unique && { unique: true }),
+    ...(generate && { generate }),
     ...(description !== undefined && { description }),
     ...(index !== undefined && { index }),
     ...(columns && { columns }),
@@ -138,6 +149,7 @@ export function changesOf(before: StoredColumn, after: StoredColumn): Changes | 
     ...(before.notNull !== after.notNull && { notNull: after.notNull ?? false }),
     ...(before.unique !== after.unique && { unique: after.unique ?? false }),
     ...(before.defaultValue !== after.defaultValue && { defaultValue: after.defaultValue ?? null }),
+    ...(before.generate !== after.generate && { generate: after.generate ?? null }),
     ...(before.description !== after.description && { description: after.description ?? null }),
     ...(isFilled && { fillNulls: true }),
   }

@@ -1,6 +1,11 @@
 import type { Limits } from '@offshoot/contract/limits'
 import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
-import { COLUMN_TYPES, type Column, type ColumnType } from '@offshoot/contract/schema'
+import {
+  COLUMN_TYPES,
+  type Column,
+  type ColumnGenerator,
+  type ColumnType,
+} from '@offshoot/contract/schema'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../../rows/columns/column-types.js'
 import { checkText } from '../../rows/columns/text-types.js'
 import { checkName } from './check-name.js'
@@ -119,12 +124,36 @@ function checkConstraints(column: Column, checks: ColumnChecks): string | undefi
   const { allows } = COLUMN_TYPE_ENTRIES[column.type]
   if (column.unique && !allows.unique) return mismatch(column, 'unique')
   if (column.notNull && !allows.notNull) return mismatch(column, 'notNull')
+  const generateFault = checkGenerate(column)
+  if (generateFault !== undefined) return generateFault
   if (column.defaultValue === undefined) return undefined
   if (!allows.defaultValue) return mismatch(column, 'defaultValue')
   // The second row with the default value would violate the unique constraint.
   if (column.unique) return 'a unique column cannot have a default value'
   const fault = checks.checkDefault(column, column.defaultValue)
   return fault === undefined ? undefined : `default value: ${fault}`
+}
+
+/** The types of the columns that a generator gives values. */
+const GENERATED_TYPES: Readonly<Record<ColumnGenerator, readonly ColumnType[]>> = {
+  uuid: ['uuid', 'string', 'text'],
+  user: ['string', 'text'],
+  updatedAt: ['datetime', 'date', 'time'],
+}
+
+function checkGenerate(column: Column): string | undefined {
+  const { generate } = column
+  if (generate === undefined) return undefined
+  if (!GENERATED_TYPES[generate].includes(column.type)) {
+    return `field [generate]: [${generate}] is not possible for type [${column.type}]`
+  }
+  if (column.defaultValue !== undefined) {
+    return 'a column cannot have both fields [generate] and [defaultValue]'
+  }
+  // The records of one user, or of one moment, have the same value.
+  return column.unique && generate !== 'uuid'
+    ? `field [generate]: [${generate}] is not possible for a unique column`
+    : undefined
 }
 
 function checkNested(column: Column, checks: ColumnChecks, depth: number): string | undefined {
@@ -151,6 +180,7 @@ function checkInsideObject(column: Column): string | undefined {
   if (column.defaultValue !== undefined) {
     return 'field [defaultValue] is not allowed inside an object'
   }
+  if (column.generate !== undefined) return 'field [generate] is not allowed inside an object'
   return undefined
 }
 

@@ -39,6 +39,7 @@ function isSameColumn(one: Column, other: Column): boolean {
     (one.notNull ?? false) === (other.notNull ?? false) &&
     (one.unique ?? false) === (other.unique ?? false) &&
     one.defaultValue === other.defaultValue &&
+    one.generate === other.generate &&
     one.description === other.description &&
     isSameList(one.columns ?? [], other.columns ?? [])
   )

@@ -1,5 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
-import { NOW } from '../../rows/columns/column-type.js'
+import { momentText } from '../../rows/columns/column-type.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import { Fault } from '../../rows/columns/fault.js'
 import type { EditOptions } from './schema-draft.js'
@@ -28,7 +28,7 @@ export function editOptions(options: { limits: Limits; nextId(): number }): Edit
       const { parseDefault } = COLUMN_TYPE_ENTRIES[column.type]
       const parsed = parseDefault(column.defaultValue, column, codec)
       if (parsed instanceof Fault) return undefined
-      return parsed === NOW ? new Date().toISOString() : parsed
+      return typeof parsed === 'string' ? parsed : momentText(column.type, new Date().toISOString())
     },
   }
 }

@@ -22,7 +22,15 @@ interface Context {
 }
 
 /** The parts of a definition that are merged one by one. */
-const PARTS = ['decimal', 'enum', 'notNull', 'unique', 'defaultValue', 'description'] as const
+const PARTS = [
+  'decimal',
+  'enum',
+  'notNull',
+  'unique',
+  'defaultValue',
+  'generate',
+  'description',
+] as const
 
 const EITHER: readonly Take[] = ['ours', 'theirs']
 

@@ -75,6 +75,7 @@ export function toPublicColumn(
     ...(column.notNull && { notNull: true }),
     ...(column.defaultValue !== undefined && { defaultValue: column.defaultValue }),
     ...(column.unique && { unique: true }),
+    ...(column.generate && { generate: column.generate }),
     ...(column.description !== undefined && { description: column.description }),
     ...(column.columns && {
       columns: column.columns.map((nested) => toPublicColumn(nested, tableNames)),

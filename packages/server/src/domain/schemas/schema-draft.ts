@@ -194,6 +194,7 @@ export class SchemaDraft {
       ...(column.notNull && { notNull: true }),
       ...(column.defaultValue !== undefined && { defaultValue: column.defaultValue }),
       ...(column.unique && { unique: true }),
+      ...(column.generate && { generate: column.generate }),
       ...(column.description !== undefined && { description: column.description }),
       ...(column.columns && { columns: column.columns.map((nested) => this.#store(nested)) }),
     }

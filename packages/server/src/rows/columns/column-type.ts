@@ -1,4 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
+import type { ColumnType } from '@offshoot/contract/schema'
 import type { Fault } from './fault.js'
 import type { StoredColumn } from './stored-schema.js'
 
@@ -26,6 +27,15 @@ export interface ValueCodec {
 
 /** The default value `now`: the time of the insert. */
 export const NOW = Symbol('now')
+
+/** Returns a moment as the text of a value of a type: a point in time, a day in UTC, or a time of day in UTC. */
+export function momentText(type: ColumnType, now: string): string {
+  if (type === 'date') return now.slice(0, DATE_LENGTH)
+  return type === 'time' ? now.slice(DATE_LENGTH + 1, -1) : now
+}
+
+/** The length of `2026-01-31`. */
+const DATE_LENGTH = 10
 
 export interface ColumnTypeEntry {
   /** The PostgreSQL type, for column definitions and casts. */

@@ -20,6 +20,7 @@ const { from: copyFrom } = createRequire(import.meta.url)('pg-copy-streams') as 
 
 const options = { limits: LIMITS, jsonAsText: false }
 const now = '2026-01-31T09:30:00.000Z'
+const origin = { now, userId: 'usr_test' }
 
 /** The summary of a run names it; `OFFSHOOT_TEST_SEED` repeats it. */
 const seed = Number(process.env.OFFSHOOT_TEST_SEED ?? Date.now() % 2 ** 31)
@@ -471,7 +472,7 @@ describe('a table', () => {
         fc.asyncProperty(fc.array(record, { minLength: 1, maxLength: 10 }), async (records) => {
           await client.query('truncate t')
           const rows = records.map((item) => {
-            const encoded = codec.encodeRecord(item, now)
+            const encoded = codec.encodeRecord(item, origin)
             if (isFaults(encoded)) throw new Error(encoded[0]?.message)
             return encoded
           })

@@ -50,5 +50,5 @@ export const timeType: ColumnTypeEntry = {
   allows: { unique: true, index: true, notNull: true, defaultValue: true },
   select: selectItself,
   compile: () => ({ encode: encodeTime, decode: quoted }),
-  parseDefault: encodeTime,
+  parseDefault: (text) => (text === 'now' ? NOW : encodeTime(text)),
 }

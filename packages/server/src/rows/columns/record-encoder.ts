@@ -1,7 +1,9 @@
 import type { Limits } from '@offshoot/contract/limits'
 import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
+import type { ColumnGenerator } from '@offshoot/contract/schema'
+import { uuidV7 } from '../../common/ids.js'
 import type { ColumnLevel, ColumnNode, ColumnTree } from './column-tree.js'
-import { NOW, type Room } from './column-type.js'
+import { momentText, NOW, type Room } from './column-type.js'
 import { isFileType } from './column-types.js'
 import { encodeDecimal } from './decimal-type.js'
 import { expected, Fault } from './fault.js'
@@ -29,14 +31,20 @@ export interface EncodedUpdate {
   readonly arithmetic: Arithmetic[]
 }
 
+/** What values that columns generate depend on: the time of a request, and who sends it. */
+export interface Origin {
+  readonly now: string
+  readonly userId: string
+}
+
 interface RecordEncoder {
   encodeRecord(
     record: InputRecord,
-    options: { readonly now: string; readonly file: FileEncoder | undefined },
+    options: { readonly origin: Origin; readonly file: FileEncoder | undefined },
   ): (string | null)[] | Fault[]
   encodeUpdate(
     fields: InputRecord,
-    options: { readonly file: FileEncoder | undefined },
+    options: { readonly origin: Origin; readonly file: FileEncoder | undefined },
   ): EncodedUpdate | Fault[]
   encodeColumn(path: string, value: unknown): Omit<EncodedUpdate, 'arithmetic'> | Fault[]
 }
@@ -178,12 +186,18 @@ function encodeArithmetic(node: ColumnNode, value: InputRecord): Arithmetic | Fa
   return { column: node.index, operator, operand: text }
 }
 
+function generateId(by: Exclude<ColumnGenerator, 'updatedAt'>, { userId }: Origin): string {
+  return by === 'user' ? userId : uuidV7()
+}
+
 export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEncoder {
   const { physical, nodes, byName } = tree
   const required = nodes.filter((node) => node.notNull)
-  const nowIndexes = nodes
-    .filter(({ defaultText }) => defaultText === NOW)
-    .map(({ index }) => index)
+  const generated = nodes.flatMap(({ index, column, defaultText }) => {
+    const by = defaultText === NOW ? 'updatedAt' : column.generate
+    return by === undefined ? [] : [{ index, by, type: column.type }]
+  })
+  const updatedAt = nodes.filter(({ column }) => column.generate === 'updatedAt')
   const nulls: readonly (string | null)[] = physical.map(() => null)
   const defaults = nulls.slice()
   for (const { defaultText, index } of nodes) {
@@ -234,9 +248,12 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
       return { columns, values: columns.map((index) => encoding.values[index] ?? null) }
     },
 
-    encodeRecord(record, { now, file }) {
+    encodeRecord(record, { origin, file }) {
       const encoding = new Encoding(defaults.slice(), file, limits)
-      for (const index of nowIndexes) encoding.values[index] = now
+      for (const { index, by, type } of generated) {
+        encoding.values[index] =
+          by === 'updatedAt' ? momentText(type, origin.now) : generateId(by, origin)
+      }
       // Keys usually come in schema order, so the next column is tried before the map. With for-in, whose
       // property reads need no lookup, this takes half as long as Object.keys and the map.
       let next = 0
@@ -260,7 +277,7 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
       return isTooLarge(encoding.values) ? [recordTooLarge] : encoding.values
     },
 
-    encodeUpdate(fields, { file }) {
+    encodeUpdate(fields, { origin, file }) {
       const update: EncodedUpdate = { columns: [], values: [], arithmetic: [] }
       const encoding = new Encoding(nulls.slice(), file, limits)
       for (const key of Object.keys(fields)) {
@@ -283,6 +300,11 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
       }
       if (encoding.isTooLarge) return [recordTooLarge]
       if (encoding.faults !== undefined) return encoding.faults
+      for (const { index, column } of updatedAt) {
+        if (update.columns.includes(index)) continue
+        update.columns.push(index)
+        update.values.push(momentText(column.type, origin.now))
+      }
       return isTooLarge(encoding.values) ? [recordTooLarge] : update
     },
   }

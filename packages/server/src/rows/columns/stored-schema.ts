@@ -1,4 +1,4 @@
-import type { ColumnType, IdType } from '@offshoot/contract/schema'
+import type { ColumnGenerator, ColumnType, IdType } from '@offshoot/contract/schema'
 
 /**
  * The schema of a branch as stored. It is immutable, and shared by all branches that have not edited it.
@@ -46,6 +46,7 @@ export interface StoredColumn {
   readonly notNull?: boolean
   readonly defaultValue?: string
   readonly unique?: boolean
+  readonly generate?: ColumnGenerator
   readonly description?: string
   /** Set if the user asked for an index or for none. By default, link columns have an index. */
   readonly index?: boolean

@@ -6,6 +6,7 @@ import type { StoredColumn } from './stored-schema.js'
 import { compileTable, isFaults, type TableCodecOptions } from './table-codec.js'
 
 const now = '2026-01-31T09:30:00.000Z'
+const origin = { now, userId: 'usr_test' }
 
 function compile(columns: Omit<StoredColumn, 'id'>[], options: Partial<TableCodecOptions> = {}) {
   let id = 10
@@ -64,15 +65,15 @@ describe('compileTable', () => {
 
   test('compiles a table without columns', () => {
     const empty = compile([])
-    expect(empty.encodeRecord({}, now)).toEqual([])
-    expect(isFaults(empty.encodeRecord({}, now))).toBe(false)
+    expect(empty.encodeRecord({}, origin)).toEqual([])
+    expect(isFaults(empty.encodeRecord({}, origin))).toBe(false)
     expect(empty.decodeRow([])).toBe('')
   })
 })
 
 describe('encodeRecord', () => {
   test('gives a text or null for each column, with defaults', () => {
-    expect(people.encodeRecord({ name: 'Ada' }, now)).toEqual([
+    expect(people.encodeRecord({ name: 'Ada' }, origin)).toEqual([
       'Ada',
       null,
       null,
@@ -95,7 +96,7 @@ describe('encodeRecord', () => {
       age: 36,
       name: 'Ada',
     }
-    expect(people.encodeRecord(record, now)).toEqual([
+    expect(people.encodeRecord(record, origin)).toEqual([
       'Ada',
       '36',
       't',
@@ -111,7 +112,7 @@ describe('encodeRecord', () => {
 
   test('tells an empty object from none', () => {
     const encode = (address: unknown) =>
-      people.encodeRecord({ name: 'Ada', address }, now).slice(2, 7)
+      people.encodeRecord({ name: 'Ada', address }, origin).slice(2, 7)
     expect(encode({})).toEqual(['t', null, null, null, null])
     expect(encode({ geo: {} })).toEqual(['t', null, 't', null, null])
     expect(encode({ geo: null, zip: null })).toEqual(['t', null, null, null, null])
@@ -121,8 +122,8 @@ describe('encodeRecord', () => {
 
   test('ignores the id and metadata, whatever they hold', () => {
     const record = { id: 1, xata: { version: 9 }, service: 'x', name: 'Ada', age: 1 }
-    expect(people.encodeRecord(record, now)).toEqual(
-      people.encodeRecord({ name: 'Ada', age: 1 }, now),
+    expect(people.encodeRecord(record, origin)).toEqual(
+      people.encodeRecord({ name: 'Ada', age: 1 }, origin),
     )
   })
 
@@ -134,7 +135,7 @@ describe('encodeRecord', () => {
       since: null,
       score: [],
     }
-    expect(people.encodeRecord(record, now)).toEqual(
+    expect(people.encodeRecord(record, origin)).toEqual(
       faults(
         'column [age]: expected a whole number, got a string',
         'column [address.zipp]: column not found',
@@ -150,23 +151,23 @@ describe('encodeRecord', () => {
   })
 
   test('reports a column once', () => {
-    expect(people.encodeRecord({ name: null }, now)).toEqual(
+    expect(people.encodeRecord({ name: null }, origin)).toEqual(
       faults('column [name]: cannot be null'),
     )
-    expect(people.encodeRecord({ name: 1 }, now)).toEqual(
+    expect(people.encodeRecord({ name: 1 }, origin)).toEqual(
       faults('column [name]: expected a string, got a number'),
     )
-    expect(people.encodeRecord({ name: undefined }, now)).toEqual(
+    expect(people.encodeRecord({ name: undefined }, origin)).toEqual(
       faults('column [name]: a value is required'),
     )
   })
 
   test.each([[], 'x', 1, true])('refuses %j for an object', (value) => {
-    expect(isFaults(people.encodeRecord({ name: 'Ada', address: value }, now))).toBe(true)
+    expect(isFaults(people.encodeRecord({ name: 'Ada', address: value }, origin))).toBe(true)
   })
 
   test('refuses arithmetic, which needs a value to start from', () => {
-    expect(people.encodeRecord({ name: 'Ada', age: { $increment: 1 } }, now)).toEqual(
+    expect(people.encodeRecord({ name: 'Ada', age: { $increment: 1 } }, origin)).toEqual(
       faults('column [age]: expected a whole number, got an object'),
     )
   })
@@ -174,23 +175,25 @@ describe('encodeRecord', () => {
   test('is not fooled by names of the prototype', () => {
     for (const key of ['__proto__', 'constructor', 'toString', 'hasOwnProperty']) {
       const record = JSON.parse(`{"name":"Ada","${key}":"x"}`)
-      expect(people.encodeRecord(record, now)).toEqual(faults(`column [${key}]: column not found`))
+      expect(people.encodeRecord(record, origin)).toEqual(
+        faults(`column [${key}]: column not found`),
+      )
       const nested = JSON.parse(`{"name":"Ada","address":{"${key}":"x"}}`)
-      expect(people.encodeRecord(nested, now)).toEqual(
+      expect(people.encodeRecord(nested, origin)).toEqual(
         faults(`column [address.${key}]: column not found`),
       )
       const table = compile([{ name: key, type: 'string' }])
-      expect(table.encodeRecord({}, now)).toEqual([null])
-      expect(table.encodeRecord(JSON.parse(`{"${key}":"x"}`), now)).toEqual(['x'])
+      expect(table.encodeRecord({}, origin)).toEqual([null])
+      expect(table.encodeRecord(JSON.parse(`{"${key}":"x"}`), origin)).toEqual(['x'])
       expect(JSON.parse(`{${table.decodeRow(['x'])}}`)).toEqual(JSON.parse(`{"${key}":"x"}`))
     }
-    expect(people.encodeRecord(Object.create({ name: 'inherited' }), now)).toEqual(
+    expect(people.encodeRecord(Object.create({ name: 'inherited' }), origin)).toEqual(
       faults('column [name]: a value is required'),
     )
   })
 
   test('cuts an absurd key in its message', () => {
-    const [fault] = people.encodeRecord({ name: 'Ada', ['x'.repeat(100_000)]: 1 }, now)
+    const [fault] = people.encodeRecord({ name: 'Ada', ['x'.repeat(100_000)]: 1 }, origin)
     expect(fault).toEqual(new Fault(`column [${'x'.repeat(255)}]: column not found`))
   })
 
@@ -200,20 +203,20 @@ describe('encodeRecord', () => {
       { name: 'more', type: 'file[]' },
     ] as const
     const record = { photo: { name: 'a' }, more: [{}] }
-    expect(compile([...columns]).encodeRecord(record, now)).toEqual(
+    expect(compile([...columns]).encodeRecord(record, origin)).toEqual(
       faults(
         'column [photo]: file upload not permitted here',
         'column [more]: file upload not permitted here',
       ),
     )
-    expect(compile([...columns]).encodeRecord({ photo: null }, now)).toEqual([null, null])
+    expect(compile([...columns]).encodeRecord({ photo: null }, origin)).toEqual([null, null])
     const codec = compile([...columns], { file: (column) => `"${column.name}"` })
-    expect(codec.encodeRecord(record, now)).toEqual(['"photo"', '"more"'])
+    expect(codec.encodeRecord(record, origin)).toEqual(['"photo"', '"more"'])
     const refuse = () => new Fault('file upload not permitted in transaction')
-    expect(codec.encodeRecord({ photo: {} }, now, refuse)).toEqual(
+    expect(codec.encodeRecord({ photo: {} }, origin, refuse)).toEqual(
       faults('column [photo]: file upload not permitted in transaction'),
     )
-    expect(codec.encodeUpdate({ photo: {} }, refuse)).toEqual(
+    expect(codec.encodeUpdate({ photo: {} }, origin, refuse)).toEqual(
       faults('column [photo]: file upload not permitted in transaction'),
     )
   })
@@ -224,11 +227,11 @@ describe('encodeRecord', () => {
       [{ name: 'abc', type: 'text' }],
       withLimits({ recordBytesMax: 3 + bytes * 9 }),
     )
-    expect(codec.encodeRecord({ abc: character.repeat(9) }, now)).toEqual([character.repeat(9)])
-    expect(codec.encodeRecord({ abc: character.repeat(10) }, now)).toEqual(
+    expect(codec.encodeRecord({ abc: character.repeat(9) }, origin)).toEqual([character.repeat(9)])
+    expect(codec.encodeRecord({ abc: character.repeat(10) }, origin)).toEqual(
       faults(`record is larger than the limit of ${3 + bytes * 9} bytes`),
     )
-    expect(codec.encodeUpdate({ abc: character.repeat(10) })).toEqual(
+    expect(codec.encodeUpdate({ abc: character.repeat(10) }, origin)).toEqual(
       faults(`record is larger than the limit of ${3 + bytes * 9} bytes`),
     )
   })
@@ -241,7 +244,7 @@ describe('encodeRecord', () => {
     )
     const nul = '\0'
     // Faults up to the limit are reported, and later ones are not looked for.
-    expect(codec.encodeRecord({ a: [nul], b: [nul] }, now)).toEqual(
+    expect(codec.encodeRecord({ a: [nul], b: [nul] }, origin)).toEqual(
       faults(
         'column [a]: contains a NUL character, which cannot be stored',
         'column [b]: contains a NUL character, which cannot be stored',
@@ -260,13 +263,13 @@ describe('encodeRecord', () => {
       { x: Array(16).fill(1) },
     ]) {
       const record = { a: value, b: value, c: value, list: unread }
-      expect(codec.encodeRecord(record, now)).toEqual(tooLarge)
-      expect(codec.encodeUpdate(record)).toEqual(tooLarge)
+      expect(codec.encodeRecord(record, origin)).toEqual(tooLarge)
+      expect(codec.encodeUpdate(record, origin)).toEqual(tooLarge)
     }
-    expect(codec.encodeRecord({ list: Array(34).fill('') }, now)).toEqual(tooLarge)
-    expect(codec.encodeRecord({ list: ['x'.repeat(98)] }, now)).toEqual(tooLarge)
-    expect(isFaults(codec.encodeRecord({ list: Array(31).fill('') }, now))).toBe(false)
-    expect(isFaults(codec.encodeRecord({ a: Array(49).fill(1) }, now))).toBe(false)
+    expect(codec.encodeRecord({ list: Array(34).fill('') }, origin)).toEqual(tooLarge)
+    expect(codec.encodeRecord({ list: ['x'.repeat(98)] }, origin)).toEqual(tooLarge)
+    expect(isFaults(codec.encodeRecord({ list: Array(31).fill('') }, origin))).toBe(false)
+    expect(isFaults(codec.encodeRecord({ a: Array(49).fill(1) }, origin))).toBe(false)
   })
 
   test('counts neither files nor columns without a value', () => {
@@ -279,20 +282,20 @@ describe('encodeRecord', () => {
       ...withLimits({ recordBytesMax: 10 }),
       file: () => JSON.stringify('x'.repeat(100)),
     })
-    expect(isFaults(codec.encodeRecord({ a: '123456789', photo: {} }, now))).toBe(false)
-    expect(isFaults(codec.encodeRecord({ a: '1234567890', photo: {} }, now))).toBe(true)
+    expect(isFaults(codec.encodeRecord({ a: '123456789', photo: {} }, origin))).toBe(false)
+    expect(isFaults(codec.encodeRecord({ a: '1234567890', photo: {} }, origin))).toBe(true)
   })
 })
 
 describe('encodeUpdate', () => {
   test('gives only the columns named', () => {
-    expect(people.encodeUpdate({ age: 37, id: 'x', xata: {}, service: {} })).toEqual({
+    expect(people.encodeUpdate({ age: 37, id: 'x', xata: {}, service: {} }, origin)).toEqual({
       columns: [1],
       values: ['37'],
       arithmetic: [],
     })
-    expect(people.encodeUpdate({})).toEqual({ columns: [], values: [], arithmetic: [] })
-    expect(people.encodeUpdate({ age: undefined })).toEqual({
+    expect(people.encodeUpdate({}, origin)).toEqual({ columns: [], values: [], arithmetic: [] })
+    expect(people.encodeUpdate({ age: undefined }, origin)).toEqual({
       columns: [],
       values: [],
       arithmetic: [],
@@ -300,12 +303,12 @@ describe('encodeUpdate', () => {
   })
 
   test('replaces an object as a whole', () => {
-    expect(people.encodeUpdate({ address: { zip: '1' } })).toEqual({
+    expect(people.encodeUpdate({ address: { zip: '1' } }, origin)).toEqual({
       columns: [2, 3, 4, 5, 6],
       values: ['t', '1', null, null, null],
       arithmetic: [],
     })
-    expect(people.encodeUpdate({ address: null, age: null })).toEqual({
+    expect(people.encodeUpdate({ address: null, age: null }, origin)).toEqual({
       columns: [2, 3, 4, 5, 6, 1],
       values: [null, null, null, null, null, null],
       arithmetic: [],
@@ -313,7 +316,7 @@ describe('encodeUpdate', () => {
   })
 
   test('refuses null where a value must be', () => {
-    expect(people.encodeUpdate({ name: null, since: null, nope: null })).toEqual(
+    expect(people.encodeUpdate({ name: null, since: null, nope: null }, origin)).toEqual(
       faults(
         'column [name]: cannot be null',
         'column [since]: cannot be null',
@@ -331,7 +334,7 @@ describe('encodeUpdate', () => {
     [{ score: { $multiply: 1e300 } }, { column: 7, operator: '*', operand: '1e+300' }],
     [{ score: { $multiply: -0 } }, { column: 7, operator: '*', operand: '-0' }],
   ])('computes %j', (fields, arithmetic) => {
-    expect(people.encodeUpdate(fields)).toEqual({
+    expect(people.encodeUpdate(fields, origin)).toEqual({
       columns: [],
       values: [],
       arithmetic: [arithmetic],
@@ -363,7 +366,7 @@ describe('encodeUpdate', () => {
       'column [address.geo.lat]: expected a number, got an object',
     ],
   ])('refuses %j', (fields, message) => {
-    expect(people.encodeUpdate(fields)).toEqual(faults(message))
+    expect(people.encodeUpdate(fields, origin)).toEqual(faults(message))
   })
 })
 
@@ -443,7 +446,7 @@ test('encodeId takes what a link takes as a string', () => {
 })
 
 test('isFaults narrows both ways', () => {
-  const update = people.encodeUpdate({})
+  const update = people.encodeUpdate({}, origin)
   if (isFaults(update)) expectTypeOf(update).toEqualTypeOf<Fault[]>()
   else expectTypeOf(update).toEqualTypeOf<EncodedUpdate>()
 })

@@ -9,6 +9,7 @@ import {
   type EncodedUpdate,
   type FileEncoder,
   type InputRecord,
+  type Origin,
 } from './record-encoder.js'
 import type { StoredTable } from './stored-schema.js'
 
@@ -33,15 +34,15 @@ export interface TableCodec {
   readonly fileColumns: readonly { readonly index: number; readonly column: PhysicalColumn }[]
   /**
    * Encodes a whole record, for insert or replace. Returns a text or null for each physical column, with
-   * defaults applied, or all faults of the record; `isFaults` tells which. `now` is the value of columns with
-   * the default `now`. The keys `id`, `xata` and `service` are skipped.
+   * defaults applied, or all faults of the record; `isFaults` tells which. `origin` is what generated values
+   * depend on. The keys `id`, `xata` and `service` are skipped.
    */
-  encodeRecord(record: InputRecord, now: string, file?: FileEncoder): (string | null)[] | Fault[]
+  encodeRecord(record: InputRecord, origin: Origin, file?: FileEncoder): (string | null)[] | Fault[]
   /**
    * Encodes a partial update. Only the given columns change; null clears a column. An object is replaced as
    * a whole: nested columns that are not given become null.
    */
-  encodeUpdate(fields: InputRecord, file?: FileEncoder): EncodedUpdate | Fault[]
+  encodeUpdate(fields: InputRecord, origin: Origin, file?: FileEncoder): EncodedUpdate | Fault[]
   /** Encodes the value of one column, which can be nested. Files and arithmetic are rejected. */
   encodeColumn(path: string, value: unknown): Omit<EncodedUpdate, 'arithmetic'> | Fault[]
   /** `paths` are dotted paths of the table's columns, without links; `*` selects all columns. */
@@ -85,8 +86,10 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     fileColumns: tree.physical.flatMap((column, index) =>
       isFileType(column.column.type) ? [{ index, column }] : [],
     ),
-    encodeRecord: (record, now, file = options.file) => encoder.encodeRecord(record, { now, file }),
-    encodeUpdate: (fields, file = options.file) => encoder.encodeUpdate(fields, { file }),
+    encodeRecord: (record, origin, file = options.file) =>
+      encoder.encodeRecord(record, { origin, file }),
+    encodeUpdate: (fields, origin, file = options.file) =>
+      encoder.encodeUpdate(fields, { origin, file }),
     encodeColumn: encoder.encodeColumn,
     project: (paths) => compileProjection(tree, paths),
     decodeRow: (texts, projection) => decodeFields(projection?.fields ?? allFields, texts),

@@ -105,7 +105,8 @@ export function mergeColumns(codec: TableCodec, { base, theirs, ours }: TableSid
   })
   return codec.physical.map(({ id, column }, index) => ({
     isTheirs: findEarlier(theirs.table, column) !== undefined,
-    isOurs: findEarlier(ours.table, column) !== undefined,
+    // Both sides have changed the time of a change if both have changed the row, which is no conflict.
+    isOurs: findEarlier(ours.table, column) !== undefined && column.generate !== 'updatedAt',
     isRestored: restored.has(id),
     objects: enclosingObjects(codec, index),
   }))

@@ -11,12 +11,13 @@ import { furtherColumns, type StatementParts } from './statement-parts.js'
 export function upsertStatement(parts: StatementParts, columns: readonly number[]): Statement {
   const { layout, codec, own, epoch } = parts
   if (parts.isPlain && !layout.hasForks) return upsertOwnRows(parts, columns)
+  const written = withUpdatedAt(parts, columns)
   const isChanged = columns.map(
     (index) => sql`r.${parts.name(index)} is distinct from ${parts.givenValue(index)}`,
   )
   const row = parts.all.map((index) => {
     const [name, given] = [parts.name(index), parts.givenValue(index)]
-    const value = columns.includes(index)
+    const value = written.includes(index)
       ? given
       : sql`case when r.id is null then ${given} else r.${name} end`
     return sql`${value} as ${name}`
@@ -41,7 +42,9 @@ export function upsertStatement(parts: StatementParts, columns: readonly number[
 /** Without forks and inherited rows, PostgreSQL's own upsert is enough. */
 function upsertOwnRows(parts: StatementParts, columns: readonly number[]): Statement {
   const names = columns.map((index) => parts.name(index))
-  const changes = names.map((name) => sql`${name} = excluded.${name}`)
+  const changes = withUpdatedAt(parts, columns).map((index) => {
+    return sql`${parts.name(index)} = excluded.${parts.name(index)}`
+  })
   const isChanged = names.map((name) => sql`h.${name} is distinct from excluded.${name}`)
   return compileStatement(sql`
     with ${parts.given(parts.all)}
@@ -52,4 +55,10 @@ function upsertOwnRows(parts: StatementParts, columns: readonly number[]): State
       epoch = excluded.epoch${furtherColumns(changes)}
     where ${join([sql`false`, ...isChanged], ' or ')}
     returning h.id, xmax <> 0`)
+}
+
+/** Returns the columns that change with others, too. */
+function withUpdatedAt({ all, codec }: StatementParts, columns: readonly number[]): number[] {
+  const isTouched = (index: number) => codec.physical[index]?.column.generate === 'updatedAt'
+  return [...new Set([...columns, ...all.filter(isTouched)])]
 }
