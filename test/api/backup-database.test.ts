@@ -349,6 +349,31 @@ describe('a backup of a database', () => {
     expect(text).not.toContain('tables/offshoot.users')
   })
 
+  it('has the constraints of tables, which are kept after a restore', async () => {
+    const ruled = await TestBranches.create(service, 'ruled', {
+      items: [
+        { name: 'size', type: 'int' },
+        { name: 'kind', type: 'string' },
+      ],
+    })
+    await ruled.edit(
+      'main',
+      { addConstraint: { table: 'items', constraint: { name: 'one', unique: ['size', 'kind'] } } },
+      { addConstraint: { table: 'items', constraint: { name: 'small', check: 'size < 10' } } },
+    )
+    await ruled.put('main', 'items', 'a', { size: 1, kind: 'x' })
+    await ruled.fork('dev')
+    await ruled.put('dev', 'items', 'b', { size: 2, kind: 'x' })
+    await restore(service, await backUp(service, 'ruled'), { name: 'ruled', as: 'ruled2' })
+    const copy = new TestBranches(service, 'ruled2')
+    for (const branch of ['main', 'dev']) {
+      const large = await copy.call(branch, 'PUT', '/tables/items/data/c', { size: 10 })
+      expect(large).toMatchObject({ status: 400, body: { code: 'check_violation' } })
+      const taken = await copy.call(branch, 'PUT', '/tables/items/data/c', { size: 1, kind: 'x' })
+      expect(taken).toMatchObject({ status: 400, body: { code: 'unique_violation' } })
+    }
+  })
+
   it('is refused for a database that there is not', async () => {
     await expect(backUp(service, 'nothing')).rejects.toThrow(
       'there is no database [nothing] in this instance',

@@ -48,6 +48,18 @@ export interface ColumnDefinition {
   readonly columns?: readonly ColumnDefinition[]
 }
 
+/** A rule that all records of a table keep. */
+export type ConstraintDefinition = { readonly name: string } & (
+  | {
+      /** The columns whose values together belong to one record only. */
+      readonly unique: readonly string[]
+    }
+  | {
+      /** A condition in SQL over the columns of one record. */
+      readonly check: string
+    }
+)
+
 /** The type by which ids are compared and sorted. Clients read and write all of them as strings. */
 export type IdType = 'string' | 'int' | 'uuid'
 
@@ -88,6 +100,7 @@ export interface TableDefinition {
   /** `string`, if it is left out. */
   readonly idType?: IdType
   readonly columns: readonly ColumnDefinition[]
+  readonly constraints?: readonly ConstraintDefinition[]
   readonly revLinks?: readonly { readonly table: string; readonly column: string }[]
 }
 
@@ -109,6 +122,10 @@ export type SchemaOperation =
         readonly newName: string
       }
     }
+  | {
+      readonly addConstraint: { readonly table: string; readonly constraint: ConstraintDefinition }
+    }
+  | { readonly removeConstraint: { readonly table: string; readonly constraint: string } }
   | { readonly alterColumn: { readonly table: string; readonly column: string } & ColumnChanges }
 
 /** A table or column whose removal would lose values. */
@@ -281,18 +298,21 @@ export interface DeletedConflict {
   readonly theirs: ConflictRecord
 }
 
-/** Records that would break the rule of a unique or a not-null column after the merge. */
+/** Records that would break the rule of a unique or a not-null column, or a constraint, after the merge. */
 export interface RuleConflict {
-  readonly kind: 'notUnique' | 'notNull'
+  readonly kind: 'notUnique' | 'notNull' | 'check'
   readonly table: string
+  /** The column, or the first one of the constraint. */
   readonly column: string
+  /** The name of the constraint, if the rule is one. */
+  readonly constraint?: string
   /** Up to 10 of the records. */
   readonly ids: readonly string[]
   /** The tokens of these records, by id. */
   readonly tokens: Readonly<Record<string, string>>
-  /** The value that is not unique. */
+  /** The value that is not unique. Of several columns: an object. */
   readonly value?: unknown
-  /** The number of all records without a value. */
+  /** The number of all records without a value, or that fail the check. */
   readonly records?: number
   readonly message: string
 }
@@ -304,15 +324,16 @@ export interface SchemaConflict {
   /** Identifies what both sides have done, as it was listed. */
   readonly token: string
   readonly column?: string
+  readonly constraint?: string
   readonly message: string
   /** The decisions that are possible. Empty: change one of the branches first. */
   readonly takes: readonly Take[]
   /** For a removed table or column: the number of records that the other side has changed there. */
   readonly records?: number
-  /** For a column that both sides added: its definition on the target. */
-  readonly ours?: ColumnDefinition
-  /** For a column that both sides added: its definition on the merged branch. */
-  readonly theirs?: ColumnDefinition
+  /** For a column or constraint that both sides changed: its definition on the target. Null: it is not there. */
+  readonly ours?: ColumnDefinition | ConstraintDefinition | null
+  /** For a column or constraint that both sides changed: its definition on the merged branch. */
+  readonly theirs?: ColumnDefinition | ConstraintDefinition | null
 }
 
 export type MergeConflict = CellConflict | DeletedConflict | RuleConflict | SchemaConflict
@@ -326,7 +347,12 @@ export type MergeConflict = CellConflict | DeletedConflict | RuleConflict | Sche
 export type Resolution =
   | ({ readonly table: string; readonly token: string } & (
       | { readonly take: Take }
-      | { readonly kind: 'schema'; readonly column?: string; readonly take: Take }
+      | {
+          readonly kind: 'schema'
+          readonly column?: string
+          readonly constraint?: string
+          readonly take: Take
+        }
       | { readonly id: string; readonly take: Take }
       | { readonly id: string; readonly columns: Readonly<Record<string, CellResolution>> }
     ))

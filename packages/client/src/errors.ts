@@ -8,6 +8,8 @@ export const SERVICE_ERROR_CODES = [
   'invalid_schema',
   'invalid_record',
   'unique_violation',
+  'check_violation',
+  'constraint_violated',
   'invalid_resolution',
   'transaction_failed',
   'invalid_sql',
@@ -26,6 +28,7 @@ export const SERVICE_ERROR_CODES = [
   'table_not_found',
   'column_not_found',
   'index_not_found',
+  'constraint_not_found',
   'record_not_found',
   'file_not_found',
   'git_branch_not_found',
@@ -89,6 +92,12 @@ export interface Fault {
   readonly message: string
   readonly status?: number
   readonly line?: number
+  /** For a record that breaks a rule of its table: the code, the table, and the column or the constraint. */
+  readonly code?: 'unique_violation' | 'check_violation'
+  readonly table?: string
+  readonly column?: string
+  readonly columns?: readonly string[]
+  readonly constraint?: string
 }
 
 /**

@@ -38,9 +38,12 @@ export function resolutionOf(
 ): Resolution {
   const { table, token } = conflict
   if (conflict.kind === 'schema') {
-    const { column } = conflict
-    const take = decision as Take
-    return { table, kind: 'schema', ...(column === undefined ? {} : { column }), take, token }
+    const { column, constraint } = conflict
+    const named = {
+      ...(column === undefined ? {} : { column }),
+      ...(constraint === undefined ? {} : { constraint }),
+    }
+    return { table, kind: 'schema', ...named, take: decision as Take, token }
   }
   const { id } = conflict
   return typeof decision === 'string'

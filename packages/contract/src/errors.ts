@@ -21,7 +21,15 @@ export const ERROR_CODES = {
   invalid_record: [400, 'A record does not fit its table; nothing was stored.'],
   unique_violation: [
     400,
-    'The id or the value of a unique column is taken; `table` and `column` say which.',
+    'The id or a value that must be unique is taken; `table`, and `column` or `constraint`, say which.',
+  ],
+  check_violation: [
+    400,
+    'A record fails a check constraint; `table`, `columns` and `constraint` say which.',
+  ],
+  constraint_violated: [
+    400,
+    'A constraint cannot be added, because records violate it; `records` lists the first of them.',
   ],
   transaction_failed: [400, 'An operation failed; the whole transaction was rolled back.'],
   invalid_sql: [400, 'A SQL statement cannot be executed; the message says why.'],
@@ -46,6 +54,7 @@ export const ERROR_CODES = {
   table_not_found: [404, 'The table does not exist on that branch.'],
   column_not_found: [404, 'The column does not exist in that table.'],
   index_not_found: [404, 'The column has no index.'],
+  constraint_not_found: [404, 'The table has no constraint of that name.'],
   record_not_found: [404, 'The record does not exist.'],
   file_not_found: [404, 'The record has no such file.'],
   git_branch_not_found: [404, 'The git branch is not in the mapping.'],
@@ -110,6 +119,10 @@ export const ERROR_CODES = {
 
 export type ErrorCode = keyof typeof ERROR_CODES
 
+/** The codes of errors about a rule of a table that a record breaks. */
+const VIOLATION_CODES = ['unique_violation', 'check_violation'] as const
+export type ViolationCode = (typeof VIOLATION_CODES)[number]
+
 /** One entry of the `errors` list of an error body. */
 export interface FaultEntry {
   readonly index: number
@@ -117,10 +130,14 @@ export interface FaultEntry {
   readonly status?: number
   /** For a streamed bulk insert: the line number, starting at 1. */
   readonly line?: number
-  /** For a value that is taken: the code, and where the value is. */
-  readonly code?: 'unique_violation'
+  /** For a record that breaks a rule of its table: the code, and the rule. */
+  readonly code?: ViolationCode
   readonly table?: string
+  /** The column of a unique column. */
   readonly column?: string
+  /** The columns of a constraint. */
+  readonly columns?: readonly string[]
+  readonly constraint?: string
 }
 
 /**
@@ -152,11 +169,19 @@ export class AppError extends Error {
   }
 }
 
-/** Where the value of a `unique_violation` is. */
-export const takenPlace = {
-  table: Type.Optional(Type.String({ description: 'For `unique_violation`: the table.' })),
+/** The rule that a record breaks. */
+export const brokenRule = {
+  table: Type.Optional(Type.String({ description: 'For a violated rule: the table.' })),
   column: Type.Optional(
-    Type.String({ description: 'For `unique_violation`: the column whose value is taken.' }),
+    Type.String({ description: 'For a violated rule of one column: the column.' }),
+  ),
+  columns: Type.Optional(
+    Type.Array(Type.String(), { description: 'For a violated constraint: its columns.' }),
+  ),
+  constraint: Type.Optional(
+    Type.String({
+      description: 'For a violated constraint: its name. Omitted for a rule of a column.',
+    }),
   ),
 }
 
@@ -177,12 +202,20 @@ export const ErrorBodySchema = Type.Object(
           message: Type.String(),
           status: Type.Optional(Type.Integer()),
           line: Type.Optional(Type.Integer()),
-          code: Type.Optional(Type.Literal('unique_violation')),
-          ...takenPlace,
+          code: Type.Optional(Type.Enum([...VIOLATION_CODES])),
+          ...brokenRule,
         }),
       ),
     ),
-    ...takenPlace,
+    ...brokenRule,
+    record: Type.Optional(
+      Type.String({ description: 'For a violated constraint: the id of the record.' }),
+    ),
+    records: Type.Optional(
+      Type.Array(Type.String(), {
+        description: 'For `constraint_violated`: the ids of the first records that violate it.',
+      }),
+    ),
     status: Type.Optional(Type.Integer()),
     conflicts: Type.Optional(conflictFields.conflicts),
     conflictCount: Type.Optional(conflictFields.conflictCount),

@@ -48,6 +48,13 @@ const ResolutionSchema = Type.Object(
         maxLength: LIMITS.nameLengthMax,
       }),
     ),
+    constraint: Type.Optional(
+      Type.String({
+        description: 'Only with `kind`: the constraint in conflict.',
+        minLength: 1,
+        maxLength: LIMITS.nameLengthMax,
+      }),
+    ),
     take: Type.Optional(TakeSchema),
     rename: Type.Optional(
       Type.String({
@@ -134,6 +141,7 @@ const MergeConflictSchema = Type.Object(
         'deletedThere',
         'notUnique',
         'notNull',
+        'check',
         'schema',
       ],
       {
@@ -141,7 +149,8 @@ const MergeConflictSchema = Type.Object(
           '`bothUpdated`, `bothInserted`: both sides gave columns of a record different values. ' +
           '`deletedHere`: the target deleted a record that the merged branch changed. ' +
           '`deletedThere`: the opposite. `notUnique`: several records would have the same value in a ' +
-          'unique column. `notNull`: records would have no value in a column that must have one. ' +
+          'unique column or constraint. `notNull`: records would have no value in a column that must have one. ' +
+          '`check`: records would fail a check constraint. ' +
           '`schema`: names or links contradict each other, one side removed a table or column that ' +
           'the other changed, or both added a column of the same name with different definitions.',
       },
@@ -155,7 +164,7 @@ const MergeConflictSchema = Type.Object(
     ),
     tokens: Type.Optional(
       Type.Record(Type.String(), Type.String(), {
-        description: 'For `notUnique` and `notNull`: the token of each of the `ids`.',
+        description: 'For `notUnique`, `notNull` and `check`: the token of each of the `ids`.',
       }),
     ),
     columns: Type.Optional(
@@ -178,16 +187,27 @@ const MergeConflictSchema = Type.Object(
       Type.Unknown({ description: 'Like `ours`, on the merged branch, or null.' }),
     ),
     column: Type.Optional(
-      Type.String({ description: 'For `notUnique`, `notNull` and `schema`: the column.' }),
+      Type.String({
+        description:
+          'For `notUnique`, `notNull`, `check` and `schema`: the column. For a constraint of several: the first one.',
+      }),
+    ),
+    constraint: Type.Optional(
+      Type.String({ description: 'For `notUnique`, `check` and `schema`: the constraint.' }),
     ),
     ids: Type.Optional(
       Type.Array(Type.String(), { description: 'Up to 10 of the records in conflict.' }),
     ),
-    value: Type.Optional(Type.Unknown({ description: 'The value that is not unique.' })),
+    value: Type.Optional(
+      Type.Unknown({
+        description:
+          'The value that is not unique. Of several columns: an object with their values.',
+      }),
+    ),
     records: Type.Optional(
       Type.Integer({
         description:
-          'For `notNull`: the number of records without a value. For a removed table or column: the ' +
+          'For `notNull` and `check`: the number of these records. For a removed table or column: the ' +
           'number of records that the other side has changed there.',
       }),
     ),

@@ -1,11 +1,12 @@
 import type { TSchema } from 'typebox'
 import { Value } from 'typebox/value'
 import { describe, expect, test } from 'vitest'
-import { ColumnSchema, SchemaSchema, TableSchema } from './schema.js'
+import { ColumnSchema, ConstraintSchema, SchemaSchema, TableSchema } from './schema.js'
 import * as edits from './schema-edits.js'
 
 const context = {
   Column: ColumnSchema,
+  Constraint: ConstraintSchema,
   Table: TableSchema,
   Schema: SchemaSchema,
   SchemaOperation: edits.SchemaOperationSchema,

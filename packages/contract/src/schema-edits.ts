@@ -22,6 +22,8 @@ import {
   ColumnGenerateSchema,
   ColumnSchema,
   ColumnVectorSchema,
+  type Constraint,
+  ConstraintNameSchema,
   IdTypeSchema,
   type Schema,
 } from './schema.js'
@@ -30,6 +32,7 @@ const closed = { additionalProperties: false } as const
 
 // `Type.Ref` has no static type, so each reference is given the type that it refers to.
 const ColumnReference = Type.Unsafe<Column>(Type.Ref('Column'))
+const ConstraintReference = Type.Unsafe<Constraint>(Type.Ref('Constraint'))
 const SchemaReference = Type.Unsafe<Schema>(Type.Ref('Schema'))
 
 /** Name of a column, or a dotted path to a column inside an `object` column. */
@@ -70,6 +73,12 @@ export const ColumnParamsSchema = Type.Object({
   columnName: ColumnPathSchema,
 })
 
+export const ConstraintParamsSchema = Type.Object({
+  databaseBranch: DatabaseBranchNameSchema,
+  tableName: TableNameSchema,
+  constraintName: ConstraintNameSchema,
+})
+
 export const CompareBranchParamsSchema = Type.Object({
   databaseBranch: DatabaseBranchNameSchema,
   branchName: BranchNameSchema,
@@ -88,6 +97,15 @@ const AddColumnSchema = Type.Object({ table: TableNameSchema, column: ColumnRefe
 const RemoveColumnSchema = Type.Object({ table: TableNameSchema, column: ColumnNameSchema }, closed)
 const RenameColumnOperationSchema = Type.Object(
   { table: TableNameSchema, oldName: ColumnNameSchema, newName: ColumnNameSchema },
+  closed,
+)
+
+const AddConstraintSchema = Type.Object(
+  { table: TableNameSchema, constraint: ConstraintReference },
+  closed,
+)
+const RemoveConstraintSchema = Type.Object(
+  { table: TableNameSchema, constraint: ConstraintNameSchema },
   closed,
 )
 
@@ -142,6 +160,8 @@ export const SchemaOperationSchema = Type.Object(
     addColumn: Type.Optional(AddColumnSchema),
     removeColumn: Type.Optional(RemoveColumnSchema),
     renameColumn: Type.Optional(RenameColumnOperationSchema),
+    addConstraint: Type.Optional(AddConstraintSchema),
+    removeConstraint: Type.Optional(RemoveConstraintSchema),
     alterColumn: Type.Optional(AlterColumnSchema),
   },
   {
@@ -158,6 +178,13 @@ export const SchemaOperationSchema = Type.Object(
       { addColumn: { table: 'users', column: { name: 'email', type: 'email', unique: true } } },
       { removeColumn: { table: 'users', column: 'email' } },
       { renameColumn: { table: 'users', oldName: 'email', newName: 'address' } },
+      {
+        addConstraint: {
+          table: 'bookings',
+          constraint: { name: 'one_per_day', unique: ['room', 'day'] },
+        },
+      },
+      { removeConstraint: { table: 'bookings', constraint: 'one_per_day' } },
       { alterColumn: { table: 'users', column: 'age', type: 'int' } },
     ],
   },
@@ -172,6 +199,8 @@ export type SchemaOperation =
   | { readonly addColumn: Read<Static<typeof AddColumnSchema>> }
   | { readonly removeColumn: Read<Static<typeof RemoveColumnSchema>> }
   | { readonly renameColumn: Read<Static<typeof RenameColumnOperationSchema>> }
+  | { readonly addConstraint: Read<Static<typeof AddConstraintSchema>> }
+  | { readonly removeConstraint: Read<Static<typeof RemoveConstraintSchema>> }
   | { readonly alterColumn: Read<Static<typeof AlterColumnSchema>> }
 
 const OperationReference = Type.Unsafe<SchemaOperation>(Type.Ref('SchemaOperation'))

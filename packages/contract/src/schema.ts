@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox'
 import { LIMITS } from './limits.js'
-import { ColumnNameSchema, TableNameSchema, TEXT_PATTERN } from './names.js'
+import { ColumnNameSchema, NAME_PATTERN, TableNameSchema, TEXT_PATTERN } from './names.js'
 
 export const COLUMN_TYPES = [
   'bool',
@@ -142,12 +142,65 @@ const RevLinkSchema = Type.Object(
 )
 export type RevLink = Static<typeof RevLinkSchema>
 
+export const ConstraintNameSchema = Type.String({
+  title: 'ConstraintName',
+  minLength: 1,
+  maxLength: LIMITS.nameLengthMax,
+  pattern: NAME_PATTERN,
+  examples: ['one_per_day'],
+})
+
+const constraintRules = {
+  unique: Type.Optional(
+    Type.Array(Type.String(), {
+      minItems: 1,
+      maxItems: LIMITS.constraintColumnsMax,
+      uniqueItems: true,
+      description:
+        'The columns whose values together belong to one record only. Records without a value in one of them do not count.',
+    }),
+  ),
+  check: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: LIMITS.expressionLengthMax,
+      description:
+        'A condition in SQL over the columns of one record, which no record may fail. A condition without a result, ' +
+        'because a value is missing, is not failed.',
+    }),
+  ),
+}
+
+/** The rule of a constraint: an object with exactly one key. */
+export const ConstraintRuleSchema = Type.Object(constraintRules, {
+  ...closed,
+  title: 'ConstraintRule',
+  minProperties: 1,
+  maxProperties: 1,
+  examples: [{ unique: ['room', 'day'] }, { check: 'price >= 0' }],
+})
+
+export const ConstraintSchema = Type.Object(
+  { name: ConstraintNameSchema, ...constraintRules },
+  {
+    ...closed,
+    $id: 'Constraint',
+    title: 'Constraint',
+    minProperties: 2,
+    maxProperties: 2,
+    examples: [{ name: 'one_per_day', unique: ['room', 'day'] }],
+  },
+)
+export type ConstraintRule = { readonly unique: readonly string[] } | { readonly check: string }
+export type Constraint = { readonly name: string } & ConstraintRule
+
 export const TableSchema = Type.Object(
   {
     id: Type.Optional(Type.String()),
     name: TableNameSchema,
     idType: Type.Optional(IdTypeSchema),
     columns: Type.Array(Type.Ref('Column')),
+    constraints: Type.Optional(Type.Array(Type.Ref('Constraint'))),
     revLinks: Type.Optional(Type.Array(RevLinkSchema)),
   },
   { ...closed, $id: 'Table', title: 'Table' },
@@ -157,6 +210,7 @@ export interface Table {
   readonly name: string
   readonly idType?: IdType
   readonly columns: readonly Column[]
+  readonly constraints?: readonly Constraint[]
   readonly revLinks?: readonly RevLink[]
 }
 

@@ -1,5 +1,5 @@
 import { Type } from 'typebox'
-import { takenPlace } from './errors.js'
+import { brokenRule } from './errors.js'
 import { LIMITS } from './limits.js'
 import { RecordIdSchema } from './names.js'
 import { BulkInsertedSchema, InputRecordSchema } from './records.js'
@@ -39,7 +39,7 @@ export const UpsertedSchema = Type.Object(
             Type.Object({
               message: Type.String(),
               code: Type.Optional(Type.Literal('unique_violation')),
-              ...takenPlace,
+              ...brokenRule,
             }),
           ),
         }),

@@ -151,6 +151,17 @@ export function describeOperation(operation: SchemaOperation): string {
   if ('removeColumn' in operation) {
     return `- column ${operation.removeColumn.table}.${operation.removeColumn.column}`
   }
+  if ('addConstraint' in operation) {
+    const { table, constraint } = operation.addConstraint
+    const rule =
+      'unique' in constraint
+        ? `unique ${constraint.unique.join(', ')}`
+        : `check ${constraint.check}`
+    return `+ constraint ${table}.${constraint.name} (${oneLine(rule, 80)})`
+  }
+  if ('removeConstraint' in operation) {
+    return `- constraint ${operation.removeConstraint.table}.${operation.removeConstraint.constraint}`
+  }
   if ('alterColumn' in operation) {
     const { table, column, ...changes } = operation.alterColumn
     return `~ column ${table}.${column} (${describeChanges(changes)})`

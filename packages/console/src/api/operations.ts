@@ -1,4 +1,5 @@
 import type { ColumnDefinition, DataLoss, SchemaOperation } from '@offshoot/client'
+import { describeConstraint } from '../ui/schema-words.js'
 
 /** Describes the options of a column in words. */
 export function describeColumn(column: ColumnDefinition): string {
@@ -32,6 +33,14 @@ export function describeOperation(operation: SchemaOperation): string {
   if ('removeColumn' in operation) {
     return `Remove column ${operation.removeColumn.table}.${operation.removeColumn.column}`
   }
+  if ('addConstraint' in operation) {
+    const { table, constraint } = operation.addConstraint
+    return `Add constraint ${table}.${constraint.name}: ${describeConstraint(constraint)}`
+  }
+  if ('removeConstraint' in operation) {
+    const { table, constraint } = operation.removeConstraint
+    return `Remove constraint ${table}.${constraint}`
+  }
   if ('alterColumn' in operation) {
     const { table, column, ...changes } = operation.alterColumn
     return `Change column ${table}.${column}: ${Object.keys(changes).join(', ')}`
@@ -50,5 +59,5 @@ export function describeLoss({ table, column, records, more }: DataLoss): string
 
 /** Operations that take something away. */
 export function isRemoval(operation: SchemaOperation): boolean {
-  return 'removeTable' in operation || 'removeColumn' in operation
+  return ['removeTable', 'removeColumn', 'removeConstraint'].some((kind) => kind in operation)
 }

@@ -1,4 +1,9 @@
-import type { ColumnChanges, ColumnDefinition, SchemaOperation } from '@offshoot/client'
+import type {
+  ColumnChanges,
+  ColumnDefinition,
+  ConstraintDefinition,
+  SchemaOperation,
+} from '@offshoot/client'
 
 /** Describes a schema operation in words. */
 export function describeOperation(operation: SchemaOperation): string {
@@ -16,12 +21,28 @@ export function describeOperation(operation: SchemaOperation): string {
     const { table, column } = operation.removeColumn
     return `Remove column ${column} from ${table}`
   }
+  if ('addConstraint' in operation) {
+    const { table, constraint } = operation.addConstraint
+    return `Add constraint ${constraint.name} (${describeConstraint(constraint)}) to ${table}`
+  }
+  if ('removeConstraint' in operation) {
+    const { table, constraint } = operation.removeConstraint
+    return `Remove constraint ${constraint} from ${table}`
+  }
+
   if ('alterColumn' in operation) {
     const { table, column, ...changes } = operation.alterColumn
     return `Change column ${column} of ${table}: ${describeChanges(changes)}`
   }
   const { table, oldName, newName } = operation.renameColumn
   return `Rename column ${oldName} of ${table} to ${newName}`
+}
+
+/** Describes the rule of a constraint in words. */
+export function describeConstraint(constraint: ConstraintDefinition): string {
+  return 'unique' in constraint
+    ? `unique ${constraint.unique.join(', ')}`
+    : `check ${constraint.check}`
 }
 
 /** Describes what changes in a column. */

@@ -11,14 +11,22 @@ import {
   ColumnDescriptionSchema,
   ColumnGenerateSchema,
   type ColumnType,
+  ConstraintNameSchema,
 } from '@offshoot/contract/schema'
 import { type Static, type TSchema, Type } from 'typebox'
 import { Value } from 'typebox/value'
+import { toCanonicalJson } from '../common/write-json.js'
+import { parseRowExpressions } from '../dialect/row-expression.js'
+import {
+  type StoredConstraint,
+  storeConstraint,
+  toPublicConstraint,
+} from '../domain/schemas/store-constraint.js'
 import type { Queryable } from '../postgres/database.js'
 import { ident, type Sql, sql } from '../postgres/sql.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../rows/columns/column-types.js'
 import { conversionFault } from '../rows/columns/conversions.js'
-import type { StoredColumn } from '../rows/columns/stored-schema.js'
+import type { StoredColumn, StoredTable } from '../rows/columns/stored-schema.js'
 import { findContents } from '../rows/files.js'
 import { DatabaseSchema } from '../rows/layout/database-schema.js'
 import { isHeapOfDatabase } from './catalogue-of-database.js'
@@ -84,6 +92,18 @@ const StoredColumnSchema = Type.Object(
   closed,
 )
 
+const Parts = Type.Array(Type.Union([Type.String(), Id]))
+
+const StoredConstraintSchema = Type.Object(
+  {
+    id: Id,
+    name: ConstraintNameSchema,
+    unique: Type.Optional(Type.Array(Id, { minItems: 1 })),
+    check: Type.Optional(Type.Object({ text: Parts, sql: Parts }, closed)),
+  },
+  closed,
+)
+
 const StoredSchemaSchema = Type.Object(
   {
     tables: Type.Array(
@@ -94,6 +114,7 @@ const StoredSchemaSchema = Type.Object(
           idType: StoredIdType,
           columns: Type.Array(Type.Unknown()),
           searchIndex: Type.Optional(Type.Boolean()),
+          constraints: Type.Optional(Type.Array(StoredConstraintSchema)),
         },
         closed,
       ),
@@ -144,7 +165,7 @@ export async function checkSchemas(
       order by id
       limit ${SCHEMAS_AT_ONCE}`)
     for (const { id, document } of rows) {
-      largest = Math.max(largest, checkSchema(`schema [${id}]`, document, limits))
+      largest = Math.max(largest, await checkSchema(`schema [${id}]`, document, limits))
     }
     const last = rows.at(-1)
     if (last === undefined || rows.length < SCHEMAS_AT_ONCE) return largest
@@ -153,7 +174,11 @@ export async function checkSchemas(
 }
 
 /** Checks a stored schema. Returns the largest id in it. */
-function checkSchema(what: string, document: unknown, limits?: SchemaLimits): number {
+async function checkSchema(
+  what: string,
+  document: unknown,
+  limits?: SchemaLimits,
+): Promise<number> {
   const { tables, removedIds = [], sameIds = [] } = requireShape(StoredSchemaSchema, document, what)
   const ids = new Set<number>()
   const add = (id: number) => {
@@ -175,9 +200,16 @@ function checkSchema(what: string, document: unknown, limits?: SchemaLimits): nu
     }, 0)
   }
   let total = 0
-  for (const { id, name, columns } of tables) {
+  for (const { id, name, columns, constraints = [] } of tables) {
     add(id)
     const count = addColumns(columns, 0)
+    for (const constraint of constraints) {
+      add(constraint.id)
+      const of = { name, columns: columns as StoredColumn[] }
+      if (!(await isRebuilt(of, constraint as StoredConstraint))) {
+        throw damaged(`${what}: the constraint [${constraint.name}]`)
+      }
+    }
     requireAtMost(`table [${name}]: columns`, count, limits?.columnsPerTableMax)
     total += count
   }
@@ -201,6 +233,25 @@ function checkOrigins(column: { readonly from?: unknown }, what: string): number
     from = origin.from
   }
   return ids
+}
+
+/**
+ * Returns whether a constraint is what offshoot makes of its definition. The SQL of a check is a part of statements, so it
+ * has to be the SQL that is written for the text of the check.
+ */
+async function isRebuilt(
+  { name: table, columns }: Pick<StoredTable, 'name' | 'columns'>,
+  constraint: StoredConstraint,
+): Promise<boolean> {
+  try {
+    const definition = toPublicConstraint(constraint, columns)
+    const expressions = await parseRowExpressions('check' in definition ? [definition.check] : [])
+    const { id } = constraint
+    const context = { id, table, columns, limits: LIMITS, expressions }
+    return toCanonicalJson(storeConstraint(definition, context)) === toCanonicalJson(constraint)
+  } catch {
+    return false
+  }
 }
 
 function requireAtMost(what: string, count: number, max = Number.POSITIVE_INFINITY): void {

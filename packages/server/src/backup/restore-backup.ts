@@ -5,7 +5,7 @@ import type { Database, Queryable } from '../postgres/database.js'
 import { createCatalogue, MigrateError, migrate, UNFINISHED_RESTORE } from '../postgres/migrate.js'
 import { runTransaction } from '../postgres/run-transaction.js'
 import { ident, join, sql } from '../postgres/sql.js'
-import { requestExtensionIndexes } from '../rows/indexes/heap-indexes.js'
+import { completeRestored } from '../rows/heaps/schema-changes.js'
 import { type Header, type Progress, tableName } from './archive.js'
 import { checkDatabase, checkSchemas } from './check-restored.js'
 import { selectBackedUp } from './describe-tables.js'
@@ -55,7 +55,7 @@ async function fill(work: Work, source: AsyncIterable<Buffer>): Promise<Progress
     await checkSchemas(database, sql`offshoot.schemas`)
     await migrate(database, { isRestoring: true })
     await checkDatabases(database, files)
-    await requestExtensionIndexes(database)
+    await completeRestored(database)
     // Now it is a complete instance.
     await database.query(sql`drop table offshoot.${ident(UNFINISHED_RESTORE)}`)
     return done

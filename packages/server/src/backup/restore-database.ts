@@ -17,7 +17,7 @@ import { listAppliedMigrations, requireVersion } from '../postgres/migrate.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
 import { ident, join, raw, type Sql, sql } from '../postgres/sql.js'
 import { toQuery } from '../postgres/statement.js'
-import { requestExtensionIndexes } from '../rows/indexes/heap-indexes.js'
+import { completeRestored } from '../rows/heaps/schema-changes.js'
 import { DatabaseSchema } from '../rows/layout/database-schema.js'
 import {
   type Header,
@@ -222,7 +222,7 @@ class Load implements Target {
       else await inserting
     }
     await checkDatabase(transaction, databaseId, this.#files)
-    await requestExtensionIndexes(transaction, { databaseId })
+    await completeRestored(transaction, { databaseId })
     await insertCompaction(transaction, databaseId)
     await updateMemberKeyStamps(transaction, workspaceId)
     await updateDueAt(transaction, { workspaceIds: [workspaceId], withinSeconds: 0 })

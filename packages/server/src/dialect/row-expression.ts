@@ -18,9 +18,9 @@ import { cutName, findName, NameIndex, Scope } from './scope.js'
  */
 
 /** A text in which numbers are the ids of columns. Columns can be renamed, and are stored in several tables. */
-type ExpressionParts = readonly (string | number)[]
+export type ExpressionParts = readonly (string | number)[]
 
-interface RowExpression {
+export interface RowExpression {
   /** The expression as it was given. */
   readonly text: ExpressionParts
   /** The expression as PostgreSQL evaluates it. */
@@ -43,10 +43,11 @@ interface ParsedExpression {
 const PREFIX = 'select (\n'
 const PREFIX_BYTES = Buffer.byteLength(PREFIX)
 
+/** Expressions by their texts, or the errors of invalid ones. */
+export type ParsedExpressions = ReadonlyMap<string, ParsedExpression | AppError>
+
 /** Parses expressions. Returns the error of an invalid one in its place. */
-export async function parseRowExpressions(
-  texts: Iterable<string>,
-): Promise<ReadonlyMap<string, ParsedExpression | AppError>> {
+export async function parseRowExpressions(texts: Iterable<string>): Promise<ParsedExpressions> {
   const parsed = new Map<string, ParsedExpression | AppError>()
   for (const text of new Set(texts)) {
     parsed.set(

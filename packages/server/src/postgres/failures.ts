@@ -21,11 +21,13 @@ export function constraintOf(error: unknown): string | undefined {
 
 /** Citus reports errors of nodes by their messages, where the number of the shard follows the name. */
 function constraintOfShard(error: object): string | undefined {
-  if (codeOf(error) !== UNIQUE_VIOLATION) return undefined
+  const code = codeOf(error)
+  if (code !== UNIQUE_VIOLATION && code !== CHECK_VIOLATION) return undefined
   return /"([^"]+)_[0-9]+"/.exec((error as Error).message)?.[1]
 }
 
 export const UNIQUE_VIOLATION = '23505'
+export const CHECK_VIOLATION = '23514'
 export const INVALID_PARAMETER_VALUE = '22023'
 export const UNDEFINED_TABLE = '42P01'
 const UNDEFINED_SCHEMA = '3F000'

@@ -20,6 +20,7 @@ const titlesOf = ({ ours, theirs }: Sides): Readonly<Record<MergeConflict['kind'
   deletedThere: `changed on ${ours}, deleted on ${theirs}`,
   notUnique: 'several records have a value that must be unique',
   notNull: 'a value is missing',
+  check: 'records fail a check constraint',
   schema: 'the schemas contradict each other',
 })
 
@@ -112,7 +113,7 @@ export function ConflictCard({
       {(conflict.kind === 'deletedHere' || conflict.kind === 'deletedThere') && (
         <DeletedRecord conflict={conflict} sides={sides} />
       )}
-      {(conflict.kind === 'notUnique' || conflict.kind === 'notNull') && (
+      {'ids' in conflict && (
         <div className="card-body stack">
           <p>{conflict.message}</p>
           {conflict.ids.map((id) => (
@@ -121,7 +122,7 @@ export function ConflictCard({
               <TypedValue
                 label={`other value of ${conflict.column} for ${id}`}
                 type={typeOf(conflict.column)}
-                start={conflict.value}
+                start={conflict.constraint === undefined ? conflict.value : undefined}
                 onValue={(value) => onPart(id, { value })}
               />
             </div>

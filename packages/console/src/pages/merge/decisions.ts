@@ -42,6 +42,7 @@ export function keyOf(conflict: MergeConflict): string {
   const parts: unknown[] = [conflict.kind, conflict.table]
   if ('id' in conflict) parts.push(conflict.id)
   if ('column' in conflict) parts.push(conflict.column)
+  if ('constraint' in conflict) parts.push(conflict.constraint)
   if ('ids' in conflict) parts.push(...conflict.ids)
   return JSON.stringify(parts)
 }
@@ -62,7 +63,7 @@ function isCells(conflict: MergeConflict): conflict is CellConflict {
 }
 
 function isRule(conflict: MergeConflict): conflict is RuleConflict {
-  return conflict.kind === 'notUnique' || conflict.kind === 'notNull'
+  return ['notUnique', 'notNull', 'check'].includes(conflict.kind)
 }
 
 /** The sides that can be taken for the whole conflict. No side decides the rule of a column. */

@@ -8,7 +8,7 @@ export function Operations({ operations }: { operations: readonly SchemaOperatio
       {operations.map((operation, index) => {
         const kind = isRemoval(operation)
           ? 'remove'
-          : 'addTable' in operation || 'addColumn' in operation
+          : ['addTable', 'addColumn', 'addConstraint'].some((added) => added in operation)
             ? 'add'
             : 'rename'
         return (

@@ -1,10 +1,10 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns } from '../../common/in-turns.js'
-import type { TableCodec } from '../../rows/columns/table-codec.js'
 import type { WritableTable } from '../../rows/open-branch.js'
+import { rowsBefore } from '../../rows/writing/refusals.js'
 import type { RowInput } from '../../rows/writing/table-writer.js'
-import { type TakenFields, takenFields } from '../session/record-errors.js'
+import { type ViolationFields, violationFields } from '../session/record-errors.js'
 import { addFault, type Batch, encodeSlice } from './encode-input.js'
 import { recordInput } from './record-input.js'
 import { sliceRecords } from './record-slices.js'
@@ -12,13 +12,19 @@ import type { RecordContext } from './records.js'
 import { isRepeated, readUniqueFields, type UniqueField } from './unique-fields.js'
 
 /**
- * Finds the records of a rejected bulk insert whose id or unique value is taken, in the table or by an earlier
- * record of the request.
+ * Finds the records of a rejected bulk insert that break a rule: their id or unique value is taken, in the table or by
+ * an earlier record of the request, or they fail a check.
  */
 export async function findConflicts(
   context: RecordContext,
   table: WritableTable,
-  options: { body: Buffer; limits: Limits; refusal: string; taken: TakenFields | undefined },
+  options: {
+    body: Buffer
+    limits: Limits
+    refusal: string
+    error: unknown
+    fields: ViolationFields | undefined
+  },
 ): Promise<Pick<Batch, 'faults' | 'faultCount'>> {
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
   const rows: RowInput[] = []
@@ -28,10 +34,14 @@ export async function findConflicts(
     await yieldToOthers()
   }
   const fields = await readUniqueFields(context, table, rows)
-  await inTurns(addConflicts(batch, fields, { codec: table.codec, rowCount: rows.length }))
+  await inTurns(addConflicts(batch, fields, rows.length))
+  await addFailures(context, table, { batch, rows })
   // The conflicting row may have been deleted since.
   if (batch.faultCount === 0) {
-    addFault(batch, 0, { message: `invalid record: ${options.refusal}`, ...options.taken })
+    addFault(batch, rowsBefore(options.error) ?? 0, {
+      message: `invalid record: ${options.refusal}`,
+      ...options.fields,
+    })
   }
   return batch
 }
@@ -39,16 +49,33 @@ export async function findConflicts(
 function* addConflicts(
   batch: Batch,
   fields: readonly UniqueField[],
-  { codec, rowCount }: { codec: TableCodec; rowCount: number },
+  rowCount: number,
 ): Generator<undefined, void, undefined> {
   for (let row = 0; row < rowCount; row++) {
     const taken = fields.filter((field) => isRepeated(field, row))
     const [first] = taken
     if (first !== undefined) {
-      const reasons = taken.map(({ path }) => `column [${path}]: is not unique`)
+      const reasons = taken.map(({ violation }) => violation.message)
       const message = `invalid record: ${reasons.join('; ')}`
-      addFault(batch, row, { message, ...takenFields(codec, first.path) })
+      addFault(batch, row, { message, ...violationFields(first.violation) })
     }
     yield
+  }
+}
+
+/** Adds the records that fail checks. */
+async function addFailures(
+  { session }: RecordContext,
+  { writer }: WritableTable,
+  { batch, rows }: { batch: Batch; rows: readonly RowInput[] },
+): Promise<void> {
+  const checks = writer.findFailures(rows)
+  if (checks.length === 0) return
+  const found = await session.branch.runReads(checks.map(({ call }) => call))
+  for (const [position, { violation }] of checks.entries()) {
+    const message = `invalid record: ${violation.message}`
+    for (const [row] of found[position] ?? []) {
+      addFault(batch, Number(row), { message, ...violationFields(violation) })
+    }
   }
 }

@@ -9,7 +9,7 @@ import { confirmed } from '../../rows/running/staleness.js'
 import type { WriteTransaction } from '../../rows/running/transactions.js'
 import { describeRefusal } from '../../rows/writing/refusals.js'
 import { openSink } from '../../rows/writing/row-sink.js'
-import { findTakenFields } from '../session/record-errors.js'
+import { findViolationFields } from '../session/record-errors.js'
 import { planColumns } from '../session/session.js'
 import { findConflicts } from './bulk-conflicts.js'
 import { bulkEntryCall } from './bulk-entry.js'
@@ -55,7 +55,8 @@ export async function bulkInsert(
               body,
               limits,
               refusal,
-              taken: findTakenFields(error, new Set([table.codec])),
+              error,
+              fields: findViolationFields(error, new Set([table.codec])),
             }),
           ),
         )

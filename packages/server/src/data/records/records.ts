@@ -9,13 +9,14 @@ import type { TableRead } from '../../rows/reading/table-read.js'
 import { confirmed } from '../../rows/running/staleness.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { isTaken } from '../../rows/writing/refusals.js'
-import type { TableWriter, UniqueCheck } from '../../rows/writing/table-writer.js'
+import type { RuleCheck, TableWriter } from '../../rows/writing/table-writer.js'
 import type { FileWriter } from '../files/file-input.js'
 import type { Files } from '../files/files.js'
 import {
+  columnTaken,
   invalidRecord,
-  notUnique,
   recordNotFound,
+  ruleBroken,
   toRecordError,
   versionConflict,
 } from '../session/record-errors.js'
@@ -108,7 +109,7 @@ async function insertRecord(context: RecordContext, record: InputRecord): Promis
     id,
     checks: writer.checkRows([row]),
   })
-  if (written === undefined) throw confirmed(notUnique(table.codec, 'id'))
+  if (written === undefined) throw confirmed(ruleBroken(columnTaken(table.codec), id))
   return answer
 }
 
@@ -273,7 +274,7 @@ async function write(
     id: string
     /** The files that the write depends on. */
     present?: PresentFiles | undefined
-    checks: readonly UniqueCheck[]
+    checks: readonly RuleCheck[]
     /** Whether the row of a write that has taken effect is new. Such an answer is marked. */
     isCreated?(written: TextRow | undefined): boolean
   },
@@ -295,7 +296,8 @@ async function write(
   }
   const run = async (): Promise<Written> => {
     if (isPlain) return describe(await session.branch.runWrites(calls))
-    return runChecked(context, table, {
+    return runChecked(context, {
+      id: options.id,
       calls,
       writes,
       checks,
@@ -310,7 +312,7 @@ async function write(
     })
   }
   try {
-    const cannotConflict = isNewId && table.codec.uniqueColumns.length === 0
+    const cannotConflict = isNewId && table.codec.uniqueKeys.length === 0
     if (cannotConflict && calls.length === 1 && isPlain) {
       const written = await session.branch.runSharedInsert(options.call)
       const answer = await writeAnswer(context, read, written)
@@ -323,7 +325,7 @@ async function write(
       throw error
     })
   } catch (error) {
-    throw toRecordError(error, table.codec)
+    throw toRecordError(error, table.codec, options.id)
   }
 }
 
@@ -347,12 +349,12 @@ async function writeAnswer(
  */
 function runChecked<Result>(
   { session }: RecordContext,
-  table: BranchTable,
   options: {
+    id: string
     calls: readonly Call[]
     /** The number of calls that write. The others read. */
     writes: number
-    checks: readonly UniqueCheck[]
+    checks: readonly RuleCheck[]
     present: PresentFiles | undefined
     finish(transaction: OpenTransaction, rows: readonly TextRows[]): Promise<Result>
   },
@@ -364,9 +366,9 @@ function runChecked<Result>(
       if (present?.isSame(found[0] ?? []) === false) throw new FilesChangedError()
       const rows = found.slice(before.length)
       const isMade = rows.slice(0, options.writes).some((written) => written.length > 0)
-      for (const [index, { column }] of checks.entries()) {
+      for (const [index, { violation }] of checks.entries()) {
         if (isMade && rows[calls.length + index]?.[0] !== undefined) {
-          throw notUnique(table.codec, table.codec.physical[column]?.path.join('.') ?? '')
+          throw ruleBroken(violation, options.id)
         }
       }
       return options.finish(transaction, rows.slice(0, calls.length))

@@ -5,8 +5,8 @@ import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import { writeMetadata } from '../../rows/reading/record-json.js'
 import type { TableRead } from '../../rows/reading/table-read.js'
-import type { RowInput, UniqueCheck } from '../../rows/writing/table-writer.js'
-import { takenFields } from '../session/record-errors.js'
+import type { RowInput, RuleCheck } from '../../rows/writing/table-writer.js'
+import { columnTaken, violationFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import type { OperationGroup, PlannedOperation } from './transaction-plan.js'
 
@@ -41,7 +41,7 @@ export function prepareGroup(
 }
 
 function prepareInserts(session: Session, operations: readonly Operation<'insert'>[]): GroupRun {
-  const { table, writer } = writableTable(operations)
+  const { writer } = writableTable(operations)
   const rows: RowInput[] = operations.map(({ id, ifVersion, values }) => ({
     id,
     ifVersion,
@@ -69,7 +69,7 @@ function prepareInserts(session: Session, operations: readonly Operation<'insert
           `{"operation":"insert","rows":1,"id":"${operation.id}"${columns ?? ''}}`
         yield
       }
-      return takenValue(table, operations, checks, rest)
+      return brokenRule(operations, checks, rest)
     },
   }
 }
@@ -115,7 +115,7 @@ function prepareUpdates(
         results[index] = `{"operation":"update","rows":1,"id":"${id}"${columns ?? ''}}`
         yield
       }
-      return takenValue(table, operations, checks, checked)
+      return brokenRule(operations, checks, checked)
     },
   }
 }
@@ -234,7 +234,7 @@ function refusedInsert(operation: Operation<'insert'>): FaultEntry {
     ? {
         index,
         message: `${prefix}: record [${id}] already exists`,
-        ...takenFields(table.codec, 'id'),
+        ...violationFields(columnTaken(table.codec)),
       }
     : { index, message: `${prefix}: record [${id}]: version condition not met` }
 }
@@ -258,22 +258,19 @@ function refusedUpdate(operation: Operation<'update'>, present: TextRow | undefi
 }
 
 /**
- * Assigns a taken value to the first operation of the group. This is exact when operations run one by one.
+ * Assigns a broken rule to the first operation of the group. This is exact when operations run one by one.
  */
-function takenValue(
-  table: BranchTable,
+function brokenRule(
   operations: readonly PlannedOperation[],
-  checks: readonly UniqueCheck[],
+  checks: readonly RuleCheck[],
   rows: readonly TextRows[],
 ): FaultEntry | undefined {
-  const position = checks.findIndex((_, index) => (rows[index]?.length ?? 0) > 0)
-  const column = checks[position]?.column
-  if (column === undefined) return undefined
-  const path = table.codec.physical[column]?.path.join('.') ?? ''
+  const violation = checks.find((_, index) => (rows[index]?.length ?? 0) > 0)?.violation
+  if (violation === undefined) return undefined
   return {
     index: operations[0]?.index ?? 0,
-    message: `table [${table.codec.table.name}]: column [${path}]: is not unique`,
-    ...takenFields(table.codec, path),
+    message: `table [${violation.codec.table.name}]: ${violation.message}`,
+    ...violationFields(violation),
   }
 }
 

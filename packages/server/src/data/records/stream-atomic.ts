@@ -7,10 +7,10 @@ import type { BranchTable, WritableTable } from '../../rows/open-branch.js'
 import { confirmed, StaleError } from '../../rows/running/staleness.js'
 import type { OpenTransaction, WriteTransaction } from '../../rows/running/transactions.js'
 import type { Storage } from '../../rows/storage.js'
-import { describeRefusal, isTaken, rowsBefore } from '../../rows/writing/refusals.js'
+import { describeRefusal, rowsBefore } from '../../rows/writing/refusals.js'
 import { openSink, rowsPerStep } from '../../rows/writing/row-sink.js'
 import type { StagedRow, StagedRows, Written } from '../../rows/writing/staged-rows.js'
-import { findTakenFields } from '../session/record-errors.js'
+import { findViolationFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import { bulkEntryCall } from './bulk-entry.js'
 import {
@@ -212,15 +212,15 @@ export class AtomicStream {
       if (known !== undefined) return known
       const refusal = describeRefusal(error, [table.codec])
       if (refusal === undefined) throw error
-      if (!isTaken(error)) {
+      if (findViolationFields(error, new Set([table.codec])) === undefined) {
         throw confirmed(new AppError('invalid_record', `${refusal}; nothing was inserted`))
       }
       const found = await held.findTaken(context, table, error)
       if (found === undefined) throw confirmed(dataChanged(error))
       const refused = new Tally()
       const reason = describeRefusal(found.error, [table.codec])
-      const taken = findTakenFields(found.error, new Set([table.codec]))
-      refused.refuse(found.line, `invalid record: ${reason}`, taken)
+      const fields = findViolationFields(found.error, new Set([table.codec]))
+      refused.refuse(found.line, `invalid record: ${reason}`, fields)
       throw confirmed(streamFailed(refused))
     }
   }

@@ -3,7 +3,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { ParsedLine } from '../../common/line-reader.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { StagedRow } from '../../rows/writing/staged-rows.js'
-import type { TakenFields } from '../session/record-errors.js'
+import type { ViolationFields } from '../session/record-errors.js'
 import { codeOfFaults, encodeInput, FAULTS_LISTED_MAX } from './encode-input.js'
 import type { RecordInput } from './record-input.js'
 import type { StreamSource } from './stream-source.js'
@@ -36,10 +36,10 @@ export class Tally {
     | undefined
   readonly faults: FaultEntry[] = []
 
-  refuse(line: number, message: string, taken?: TakenFields): void {
+  refuse(line: number, message: string, fields?: ViolationFields): void {
     this.failed++
     if (this.faults.length < FAULTS_LISTED_MAX) {
-      this.faults.push({ index: line - 1, line, status: 400, message, ...taken })
+      this.faults.push({ index: line - 1, line, status: 400, message, ...fields })
     }
   }
 

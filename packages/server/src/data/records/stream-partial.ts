@@ -8,7 +8,7 @@ import { describeRefusal, isTaken } from '../../rows/writing/refusals.js'
 import { openSink } from '../../rows/writing/row-sink.js'
 import type { StagedRow } from '../../rows/writing/staged-rows.js'
 import type { Files } from '../files/files.js'
-import { findTakenFields, takenFields } from '../session/record-errors.js'
+import { findViolationFields, type Violation, violationFields } from '../session/record-errors.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { bulkEntryCall } from './bulk-entry.js'
 import { storeFiles } from './record-files.js'
@@ -147,8 +147,8 @@ async function insertWhatFits(
     const refusal = describeRefusal(error, [table.codec])
     if (refusal === undefined) throw error
     if (rows.length === 1) {
-      const taken = findTakenFields(error, new Set([table.codec]))
-      tally.refuse(first.line, `invalid record: ${refusal}`, taken)
+      const fields = findViolationFields(error, new Set([table.codec]))
+      tally.refuse(first.line, `invalid record: ${refusal}`, fields)
       onSettled(rows)
       return
     }
@@ -173,31 +173,31 @@ async function refuseTaken(
   const taken = await inTurns(findTaken(fields, rows.length))
   const refused = rows.filter((_, row) => taken[row] !== undefined)
   for (const [row, { line }] of rows.entries()) {
-    const path = taken[row]
-    if (path === undefined) continue
-    const message = `invalid record: column [${path}]: is not unique`
-    tally.refuse(line, message, takenFields(table.codec, path))
+    const violation = taken[row]
+    if (violation === undefined) continue
+    const message = `invalid record: ${violation.message}`
+    tally.refuse(line, message, violationFields(violation))
   }
   onSettled(refused)
   return rows.filter((_, row) => taken[row] === undefined)
 }
 
 /**
- * Returns, for each row, the column whose value is taken on the branch or by an earlier row. A row that is
+ * Returns, for each row, the rule that it breaks because its value is taken on the branch or by an earlier row. A row that is
  * refused takes no values from later ones.
  */
 function* findTaken(
   fields: readonly UniqueField[],
   rowCount: number,
-): Generator<undefined, (string | undefined)[], undefined> {
+): Generator<undefined, (Violation | undefined)[], undefined> {
   const used = fields.map((field) => ({ field, rows: new Set<number>() }))
-  const taken: (string | undefined)[] = []
+  const taken: (Violation | undefined)[] = []
   for (let row = 0; row < rowCount; row++) {
     const found = used.find(({ field, rows }) => {
       const first = field.first[row]
       return field.taken.has(row) || (first !== undefined && rows.has(first))
     })
-    taken.push(found?.field.path)
+    taken.push(found?.field.violation)
     if (found === undefined) {
       for (const { field, rows } of used) {
         const first = field.first[row]

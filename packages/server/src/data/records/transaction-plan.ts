@@ -367,7 +367,7 @@ export function groupOperations(operations: readonly PlannedOperation[]): Operat
     let wave = schedule.nextWaves.get(id) ?? 0
     if (writes) wave = Math.max(wave, schedule.afterLinks)
     for (const target of linked) wave = Math.max(wave, target.afterWrites)
-    if (table.codec.uniqueColumns.length > 0) {
+    if (table.codec.uniqueKeys.length > 0) {
       const { last } = schedule
       if (last !== undefined) {
         const follows = last.form === form && !alone
@@ -464,7 +464,7 @@ function formOf(operation: PlannedOperation): string {
   }
 }
 
-/** Arithmetic, upserts, and changes of unique columns need a statement for each record. */
+/** Arithmetic, upserts, and changes of unique keys need a statement for each record. */
 function isAlone(operation: PlannedOperation): boolean {
   const { table } = operation
   // If unique values are compared after each statement, a value could not move between rows of a group.
@@ -474,5 +474,7 @@ function isAlone(operation: PlannedOperation): boolean {
   if (operation.kind !== 'update') return false
   const { update, whole } = operation
   if (update.arithmetic.length > 0 || whole !== undefined) return true
-  return update.columns.some((column) => table.codec.uniqueColumns.includes(column))
+  return table.codec.uniqueKeys.some(({ columns }) =>
+    update.columns.some((column) => columns.includes(column)),
+  )
 }

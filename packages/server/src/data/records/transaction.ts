@@ -6,7 +6,7 @@ import type { Call, TextRows } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { describeRefusal } from '../../rows/writing/refusals.js'
 import type { Files } from '../files/files.js'
-import { findTakenFields } from '../session/record-errors.js'
+import { findViolationFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import {
   answerOnce,
@@ -232,10 +232,10 @@ function toRunError(error: unknown, group: OperationGroup): unknown {
   const codecs = codecsOf(group.operations)
   const refusal = describeRefusal(error, codecs)
   if (refusal === undefined || operation === undefined) return error
-  const taken = findTakenFields(error, codecs)
-  const table = taken?.table ?? operation.table.codec.table.name
+  const fields = findViolationFields(error, codecs)
+  const table = fields?.table ?? operation.table.codec.table.name
   const { index } = operation
-  return transactionFailed([{ index, message: `table [${table}]: ${refusal}`, ...taken }])
+  return transactionFailed([{ index, message: `table [${table}]: ${refusal}`, ...fields }])
 }
 
 function codecsOf(operations: readonly PlannedOperation[]) {

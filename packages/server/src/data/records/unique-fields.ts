@@ -1,12 +1,14 @@
 import { arrayLiteral } from '../../postgres/carriers.js'
 import type { WritableTable } from '../../rows/open-branch.js'
-import type { RowInput } from '../../rows/writing/table-writer.js'
+import type { RowInput, TableWriter } from '../../rows/writing/table-writer.js'
+import { columnTaken, type Violation } from '../session/record-errors.js'
 import { planColumns } from '../session/session.js'
 import type { RecordContext } from './records.js'
 
-/** The id or a unique column, with the values that some rows have in it. Rows are given by index. */
+/** The id or a unique key, with the values that some rows have in it. Rows are given by index. */
 export interface UniqueField {
-  readonly path: string
+  /** The violation of a row whose value is taken. */
+  readonly violation: Violation
   /** The rows whose value exists on the branch. */
   readonly taken: ReadonlySet<number>
   /** The first row with an equal value, for each row. undefined for a row without a value. */
@@ -25,8 +27,8 @@ export async function readUniqueFields(
   rows: readonly RowInput[],
 ): Promise<UniqueField[]> {
   const fields = [await readIds(context, table, rows)]
-  for (const column of table.writer.uniqueColumns) {
-    fields.push(await readValues(context, table, { column, rows }))
+  for (const key of table.writer.uniqueKeys) {
+    fields.push(await readValues(context, table, { key, rows }))
   }
   return fields
 }
@@ -49,28 +51,24 @@ async function readIds(
     if (known === undefined) firstOf.set(id, index)
     return known ?? index
   })
-  return { path: 'id', taken, first }
+  return { violation: columnTaken(table.codec), taken, first }
 }
 
-/** Reads the values of a unique column, as PostgreSQL compares them. */
+/** Reads the values of a unique key, as PostgreSQL compares them. */
 async function readValues(
   { session }: RecordContext,
-  { writer, codec }: WritableTable,
-  options: { column: number; rows: readonly RowInput[] },
+  { writer }: WritableTable,
+  options: { key: TableWriter['uniqueKeys'][number]; rows: readonly RowInput[] },
 ): Promise<UniqueField> {
-  const { column, rows } = options
-  const values = rows.map((row) => row.values[column] ?? null)
+  const { key, rows } = options
   const [found = [], repeated = []] = await session.branch.runReads([
-    writer.findValues(column, values),
-    writer.findRepeated(column, values),
+    writer.findValues(key, rows),
+    writer.findRepeated(key, rows),
   ])
-  const takenValues = new Set(found.map((row) => row[0]))
+  const taken = new Set(found.map((row) => Number(row[0])))
   const firstOf = new Map(repeated.map((row) => [Number(row[0]), Number(row[1])]))
-  const taken = new Set<number>()
-  const first = values.map((value, index) => {
-    if (value === null) return undefined
-    if (takenValues.has(value)) taken.add(index)
-    return firstOf.get(index) ?? index
-  })
-  return { path: codec.physical[column]?.path.join('.') ?? '', taken, first }
+  const first = rows.map(({ values }, index) =>
+    writer.hasValue(key, values) ? (firstOf.get(index) ?? index) : undefined,
+  )
+  return { violation: writer.violationOf(key), taken, first }
 }

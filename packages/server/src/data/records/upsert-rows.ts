@@ -11,10 +11,11 @@ import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { describeRefusal } from '../../rows/writing/refusals.js'
 import { rowsPerStep } from '../../rows/writing/row-sink.js'
 import {
-  findTakenFields,
+  columnTaken,
+  findViolationFields,
   invalidRecord,
-  type TakenFields,
-  takenFields,
+  type ViolationFields,
+  violationFields,
 } from '../session/record-errors.js'
 import { type Origin, planColumns } from '../session/session.js'
 import type { NewId } from './new-ids.js'
@@ -29,7 +30,7 @@ export type UpsertResult =
   | { readonly id: string; readonly outcome: 'inserted' | 'updated' | 'unchanged' }
   | { readonly id?: string; readonly outcome: 'failed'; readonly error: UpsertError }
 
-type UpsertError = { readonly message: string } & (TakenFields | { readonly code?: never })
+type UpsertError = { readonly message: string } & (ViolationFields | { readonly code?: never })
 
 /** How often a request can name a record. Each further time takes more statements. */
 export const UPSERT_REPEATS_MAX = 100
@@ -58,12 +59,12 @@ interface PreparedRows {
 }
 
 /** Returns the column that records are found by, or undefined for their id. */
-export function findKeyColumn({ table, indexes, uniqueColumns }: TableCodec, by: string) {
+export function findKeyColumn({ table, indexes, physical }: TableCodec, by: string) {
   if (by === 'id') return undefined
   const column = indexes.get(by)
   const place = `table [${table.name}]: column [${by}]`
   if (column === undefined) throw new AppError('invalid_request', `by: ${place}: column not found`)
-  if (uniqueColumns.includes(column)) return column
+  if (physical[column]?.column.unique) return column
   throw new AppError(
     'invalid_request',
     `by: ${place}: is not unique, so records cannot be found by it`,
@@ -281,7 +282,9 @@ export class Upsert {
   /** Reads which records have the unique values. The column that records are found by is known already. */
   async #readUnique(transaction: OpenTransaction, rows: readonly UpsertRow[]) {
     const unique: { column: number; holders: Map<number, string>; used: Set<string | null> }[] = []
-    for (const column of this.#table.writer.uniqueColumns) {
+    // Constraints are checked after the write: they may have columns that the request does not name.
+    const keys = this.#table.writer.uniqueKeys.filter(({ name }) => name === undefined)
+    for (const column of keys.flatMap(({ columns }) => columns)) {
       const isKey = column === this.#key
       const holders = isKey ? new Map() : await this.#holders(transaction, column, rows)
       unique.push({ column, holders, used: new Set() })
@@ -314,16 +317,28 @@ export class Upsert {
 
   /** Writes rows. If PostgreSQL refuses one of them, finds it by writing halves. */
   async #writeRows(transaction: OpenTransaction, { rows, call }: PreparedRows): Promise<void> {
-    const { codec } = this.#table
+    const { codec, writer } = this.#table
+    const checks = writer.checkWritten(rows.map(({ id = '' }) => id))
     let written: TextRows = []
     try {
-      const found = await transaction.run([SAVEPOINT, call, RELEASE])
+      const after = checks.length === 0 ? [RELEASE] : checks.map((check) => check.call)
+      const found = await transaction.run([SAVEPOINT, call, ...after])
       written = found[1] ?? []
+      const broken = checks.find((_, index) => (found[index + 2]?.length ?? 0) > 0)?.violation
+      if (broken !== undefined) {
+        await transaction.run([ROLL_BACK])
+        const fault = { message: `invalid record: ${broken.message}`, ...violationFields(broken) }
+        await this.#writeHalves(transaction, rows, fault)
+        return
+      }
+      if (checks.length > 0) await transaction.run([RELEASE])
     } catch (error) {
       const refusal = describeRefusal(error, [codec])
       if (refusal === undefined) throw error
       await transaction.run([ROLL_BACK])
-      await this.#writeHalves(transaction, rows, { error, refusal })
+      const message = `invalid record: ${refusal}`
+      const fields = findViolationFields(error, new Set([codec]))
+      await this.#writeHalves(transaction, rows, fields ? { message, ...fields } : { message })
       return
     }
     const existed = new Map(written.map(([id, isThere]) => [id, isThere === 't']))
@@ -337,13 +352,11 @@ export class Upsert {
   async #writeHalves(
     transaction: OpenTransaction,
     rows: readonly UpsertRow[],
-    { error, refusal }: { error: unknown; refusal: string },
+    fault: UpsertError,
   ): Promise<void> {
     const [first] = rows
     if (rows.length === 1 && first !== undefined) {
-      const message = `invalid record: ${refusal}`
-      const taken = findTakenFields(error, new Set([this.#table.codec]))
-      this.#fail(first, taken === undefined ? { message } : { message, ...taken })
+      this.#fail(first, fault)
       return
     }
     const middle = Math.ceil(rows.length / 2)
@@ -367,7 +380,7 @@ const ROLL_BACK = withoutValues(sql`rollback to savepoint upsert`)
 
 function takenError(codec: TableCodec, path: string): UpsertError {
   const message = `invalid record: column [${path}]: is not unique`
-  return { message, ...takenFields(codec, path) }
+  return { message, ...violationFields(columnTaken(codec, path)) }
 }
 
 /** Returns the id of an invalid record, if it has one. */

@@ -1,7 +1,7 @@
-import { AppError } from '@offshoot/contract/errors'
+import { AppError, type ViolationCode } from '@offshoot/contract/errors'
 import type { Fault } from '../../rows/columns/fault.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
-import { describeRefusal, isTaken, takenColumn } from '../../rows/writing/refusals.js'
+import { describeRefusal, findViolation } from '../../rows/writing/refusals.js'
 
 /** Reports all faults of a record in one message. */
 export function invalidRecord(faults: readonly Fault[]): AppError {
@@ -11,42 +11,59 @@ export function invalidRecord(faults: readonly Fault[]): AppError {
   )
 }
 
-/** The fields of an error, or of one entry of its list, about a value that is taken. */
-export interface TakenFields {
-  readonly code: 'unique_violation'
-  readonly table: string
-  readonly column: string
+export type Violation = NonNullable<ReturnType<typeof findViolation>>
+
+/** The fields of an error, or of one entry of its list, about a rule that a record breaks. */
+export type ViolationFields = { readonly code: ViolationCode; readonly table: string } & (
+  | { readonly column: string }
+  | { readonly columns: readonly string[]; readonly constraint: string }
+)
+
+const CODES: Readonly<Record<Violation['kind'], ViolationCode>> = {
+  unique: 'unique_violation',
+  check: 'check_violation',
 }
 
-export function takenFields({ table }: TableCodec, column: string): TakenFields {
-  return { code: 'unique_violation', table: table.name, column }
+export function violationFields({ kind, codec, columns, constraint }: Violation): ViolationFields {
+  const fields = { code: CODES[kind], table: codec.table.name }
+  return constraint === undefined
+    ? { ...fields, column: columns.join() }
+    : { ...fields, columns, constraint }
 }
 
-/** Returns the fields for an error of PostgreSQL, or undefined if it is not about a taken value. */
-export function findTakenFields(
+/** Returns the fields for an error of PostgreSQL, or undefined if it is not about a rule of the tables. */
+export function findViolationFields(
   error: unknown,
   codecs: ReadonlySet<TableCodec>,
-): TakenFields | undefined {
-  const [first] = codecs
-  if (!isTaken(error) || first === undefined) return undefined
-  const found = takenColumn(error, codecs)
-  return takenFields(found?.codec ?? first, found?.column ?? 'id')
+): ViolationFields | undefined {
+  const violation = findViolation(error, codecs)
+  return violation && violationFields(violation)
 }
 
-/** Returns the error for a value that is taken, whose message says so in the words of the caller. */
-export function uniqueViolation(
-  { code, table, column }: TakenFields,
+/** Returns the error for a rule that is broken, whose message says so in the words of the caller. */
+export function violationError(
+  { code, ...details }: ViolationFields & { readonly record?: string },
   message: string,
   cause?: unknown,
 ): AppError {
-  return new AppError(code, message, { cause, details: { table, column } })
+  return new AppError(code, message, { cause, details })
 }
 
-export function notUnique(codec: TableCodec, path: string): AppError {
-  return uniqueViolation(
-    takenFields(codec, path),
-    `invalid record: column [${path}]: is not unique`,
+/** The violation by a record whose value of a unique column, or whose id, is taken. */
+export function columnTaken(codec: TableCodec, path = 'id'): Violation {
+  const message = `column [${path}]: is not unique`
+  return { kind: 'unique', codec, columns: [path], constraint: undefined, message }
+}
+
+export function ruleBroken(violation: Violation, record?: string): AppError {
+  return violationError(
+    withRecord(violationFields(violation), record),
+    `invalid record: ${violation.message}`,
   )
+}
+
+function withRecord(fields: ViolationFields, record: string | undefined) {
+  return record === undefined || !('constraint' in fields) ? fields : { ...fields, record }
 }
 
 export function recordNotFound(tableName: string, id: string): AppError {
@@ -58,10 +75,12 @@ export function versionConflict(): AppError {
 }
 
 /** Converts an error of PostgreSQL about a value to an AppError. Returns other errors unchanged. */
-export function toRecordError(error: unknown, codec: TableCodec): unknown {
+export function toRecordError(error: unknown, codec: TableCodec, record?: string): unknown {
   const refusal = describeRefusal(error, [codec])
   if (refusal === undefined) return error
-  const taken = findTakenFields(error, new Set([codec]))
-  if (taken !== undefined) return uniqueViolation(taken, `invalid record: ${refusal}`, error)
+  const fields = findViolationFields(error, new Set([codec]))
+  if (fields !== undefined) {
+    return violationError(withRecord(fields, record), `invalid record: ${refusal}`, error)
+  }
   return new AppError('invalid_record', `invalid record: ${refusal}`, { cause: error })
 }

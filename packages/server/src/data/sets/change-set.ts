@@ -5,11 +5,11 @@ import { Fault } from '../../rows/columns/fault.js'
 import type { EncodedUpdate, InputRecord } from '../../rows/columns/record-encoder.js'
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
-import type { TableWriter, UniqueCheck } from '../../rows/writing/table-writer.js'
+import type { RuleCheck, TableWriter } from '../../rows/writing/table-writer.js'
 import type { Filter } from '../query/filter.js'
 import { invalidQuery } from '../query/invalid-query.js'
 import { answerOnce, type IdempotencyContext, keepAnswer } from '../records/idempotency.js'
-import { invalidRecord, notUnique, toRecordError } from '../session/record-errors.js'
+import { invalidRecord, ruleBroken, toRecordError } from '../session/record-errors.js'
 import { originOf } from '../session/session.js'
 import { countCall, parseSet, rowSet, type SetRequest } from './row-set.js'
 
@@ -68,7 +68,7 @@ interface SetChange {
   prepare(
     writer: TableWriter,
     setFrom: Parameters<TableWriter['deleteSet']>[0],
-  ): { call: Call; checks: readonly UniqueCheck[] }
+  ): { call: Call; checks: readonly RuleCheck[] }
   /** Takes the row of the call, and refuses the change if it must not be committed. */
   settle(row: readonly string[]): Promise<void>
 }
@@ -107,7 +107,7 @@ async function writeSet(
         const [count = '0'] = row
         const taken = checks.find((_, index) => (checked[index]?.length ?? 0) > 0)
         if (taken !== undefined && count !== '0') {
-          throw notUnique(codec, codec.physical[taken.column]?.path.join('.') ?? '')
+          throw ruleBroken(taken.violation)
         }
         await change.settle(row)
         const answer = change.answerWith(count)

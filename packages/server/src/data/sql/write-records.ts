@@ -13,10 +13,9 @@ import { prepareGroup } from '../records/run-operations.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
 import {
-  findTakenFields,
-  type TakenFields,
-  takenFields,
-  uniqueViolation,
+  findViolationFields,
+  type ViolationFields,
+  violationError,
 } from '../session/record-errors.js'
 import { type Origin, originOf } from '../session/session.js'
 import { newRecord, putValue, type WrittenColumn, type WrittenKey } from './branch-tables.js'
@@ -321,21 +320,21 @@ async function runPart(
       if (refusal === undefined) throw error
       throw refused(
         `table [${codec.table.name}]: ${refusal}`,
-        findTakenFields(error, new Set([codec])),
+        findViolationFields(error, new Set([codec])),
       )
     })
   let position = 0
   for (const { calls, settle } of runs) {
     const fault = await inTurns(settle(rows.slice(position, position + calls.length), results))
     if (fault !== undefined) {
-      const { code, column } = fault
-      throw refused(fault.message, code && takenFields(codec, column ?? ''))
+      const { index: _, message, ...fields } = fault
+      throw refused(message, fields.code && (fields as ViolationFields))
     }
     position += calls.length
   }
 }
 
-function refused(message: string, taken: TakenFields | undefined): AppError {
+function refused(message: string, fields: ViolationFields | undefined): AppError {
   const invalid = invalidSql(message)
-  return taken === undefined ? invalid : uniqueViolation(taken, invalid.message)
+  return fields === undefined ? invalid : violationError(fields, invalid.message)
 }

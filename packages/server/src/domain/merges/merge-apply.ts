@@ -1,7 +1,8 @@
 import { newMigrationId } from '../../common/ids.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { findRows } from '../../rows/branches.js'
-import { applySchemaChanges } from '../../rows/heaps/schema-changes.js'
+import { applySchemaChanges, type SchemaChange } from '../../rows/heaps/schema-changes.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
 import type { Comparison, Outcome } from '../../rows/merging/comparison.js'
 import type { BranchState } from '../branches/branch-state.js'
 import { checksumOf } from '../schemas/checksum.js'
@@ -26,28 +27,50 @@ export async function applyMerge(
   { comparison, ours }: { comparison: Comparison; ours: BranchState },
 ): Promise<Outcome> {
   const outcome = await comparison.renew(transaction, (table) => stateOf(ours, table))
-  const isChanged = await applySchema(transaction, { ...plan, ours })
-  const target = isChanged ? await findRows(transaction, plan.into.branchId) : ours.rows
-  if (target === undefined) throw new Error('a locked branch must exist')
+  const changes = storageChanges(ours.schema, plan.schema)
+  // The rows of the target keep new constraints when those of the merge are written.
+  const isLate = ({ kind }: SchemaChange) => kind === 'constraintAdded'
+  const early = changes.filter((change) => !isLate(change))
+  const isChanged = await applySchema(transaction, { ...plan, ours }, changes, early)
+  const target = isChanged ? await getRows(transaction, plan) : ours.rows
   await outcome.publish(transaction, target)
+  const late = changes.filter(isLate)
+  if (late.length > 0) {
+    await applySchemaChanges(transaction, await getRows(transaction, plan), {
+      before: new Map(),
+      changes: late,
+      limits: plan.limits,
+      areRowsChecked: true,
+    })
+  }
   return outcome
+}
+
+async function getRows(transaction: Transaction, { into }: MergePlan): Promise<BranchRows> {
+  const rows = await findRows(transaction, into.branchId)
+  if (rows === undefined) throw new Error('a locked branch must exist')
+  return rows
 }
 
 /**
  * Updates the schema of the target and adds a migration to its history. New tables and columns keep
  * the ids that they have on the merged branch. Returns whether there was something to update.
  */
-async function applySchema(transaction: Transaction, plan: MergePlan): Promise<boolean> {
+async function applySchema(
+  transaction: Transaction,
+  plan: MergePlan,
+  changes: readonly SchemaChange[],
+  early: readonly SchemaChange[],
+): Promise<boolean> {
   const { into, ours, limits, schema, operations } = plan
   const { databaseId, branchId } = into
-  const changes = storageChanges(ours.schema, schema)
   if (operations.length === 0 && changes.length === 0 && !plan.ids.isNew) return false
   const head = await findHead(transaction, branchId)
   if (head === undefined) throw new Error('a locked branch must have a head')
   const before = new Map(ours.schema.tables.map((table) => [table.id, table]))
   await applySchemaChanges(transaction, ours.rows, {
     before,
-    changes,
+    changes: early,
     limits,
     areRowsChecked: true,
   })

@@ -9,7 +9,12 @@ import {
   readList,
 } from './conflict-list.js'
 import { baseOfTable, stateOf, tableBase } from './merge-base.js'
-import { describeClash, describeConflict, describeMissing } from './merge-conflicts.js'
+import {
+  describeClash,
+  describeConflict,
+  describeFailure,
+  describeMissing,
+} from './merge-conflicts.js'
 import type { MergePlan } from './merge-plan.js'
 import type { RecordResolution, TableResolution } from './resolutions.js'
 import { TableResolutions } from './resolve-rows.js'
@@ -27,7 +32,7 @@ export interface ComparedMerge extends MergeEffect {
 
 /**
  * Compares the rows of all tables, then looks for conflicts in the outcome. All conflicts are found at once: those of
- * the schemas, of rows, and of unique and not-null columns. With `pinId`, later transactions can publish the comparison.
+ * the schemas, of rows, of unique and not-null columns, and of constraints. With `pinId`, later transactions can publish the comparison.
  */
 export async function compareMerge(
   transaction: Transaction,
@@ -115,5 +120,11 @@ async function compareTable(
   await conflicts.list(
     sectionOf('null'),
     readList(missing.map((found) => describeMissing(compared.codec, found))),
+  )
+  const failures = await compared.failures(transaction)
+  conflicts.add(table.name, failures.length)
+  await conflicts.list(
+    sectionOf('check'),
+    readList(failures.map((found) => describeFailure(compared.codec, found))),
   )
 }

@@ -6,21 +6,47 @@ import type { TableComparison } from '../../rows/merging/comparison.js'
 type Found<List extends (...parameters: never[]) => unknown> =
   ReturnType<List> extends AsyncIterable<infer Item> ? Item : Awaited<ReturnType<List>>
 
-/** Describes a value that several rows would have in a unique column. */
+/** Describes a value of a unique column or constraint that several rows would have. */
 export function describeClash(
   codec: TableCodec,
-  { column, ids, tokens, text }: Found<TableComparison['clashes']>['listed'][number],
+  { key, ids, tokens, texts }: Found<TableComparison['clashes']>['listed'][number],
 ): MergeConflict {
-  const { path, codec: encoding } = codec.physical[column] ?? unknownColumn()
-  const name = path.join('.')
+  const values = key.columns.map((column, index) => {
+    const { path, codec: encoding } = codec.physical[column] ?? unknownColumn()
+    return [path.join('.'), JSON.parse(encoding.decode(texts[index] ?? ''))] as const
+  })
+  const [[column, value] = unknownColumn()] = values
   return {
     table: codec.table.name,
-    column: name,
+    column,
+    ...(key.name !== undefined && { constraint: key.name }),
     kind: 'notUnique',
     ids: [...ids],
     tokens,
-    value: JSON.parse(encoding.decode(text)),
-    message: `column [${name}]: is not unique after the merge`,
+    value: values.length === 1 ? value : Object.fromEntries(values),
+    message:
+      key.name === undefined
+        ? `column [${column}]: is not unique after the merge`
+        : `constraint [${key.name}]: the values are not unique after the merge`,
+  }
+}
+
+/** Describes rows that would fail a check. */
+export function describeFailure(
+  codec: TableCodec,
+  { check, ids, tokens, count }: Found<TableComparison['failures']>[number],
+): MergeConflict {
+  const records = count === 1 ? '1 record' : `${count} records`
+  const { path } = codec.physical[check.columns[0] ?? -1] ?? unknownColumn()
+  return {
+    table: codec.table.name,
+    column: path.join('.'),
+    constraint: check.name,
+    kind: 'check',
+    ids: [...ids],
+    tokens,
+    records: count,
+    message: `constraint [${check.name}]: ${records} would fail the check after the merge`,
   }
 }
 

@@ -1,7 +1,12 @@
 import type { MergeResult } from '@offshoot/contract/branch-changes'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database } from '../../postgres/database.js'
-import { codeOf, isUndefinedTable, UNIQUE_VIOLATION } from '../../postgres/failures.js'
+import {
+  CHECK_VIOLATION,
+  codeOf,
+  isUndefinedTable,
+  UNIQUE_VIOLATION,
+} from '../../postgres/failures.js'
 import {
   runTransaction,
   SNAPSHOT,
@@ -180,9 +185,10 @@ async function publish(
   const { comparison } = compared
   const { tables } = await applyMerge(transaction, plan, { comparison, ours }).catch(
     (error: unknown) => {
-      if (codeOf(error) !== UNIQUE_VIOLATION) throw error
-      // A writer took a unique value meanwhile. Comparing again shows which one.
-      throw new OutdatedError('a unique value was taken', { cause: error })
+      const code = codeOf(error)
+      if (code !== UNIQUE_VIOLATION && code !== CHECK_VIOLATION) throw error
+      // A writer has changed rows meanwhile, so that the outcome breaks a rule. Comparing again shows which one.
+      throw new OutdatedError('the outcome breaks a rule', { cause: error })
     },
   )
   await insertMergeOfPin(transaction, { pinId: pins.theirs, into, leftOut })
@@ -210,7 +216,7 @@ async function requireSameBases(
 
 /**
  * Throws if the target has written to a table whose rows were counted or checked as a whole: one that is
- * removed, loses a column, or gets a column that must have a value.
+ * removed, loses a column, or gets a constraint or a column that must have a value.
  */
 async function requireUnwritten(
   transaction: Transaction,
@@ -236,12 +242,18 @@ function isCheckedAsWhole(before: StoredTable, after: StoredTable | undefined): 
   const known = new Set(before.columns.map(({ id }) => id))
   return (
     before.columns.some(({ id }) => !kept.has(id)) ||
+    hasNewConstraint(before, after) ||
     // A rule that the target does not have yet.
     [...pairColumns(before.columns, after.columns)].some(([id, column]) =>
       before.columns.some((each) => each.id === id && changesOf(each, column) !== undefined),
     ) ||
     after.columns.some(({ id, notNull, fill }) => !known.has(id) && notNull && fill === undefined)
   )
+}
+
+function hasNewConstraint(before: StoredTable, after: StoredTable): boolean {
+  const known = new Set((before.constraints ?? []).map(({ id }) => id))
+  return (after.constraints ?? []).some(({ id }) => !known.has(id))
 }
 
 /** Deletes the pins, unless the merge was recorded with one, and what the comparison has stored. */

@@ -60,7 +60,7 @@ interface NamedConflict {
  */
 export class Resolutions {
   readonly #ofTables: TableResolution[] = []
-  readonly #ofSchemas: (TableResolution & { readonly column: string | undefined })[] = []
+  readonly #ofSchemas: (TableResolution & Pick<Resolution, 'column' | 'constraint'>)[] = []
   readonly #renames: Rename[] = []
   readonly #ofRecords: (RecordResolution & { readonly table: string })[] = []
   readonly #used = new Set<number>()
@@ -73,6 +73,7 @@ export class Resolutions {
         resolution.table,
         resolution.kind,
         resolution.column,
+        resolution.constraint,
         resolution.id,
       ])
       const earlier = seen.get(key)
@@ -94,8 +95,12 @@ export class Resolutions {
 
   /** Adds a resolution to those of its kind, or returns why it is malformed. */
   #add(index: number, resolution: Resolution): string | undefined {
-    const { table, id, kind, column, take, rename, columns, token } = resolution
+    const { table, id, kind, column, constraint, take, rename, columns, token } = resolution
     if (column !== undefined && kind === undefined) return 'field [column] needs [kind]'
+    if (constraint !== undefined && kind === undefined) return 'field [constraint] needs [kind]'
+    if (constraint !== undefined && (column ?? rename) !== undefined) {
+      return 'field [constraint] excludes [column] and [rename]'
+    }
     if (rename !== undefined && kind === undefined) return 'field [rename] needs [kind]'
     if (rename !== undefined && take !== undefined) {
       return 'fields [rename] and [take] exclude each other'
@@ -109,7 +114,10 @@ export class Resolutions {
       if (take === undefined) return 'field [take] is required'
       if (token === undefined) return kind === undefined ? NO_TABLE_TOKEN : NO_TOKEN
       if (kind === undefined) this.#ofTables.push({ index, table, take, token })
-      else this.#ofSchemas.push({ index, table, column, take, token })
+      else {
+        const named = { ...(column && { column }), ...(constraint && { constraint }) }
+        this.#ofSchemas.push({ index, table, ...named, take, token })
+      }
       return undefined
     }
     if (kind !== undefined) return 'fields [kind] and [id] exclude each other'
@@ -188,9 +196,9 @@ export class Resolutions {
    */
   ofSchemas(sides: Sides, conflicts: readonly NamedConflict[]): ReadonlyMap<number, Take> {
     const takes = new Map<number, Take>()
-    for (const { index, table, column, take, token } of this.#ofSchemas) {
-      const ids = idsNamed(sides, { table, column })
-      const name = column === undefined ? `table [${table}]` : `column [${table}.${column}]`
+    for (const { index, table, column, constraint, take, token } of this.#ofSchemas) {
+      const place = { table, column, constraint }
+      const [ids, name] = [idsNamed(sides, place), placeOf(place)]
       const found = conflicts.filter(({ id }) => id !== undefined && ids.includes(id))
       const reviewed = found.find((conflict) => conflict.token === token)
       if (ids.length === 0) this.refuse(index, `${name} not found`)
@@ -294,16 +302,25 @@ function tablesNamed({ tables }: StoredSchema, name: string): StoredTable[] {
 }
 
 /** Returns the ids of the tables, or of the columns, that have a name on one of the sides. */
-function idsNamed(
-  { ours, theirs }: Sides,
-  { table, column }: { table: string; column: string | undefined },
-): number[] {
+function idsNamed({ ours, theirs }: Sides, { table, column, constraint }: SchemaPlace): number[] {
   const tables = [ours, theirs].flatMap((schema) => tablesNamed(schema, table))
-  const ids =
-    column === undefined
-      ? tables.map(({ id }) => id)
-      : tables.flatMap(({ columns }) =>
-          columns.flatMap(({ id, name }) => (name === column ? id : [])),
-        )
+  const named = (items: readonly { id: number; name: string }[], wanted: string) =>
+    items.flatMap(({ id, name }) => (name === wanted ? id : []))
+  const ids = tables.flatMap(({ id, columns, constraints = [] }) => {
+    if (constraint !== undefined) return named(constraints, constraint)
+    return column === undefined ? [id] : named(columns, column)
+  })
   return [...new Set(ids)]
+}
+
+/** A table, or one of its columns or constraints, by name. */
+interface SchemaPlace {
+  readonly table: string
+  readonly column: string | undefined
+  readonly constraint: string | undefined
+}
+
+function placeOf({ table, column, constraint }: SchemaPlace): string {
+  if (constraint !== undefined) return `constraint [${constraint}] of table [${table}]`
+  return column === undefined ? `table [${table}]` : `column [${table}.${column}]`
 }

@@ -16,7 +16,7 @@ const ROUNDS_MAX = 10
 type Cells = RowResolution['cells']
 type Cell = Cells extends ReadonlyMap<number, infer Item> ? Item : never
 
-/** A value for a column that is not in conflict by itself, but may break the rule of its column. */
+/** A value for a column that is not in conflict by itself, but may break a rule of its table. */
 interface GivenCell {
   readonly index: number
   readonly id: string
@@ -160,8 +160,11 @@ export class TableResolutions {
       this.#refuse(request, `column [${path}] not found`)
       return
     }
-    const { unique, notNull } = physical.column
-    if ('take' in cell || !(unique || notNull)) {
+    const { uniqueKeys, checks } = this.#codec
+    const rules = [...uniqueKeys, ...checks]
+    const hasRule =
+      physical.column.notNull === true || rules.some(({ columns }) => columns.includes(column))
+    if ('take' in cell || !hasRule) {
       this.#refuse(request, notInConflict(path, id))
       return
     }
@@ -169,7 +172,7 @@ export class TableResolutions {
     if (cells !== undefined) this.#given.push({ index, id, path, column, cells })
   }
 
-  /** Gives values to records that would break the rule of a unique or not-null column. */
+  /** Gives values to records that would break a rule of their table. */
   async #amend(transaction: Transaction): Promise<void> {
     for (let round = 0; round < ROUNDS_MAX && this.#given.length > 0; round++) {
       const needed = new Set<GivenCell>()

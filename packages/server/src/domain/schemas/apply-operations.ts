@@ -40,5 +40,9 @@ function applyOperation(draft: SchemaDraft, operation: SchemaOperation): void {
     draft.removeColumn(operation.removeColumn.table, operation.removeColumn.column)
   } else if ('renameColumn' in operation) {
     draft.renameColumn(operation.renameColumn.table, operation.renameColumn)
-  } else draft.alterColumn(operation.alterColumn)
+  } else if ('alterColumn' in operation) draft.alterColumn(operation.alterColumn)
+  else if ('addConstraint' in operation) {
+    draft.addConstraint(operation.addConstraint.table, operation.addConstraint.constraint)
+  } else
+    draft.removeConstraint(operation.removeConstraint.table, operation.removeConstraint.constraint)
 }

@@ -1,4 +1,5 @@
-import type { Column } from '@offshoot/contract/schema'
+import type { Column, Constraint } from '@offshoot/contract/schema'
+import { toCanonicalJson } from '../../common/write-json.js'
 
 interface ColumnDifference {
   readonly removed: readonly string[]
@@ -24,6 +25,19 @@ export function compareColumns(
   }
   const removed = source.map(({ name }) => name).filter((name) => !keptNames.has(name))
   return { removed, added }
+}
+
+/** Compares constraints in the same way. */
+export function compareConstraints(
+  source: readonly Constraint[],
+  target: readonly Constraint[],
+): { readonly removed: readonly string[]; readonly added: readonly Constraint[] } {
+  const kept = new Set(source.map(toCanonicalJson))
+  const wanted = new Set(target.map(toCanonicalJson))
+  return {
+    removed: source.filter((each) => !wanted.has(toCanonicalJson(each))).map(({ name }) => name),
+    added: target.filter((each) => !kept.has(toCanonicalJson(each))),
+  }
 }
 
 function isSameColumn(one: Column, other: Column): boolean {

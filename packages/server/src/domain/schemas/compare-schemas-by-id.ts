@@ -1,4 +1,4 @@
-import type { Column } from '@offshoot/contract/schema'
+import type { Table } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import {
   listAllColumns,
@@ -36,8 +36,8 @@ export function* compareSchemasById(
   const definitions = new Map(toPublicSchema(after).tables.map((table) => [table.name, table]))
   yield
   for (const table of after.tables) {
-    const columns = definitions.get(table.name)?.columns ?? []
-    for (const operation of compareColumnsById(old.get(table.id), table, columns)) {
+    const definition = definitions.get(table.name)
+    for (const operation of compareTableById(old.get(table.id), table, definition)) {
       operations.push(operation)
     }
     yield
@@ -45,12 +45,14 @@ export function* compareSchemasById(
   return operations
 }
 
-function compareColumnsById(
+function compareTableById(
   before: StoredTable | undefined,
   after: StoredTable,
-  definitions: readonly Column[],
+  definition: Table | undefined,
 ): SchemaOperation[] {
   const table = after.name
+  const rules = compareNames(before?.constraints ?? [], after.constraints ?? [])
+  const constraints = new Map((definition?.constraints ?? []).map((each) => [each.name, each]))
   const old = before?.columns ?? []
   const successors = pairColumns(old, after.columns)
   const paired = old.map((column) => ({
@@ -58,8 +60,9 @@ function compareColumnsById(
     id: successors.get(column.id)?.id ?? column.id,
   }))
   const { removed, renamed, added } = compareNames(paired, after.columns)
-  const columns = new Map(definitions.map((column) => [column.name, column]))
+  const columns = new Map((definition?.columns ?? []).map((column) => [column.name, column]))
   return [
+    ...rules.removed.map((constraint) => ({ removeConstraint: { table, constraint } })),
     ...removed.map((column) => ({ removeColumn: { table, column } })),
     ...renamed.map((names) => ({ renameColumn: { table, ...names } })),
     ...old.flatMap((column): SchemaOperation[] => {
@@ -70,6 +73,10 @@ function compareColumnsById(
     ...added.flatMap(({ name }): SchemaOperation[] => {
       const column = columns.get(name)
       return column === undefined ? [] : [{ addColumn: { table, column } }]
+    }),
+    ...rules.added.flatMap(({ name }): SchemaOperation[] => {
+      const constraint = constraints.get(name)
+      return constraint === undefined ? [] : [{ addConstraint: { table, constraint } }]
     }),
   ]
 }
@@ -155,6 +162,7 @@ export function storageChanges(before: StoredSchema, after: StoredSchema): Schem
       const successors = pairColumns(previous.columns, table.columns)
       const known = new Set([...successors.values()].map((column) => column.id))
       return [
+        ...changedConstraints('constraintRemoved', previous, table),
         ...previous.columns.flatMap((column): SchemaChange[] => {
           const successor = successors.get(column.id)
           if (successor === undefined) return [{ kind: 'columnRemoved', table, column }]
@@ -165,9 +173,23 @@ export function storageChanges(before: StoredSchema, after: StoredSchema): Schem
           .filter((column) => !known.has(column.id))
           .map((column) => ({ kind: 'columnAdded' as const, table, column })),
         ...changedIndexes(previous, table),
+        ...changedConstraints('constraintAdded', previous, table),
       ]
     }),
   ]
+}
+
+/** Lists the constraints that only one of two versions of a table has. */
+function changedConstraints(
+  kind: 'constraintAdded' | 'constraintRemoved',
+  before: StoredTable,
+  table: StoredTable,
+): SchemaChange[] {
+  const [from, to] = kind === 'constraintAdded' ? [before, table] : [table, before]
+  const known = new Set((from.constraints ?? []).map(({ id }) => id))
+  return (to.constraints ?? [])
+    .filter(({ id }) => !known.has(id))
+    .map((constraint) => ({ kind, table, constraint }))
 }
 
 /** Lists the columns whose indexes differ. Migrations do not contain indexes; stored schemas do. */

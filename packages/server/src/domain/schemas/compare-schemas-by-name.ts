@@ -2,7 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { IdType, Schema, Table } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
-import { compareColumns } from './compare-columns.js'
+import { compareColumns, compareConstraints } from './compare-columns.js'
 
 /**
  * Compares two schemas by the names of tables and columns. Returns the edits that turn one into the
@@ -14,7 +14,9 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
   const removeColumns: SchemaOperation[] = []
   const addTables: SchemaOperation[] = []
   const addColumns: SchemaOperation[] = []
-  for (const { name: table, idType, columns } of target.tables) {
+  const removeConstraints: SchemaOperation[] = []
+  const addConstraints: SchemaOperation[] = []
+  for (const { name: table, idType, columns, constraints = [] } of target.tables) {
     const old = sourceTables.get(table)
     // A table that the target lists twice is added the second time, which applying the edits refuses.
     if (!sourceTables.delete(table)) addTables.push(addTable({ name: table, idType }))
@@ -22,9 +24,23 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
     const { removed, added } = compareColumns(old?.columns ?? [], columns)
     for (const column of removed) removeColumns.push({ removeColumn: { table, column } })
     for (const column of added) addColumns.push({ addColumn: { table, column } })
+    const ofConstraints = compareConstraints(old?.constraints ?? [], constraints)
+    for (const constraint of ofConstraints.removed) {
+      removeConstraints.push({ removeConstraint: { table, constraint } })
+    }
+    for (const constraint of ofConstraints.added) {
+      addConstraints.push({ addConstraint: { table, constraint } })
+    }
   }
   const removeTables = [...sourceTables.keys()].map((table) => ({ removeTable: { table } }))
-  return [...removeColumns, ...removeTables, ...addTables, ...addColumns]
+  return [
+    ...removeConstraints,
+    ...removeColumns,
+    ...removeTables,
+    ...addTables,
+    ...addColumns,
+    ...addConstraints,
+  ]
 }
 
 interface NewTable {
@@ -47,7 +63,7 @@ function requireSameIds(source: Table, { name, idType }: NewTable): void {
   )
 }
 
-/** Returns the source of a comparison without the tables and columns that the edits remove. */
+/** Returns the source of a comparison without its constraints, and the tables and columns that the edits remove. */
 export function withoutRemoved(
   source: StoredSchema,
   edits: readonly SchemaOperation[],
@@ -66,6 +82,7 @@ export function withoutRemoved(
       .map((table) => ({
         ...table,
         columns: table.columns.filter(({ name }) => !columns.has(`${table.name}.${name}`)),
-      })),
+      }))
+      .map(({ constraints: _, ...table }) => table),
   }
 }

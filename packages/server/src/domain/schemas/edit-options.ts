@@ -1,16 +1,22 @@
 import type { Limits } from '@offshoot/contract/limits'
+import type { Schema } from '@offshoot/contract/schema'
+import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { type ParsedExpressions, parseRowExpressions } from '../../dialect/row-expression.js'
 import { momentText } from '../../rows/columns/column-type.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import { Fault } from '../../rows/columns/fault.js'
 import type { EditOptions } from './schema-draft.js'
 
 /** Options of schema edits, with validation of default values by column type. */
-export function editOptions(options: { limits: Limits; nextId(): number }): EditOptions {
-  const { limits, nextId } = options
+export function editOptions(
+  options: Pick<EditOptions, 'limits' | 'nextId' | 'expressions'>,
+): EditOptions {
+  const { limits, nextId, expressions } = options
   const codec = { limits, jsonAsText: false }
   return {
     limits,
     nextId,
+    expressions,
     checkDefault(column, text) {
       const { name, type, decimal, enum: values } = column
       const stored = {
@@ -34,7 +40,22 @@ export function editOptions(options: { limits: Limits; nextId(): number }): Edit
 }
 
 /** Options of a dry run. Its ids are above all ids in use, and are never stored. */
-export function dryRunOptions(limits: Limits): EditOptions {
+export function dryRunOptions(
+  limits: Limits,
+  expressions?: EditOptions['expressions'],
+): EditOptions {
   let id = Number.MAX_SAFE_INTEGER / 2
-  return editOptions({ limits, nextId: () => ++id })
+  return editOptions({ limits, expressions, nextId: () => ++id })
+}
+
+/** Parses the expressions of operations, before the operations are applied. */
+export function parseExpressions(
+  operations: readonly SchemaOperation[],
+  { tables }: Pick<Schema, 'tables'> = { tables: [] },
+): Promise<ParsedExpressions> {
+  const added = operations.flatMap((operation) =>
+    'addConstraint' in operation ? operation.addConstraint.constraint : [],
+  )
+  const constraints = [...added, ...tables.flatMap((table) => table.constraints ?? [])]
+  return parseRowExpressions(constraints.flatMap((each) => ('check' in each ? each.check : [])))
 }

@@ -19,7 +19,7 @@ import { applyOperations } from './apply-operations.js'
 import { countColumns } from './check-column.js'
 import { checksumOf } from './checksum.js'
 import { dataLossError, listRemovals, measureLoss, removesAnything } from './data-loss.js'
-import { dryRunOptions, editOptions } from './edit-options.js'
+import { dryRunOptions, editOptions, parseExpressions } from './edit-options.js'
 import {
   type BranchHead,
   deleteUnusedSchema,
@@ -71,9 +71,9 @@ async function findLosses(
 ): Promise<DataLoss[]> {
   const { head, edits, limits } = options
   if (!edits.some(({ operations }) => removesAnything(operations))) return []
-  const dryRun = dryRunOptions(limits)
   let after = head.schema
   for (const { operations } of edits) {
+    const dryRun = dryRunOptions(limits, await parseExpressions(operations))
     after = (await inTurns(applyOperations(after, operations, dryRun))).schema
   }
   const removals = listRemovals(head.schema, after)
@@ -165,7 +165,8 @@ async function applyEdit(
     if (id === undefined) throw new Error('ids for an edit are counted beforehand')
     return id
   }
-  const rules = editOptions({ limits, nextId })
+  const expressions = await parseExpressions(edit.operations)
+  const rules = editOptions({ limits, nextId, expressions })
   const edited = await inTurns(applyOperations(head.schema, edit.operations, rules))
   const schema = rememberIds(head.schema, edited.schema)
   // Read for each edit, because the previous edit of a push may have created tables.
@@ -191,7 +192,8 @@ async function applyEdit(
 
 function countIds(operations: readonly SchemaOperation[]): number {
   return operations.reduce((count, operation) => {
-    if ('addTable' in operation || 'alterColumn' in operation) return count + 1
+    const isOne = ['addTable', 'alterColumn', 'addConstraint'].some((kind) => kind in operation)
+    if (isOne) return count + 1
     return 'addColumn' in operation ? count + countColumns(operation.addColumn.column) : count
   }, 0)
 }

@@ -1,7 +1,8 @@
 import type { Limits } from '@offshoot/contract/limits'
-import type { Column } from '@offshoot/contract/schema'
+import type { Column, Constraint } from '@offshoot/contract/schema'
 import { toCanonicalJson } from '../../common/write-json.js'
 import {
+  listAllColumns,
   listOrigins,
   type StoredColumn,
   type StoredSchema,
@@ -14,6 +15,7 @@ import { findSame, type MergeStrategy, mergeDefinitions, type Take } from './mer
 import { orderTables } from './order-tables.js'
 import { toPublicColumn } from './public-schema.js'
 import { rememberIds } from './remembered-ids.js'
+import { columnIdsOf, type StoredConstraint, toPublicConstraint } from './store-constraint.js'
 
 /** The options of a merge for one table. */
 export interface TableRule {
@@ -23,10 +25,11 @@ export interface TableRule {
 }
 
 export interface SchemaConflict {
-  /** The id of the table or column that a decision is about. undefined: none decides the conflict. */
+  /** The id of the table, column or constraint that a decision is about. undefined: none decides the conflict. */
   readonly id?: number
   readonly table: string
   readonly column?: string
+  readonly constraint?: string
   readonly message: string
   /** The strategies that decide the conflict. */
   readonly takes: readonly Take[]
@@ -35,10 +38,10 @@ export interface SchemaConflict {
    * since the base.
    */
   readonly records?: number
-  /** For a column that both sides added: its definition on the target. */
-  readonly ours?: Column
-  /** For a column that both sides added: its definition on the merged branch. */
-  readonly theirs?: Column
+  /** For a column or constraint that both sides changed: its definition on the target. Null: it is not there. */
+  readonly ours?: Column | Constraint | null
+  /** For a column or constraint that both sides changed: its definition on the merged branch. */
+  readonly theirs?: Column | Constraint | null
 }
 
 interface MergedSchema {
@@ -254,7 +257,78 @@ function mergeTable(
   for (const duplicate of duplicates(columns)) {
     conflict(`two different columns have this name; ${RENAME}`, NEITHER, duplicate)
   }
-  return mergeSearchIndex({ before, ours: { ...table, name, columns }, theirs: other })
+  const constraints = mergeConstraints(sides, {
+    columns,
+    strategyOf: context.strategyOf,
+    conflict: (each) => conflicts.push({ table: name, ...each }),
+  })
+  const { constraints: _, ...rest } = table
+  const merged = { ...rest, name, columns, ...(constraints.length > 0 && { constraints }) }
+  return mergeSearchIndex({ before, ours: merged, theirs: other })
+}
+
+/** Merges the constraints of a table by name. It is a conflict if both sides have changed one, and not in the same way. */
+function mergeConstraints(
+  {
+    before,
+    table,
+    other,
+  }: { before: StoredTable | undefined; table: StoredTable; other: StoredTable },
+  options: {
+    /** The columns of the merged table. */
+    columns: readonly StoredColumn[]
+    strategyOf(id: number): MergeStrategy
+    conflict(conflict: Omit<SchemaConflict, 'table'>): void
+  },
+): StoredConstraint[] {
+  const byName = (each: StoredTable | undefined) =>
+    new Map((each?.constraints ?? []).map((one) => [one.name.toLowerCase(), one]))
+  const [old, mine, others] = [byName(before), byName(table), byName(other)]
+  const ids = new Set(listAllColumns(options.columns).map(({ id }) => id))
+  const names = new Set([...mine.keys(), ...others.keys()])
+  return [...names].flatMap((name): StoredConstraint[] => {
+    const [base, ours, theirs] = [old.get(name), mine.get(name), others.get(name)]
+    const chosen = (): StoredConstraint | undefined => {
+      if (ruleOf(theirs) === ruleOf(base) || ruleOf(theirs) === ruleOf(ours)) return ours
+      if (ruleOf(ours) === ruleOf(base)) return theirs
+      const { id, name: constraint } = (ours ?? theirs) as StoredConstraint
+      const strategy = options.strategyOf(id)
+      if (strategy === 'fail') {
+        options.conflict({
+          id,
+          constraint,
+          message: 'both sides have changed this constraint, in different ways; take one of them',
+          takes: EITHER,
+          ours: definitionIn(ours, table),
+          theirs: definitionIn(theirs, other),
+        })
+      }
+      return strategy === 'theirs' ? theirs : ours
+    }
+    const merged = chosen()
+    if (merged === undefined) return []
+    if (columnIdsOf(merged).every((id) => ids.has(id))) return [merged]
+    options.conflict({
+      constraint: merged.name,
+      message: 'uses a column that would not exist after the merge',
+      takes: NEITHER,
+    })
+    return []
+  })
+}
+
+/** Returns a text that is equal for constraints of the same rule. undefined: there is none. */
+function ruleOf(constraint: StoredConstraint | undefined): string | undefined {
+  if (constraint === undefined) return undefined
+  const { id: _, name: __, ...rule } = constraint
+  return toCanonicalJson(rule)
+}
+
+function definitionIn(
+  constraint: StoredConstraint | undefined,
+  { columns }: StoredTable,
+): Constraint | null {
+  return constraint === undefined ? null : toPublicConstraint(constraint, columns)
 }
 
 /** Returns whether a column was made of another one. */

@@ -3,7 +3,7 @@ import type { ColumnProblem } from '@offshoot/contract/column-problems'
 import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import type { Column, Schema } from '@offshoot/contract/schema'
+import type { Column, Constraint, Schema } from '@offshoot/contract/schema'
 import {
   type AlterColumnRequest,
   type ColumnPreview,
@@ -21,6 +21,7 @@ import {
   type UpdateSchema,
 } from '@offshoot/contract/schema-edits'
 import { inTurns } from '../../common/in-turns.js'
+import { toCanonicalJson } from '../../common/write-json.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
 import { findRows } from '../../rows/branches.js'
@@ -33,7 +34,7 @@ import type { BranchAccess } from '../access/resolve.js'
 import { applyOperations } from './apply-operations.js'
 import { compareSchemasByName, withoutRemoved } from './compare-schemas-by-name.js'
 import { listRemovals, measureLoss } from './data-loss.js'
-import { dryRunOptions } from './edit-options.js'
+import { dryRunOptions, parseExpressions } from './edit-options.js'
 import { editSchema, type PlanEdits } from './edit-schema.js'
 import { planPush } from './plan-push.js'
 import { findColumn, flattenColumns, toPublicSchema } from './public-schema.js'
@@ -55,6 +56,24 @@ export interface EditContext {
 /** The context of an edit that is applied, and may lose values if `allowDataLoss` is set. */
 export interface WriteContext extends EditContext {
   readonly allowDataLoss: boolean
+}
+
+/** Adds a constraint to a table, or replaces the one of that name. An equal one stays as it is. */
+export function setConstraint(
+  storage: Storage,
+  context: WriteContext,
+  options: { tableName: string; constraint: Constraint },
+): Promise<SchemaUpdate> {
+  const { tableName: table, constraint } = options
+  return editDirectly(storage, context, async (head) => {
+    const { constraints = [] } = publicTable(head.schema, table)
+    const known = constraints.find(({ name }) => name === constraint.name)
+    const addConstraint = { table, constraint }
+    if (known === undefined) return [{ operations: [{ addConstraint }] }]
+    if (toCanonicalJson(known) === toCanonicalJson(constraint)) return []
+    const removeConstraint = { table, constraint: known.name }
+    return [{ operations: [{ removeConstraint }, { addConstraint }] }]
+  })
 }
 
 /** Applies operations as one migration. */
@@ -233,18 +252,23 @@ export function compareWithSchema(
 ): Promise<Comparison> {
   return look(database, async (transaction) => {
     const head = await getHead(transaction, context.access)
-    const options = dryRunOptions(context.limits)
+    const { branchOperations = [], schemaOperations = [] } = request
+    const expressions = await parseExpressions(
+      [...branchOperations, ...schemaOperations],
+      request.schema,
+    )
+    const options = dryRunOptions(context.limits, expressions)
     const { schema: source } = await inTurns(
-      applyOperations(head.schema, request.branchOperations ?? [], options),
+      applyOperations(head.schema, branchOperations, options),
     )
     await yieldToOthers()
     const given = await inTurns(readSchema(request.schema, options))
     await yieldToOthers()
-    const { schema: target } = await inTurns(
-      applyOperations(given, request.schemaOperations ?? [], options),
-    )
+    const { schema: target } = await inTurns(applyOperations(given, schemaOperations, options))
     await yieldToOthers()
-    const compared = comparison(source, target, { sourceMigrationID: head.lastMigrationId })
+    const compared = comparison(source, keepConstraints(source, target, request.schema), {
+      sourceMigrationID: head.lastMigrationId,
+    })
     const after = withoutRemoved(source, compared.edits.operations)
     await yieldToOthers()
     return { ...compared, ...(await lossOf(transaction, context, { before: head.schema, after })) }
@@ -261,7 +285,11 @@ export function compareWithBranch(
   return look(database, async (transaction) => {
     const head = await getHead(transaction, context.access)
     const other = await getHead(transaction, options.other)
-    const dryRun = dryRunOptions(context.limits)
+    const expressions = await parseExpressions([
+      ...sourceBranchOperations,
+      ...targetBranchOperations,
+    ])
+    const dryRun = dryRunOptions(context.limits, expressions)
     const { schema: source } = await inTurns(
       applyOperations(head.schema, sourceBranchOperations, dryRun),
     )
@@ -270,7 +298,7 @@ export function compareWithBranch(
       applyOperations(other.schema, targetBranchOperations, dryRun),
     )
     await yieldToOthers()
-    const compared = comparison(source, target, {
+    const compared = comparison(source, toPublicSchema(target), {
       sourceMigrationID: head.lastMigrationId,
       targetMigrationID: other.lastMigrationId,
     })
@@ -287,7 +315,7 @@ export function previewEdits(
   return look(database, async (transaction) => {
     const { schema: before } = await getHead(transaction, context.access)
     const operations = request.edits?.operations ?? []
-    const options = dryRunOptions(context.limits)
+    const options = dryRunOptions(context.limits, await parseExpressions(operations))
     const { schema: after, changes } = await inTurns(applyOperations(before, operations, options))
     await yieldToOthers()
     const isAltered = changes.some(({ kind }) => kind === 'columnAltered')
@@ -381,11 +409,26 @@ function toLog(row: MigrationRow): History['logs'][number] {
 
 function comparison(
   source: StoredSchema,
-  target: StoredSchema,
+  to: Schema,
   ids: { sourceMigrationID: string; targetMigrationID?: string },
 ): Comparison {
-  const [from, to] = [toPublicSchema(source), toPublicSchema(target)]
+  const from = toPublicSchema(source)
   return { source: from, target: to, edits: { ...ids, operations: compareSchemasByName(from, to) } }
+}
+
+/** Gives tables that a client has sent without `constraints` those that they have: clients may not know of them. */
+function keepConstraints(source: StoredSchema, target: StoredSchema, sent: Schema): Schema {
+  const known = new Map(toPublicSchema(source).tables.map((table) => [table.name, table]))
+  const listed = new Set(sent.tables.flatMap(({ name, constraints }) => (constraints ? name : [])))
+  const { tables, ...rest } = toPublicSchema(target)
+  return {
+    ...rest,
+    tables: tables.map((table) => {
+      const { constraints } = known.get(table.name) ?? {}
+      const isKept = !listed.has(table.name) && table.constraints === undefined
+      return isKept && constraints !== undefined ? { ...table, constraints } : table
+    }),
+  }
 }
 
 function publicTable(schema: StoredSchema, name: string): Schema['tables'][number] {

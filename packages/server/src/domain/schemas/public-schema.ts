@@ -2,6 +2,7 @@ import type { Column, RevLink, Schema } from '@offshoot/contract/schema'
 import type { StoredColumn, StoredSchema } from '../../rows/columns/stored-schema.js'
 import { listLinks } from './list-links.js'
 import { orderTables } from './order-tables.js'
+import { toPublicConstraint } from './store-constraint.js'
 
 /** Converts a stored schema into the form that clients read. */
 export function toPublicSchema(schema: StoredSchema): Schema {
@@ -15,6 +16,9 @@ export function toPublicSchema(schema: StoredSchema): Schema {
         name: table.name,
         ...(table.idType && { idType: table.idType }),
         columns: table.columns.map((column) => toPublicColumn(column, names)),
+        ...(table.constraints && {
+          constraints: table.constraints.map((each) => toPublicConstraint(each, table.columns)),
+        }),
         ...(tableRevLinks && { revLinks: tableRevLinks }),
       }
     }),

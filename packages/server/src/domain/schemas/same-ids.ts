@@ -1,4 +1,5 @@
 import { toCanonicalJson } from '../../common/write-json.js'
+import type { ExpressionParts } from '../../dialect/row-expression.js'
 import {
   listAllColumns,
   type StoredColumn,
@@ -6,6 +7,8 @@ import {
   type StoredTable,
 } from '../../rows/columns/stored-schema.js'
 import type { ReadIds, StoredAs } from '../../rows/layout/layout.js'
+
+import type { StoredConstraint } from './store-constraint.js'
 
 /*
  * Branches that add the same table or column separately have different ids for it. The first merge between them
@@ -126,6 +129,9 @@ export class SameIds {
       ...table,
       id: idOf(table.id),
       columns: table.columns.map(readColumn),
+      ...(table.constraints && {
+        constraints: table.constraints.map((each) => withColumnIds(each, idOf)),
+      }),
     }))
     const live = new Set(idsOf({ tables }))
     const removed = removedIds?.map((id) => this.idOf(id)).filter((id) => !live.has(id))
@@ -220,6 +226,18 @@ export class SameIds {
       if (other !== undefined) this.#joinColumns(nested, other)
     }
   }
+}
+
+/** Returns a constraint with other ids of its columns. */
+function withColumnIds(
+  constraint: StoredConstraint,
+  idOf: (id: number) => number,
+): StoredConstraint {
+  if ('unique' in constraint) return { ...constraint, unique: constraint.unique.map(idOf) }
+  const read = (parts: ExpressionParts) =>
+    parts.map((part) => (typeof part === 'number' ? idOf(part) : part))
+  const { text, sql } = constraint.check
+  return { ...constraint, check: { text: read(text), sql: read(sql) } }
 }
 
 /** Lists the pairs of items that both sides have added under the same name. */

@@ -1,5 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
-import type { Column, IdType } from '@offshoot/contract/schema'
+import type { Column, Constraint, IdType } from '@offshoot/contract/schema'
+import type { ParsedExpressions } from '../../dialect/row-expression.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import { AddedLinks, type LinkTarget } from './added-links.js'
@@ -16,12 +17,20 @@ import { listLinks } from './list-links.js'
 import { NamedList } from './named-list.js'
 import { orderTables } from './order-tables.js'
 import { toPublicColumn } from './public-schema.js'
+import {
+  constraintNotFound,
+  requireColumns,
+  type StoredConstraint,
+  storeConstraint,
+} from './store-constraint.js'
 
 export interface EditOptions extends ColumnChecks {
   /** Returns an id that no table or column has ever had. */
   nextId(): number
   /** Returns the default of a `notNull` column in PostgreSQL's text form, for existing rows. */
   defaultFill(column: StoredColumn): string | undefined
+  /** The expressions of the operations. */
+  readonly expressions?: ParsedExpressions | undefined
 }
 
 interface Rename {
@@ -34,6 +43,11 @@ type Step =
   | { readonly kind: 'tableAdded' | 'tableRemoved'; readonly tableId: number }
   | { readonly kind: 'columnAdded'; readonly tableId: number; readonly columnId: number }
   | { readonly kind: 'columnRemoved'; readonly tableId: number; readonly column: StoredColumn }
+  | {
+      readonly kind: 'constraintAdded' | 'constraintRemoved'
+      readonly tableId: number
+      readonly constraint: StoredConstraint
+    }
   | {
       readonly kind: 'columnAltered'
       readonly tableId: number
@@ -51,7 +65,9 @@ export class SchemaDraft {
   /** The tables. The columns of an edited table are in `#columns`. */
   readonly #tables: NamedList<StoredTable>
   readonly #columns = new Map<number, NamedList<StoredColumn>>()
+  readonly #constraints = new Map<number, NamedList<StoredConstraint>>()
   readonly #addedColumns = new Set<number>()
+  readonly #addedConstraints = new Set<number>()
   readonly #addedLinks = new AddedLinks()
   readonly #steps: Step[] = []
   readonly #order: number[] | undefined
@@ -77,6 +93,7 @@ export class SchemaDraft {
     const table = this.#getTable(name)
     this.#tables.delete(table.id)
     this.#columns.delete(table.id)
+    this.#constraints.delete(table.id)
     this.#addedLinks.tableRemoved(table)
     this.#steps.push({ kind: 'tableRemoved', tableId: table.id })
   }
@@ -117,6 +134,47 @@ export class SchemaDraft {
     if (fault !== undefined) throw invalid(`table [${tableName}]: column [${newName}]: ${fault}`)
     checkColumnFree(columns, { table: tableName, name: newName, self: column })
     columns.set({ ...column, name: newName })
+  }
+
+  addConstraint(tableName: string, constraint: Constraint): void {
+    const table = this.#getTable(tableName)
+    const constraints = this.#constraintsOf(table)
+    const { limits, expressions } = this.#options
+    const taken = constraints.findIgnoringCase(constraint.name)
+    if (taken) {
+      throw new AppError(
+        'already_exists',
+        `table [${tableName}]: constraint [${taken.name}] already exists`,
+      )
+    }
+    const columns = this.#columnsOf(table).items()
+    const id = this.#options.nextId()
+    const stored = storeConstraint(constraint, {
+      id,
+      table: tableName,
+      columns,
+      limits,
+      expressions,
+    })
+    constraints.set(stored)
+    if (constraints.items().length > limits.constraintsPerTableMax) {
+      throw new AppError(
+        'limit_reached',
+        `table [${tableName}]: cannot have more than ${limits.constraintsPerTableMax} constraints`,
+      )
+    }
+    this.#addedConstraints.add(id)
+    this.#steps.push({ kind: 'constraintAdded', tableId: table.id, constraint: stored })
+  }
+
+  removeConstraint(tableName: string, name: string): void {
+    const table = this.#getTable(tableName)
+    const constraints = this.#constraintsOf(table)
+    const constraint = constraints.find(name)
+    if (!constraint) throw constraintNotFound(tableName, name)
+    constraints.delete(constraint.id)
+    if (this.#addedConstraints.delete(constraint.id)) return
+    this.#steps.push({ kind: 'constraintRemoved', tableId: table.id, constraint })
   }
 
   alterColumn(alteration: Alteration): void {
@@ -169,6 +227,12 @@ export class SchemaDraft {
     return columns
   }
 
+  #constraintsOf(table: StoredTable): NamedList<StoredConstraint> {
+    const constraints = this.#constraints.get(table.id) ?? new NamedList(table.constraints ?? [])
+    this.#constraints.set(table.id, constraints)
+    return constraints
+  }
+
   #checkTableName(name: string, self?: StoredTable): void {
     const fault = checkName(name, this.#options.limits)
     if (fault !== undefined) throw invalid(`table [${name}]: ${fault}`)
@@ -209,12 +273,22 @@ export class SchemaDraft {
 
   #finishTable(table: StoredTable, targets: ReadonlyMap<number, LinkTarget>): StoredTable {
     const columns = this.#columns.get(table.id)
-    if (!columns) return table
+    if (!columns) return this.#finishConstraints(table)
     const finish = (column: StoredColumn) =>
       this.#addedColumns.has(column.id)
         ? finishColumn(column, { targets, path: `table [${table.name}]` })
         : column
-    return { ...table, columns: columns.items().map(finish) }
+    return this.#finishConstraints({ ...table, columns: columns.items().map(finish) })
+  }
+
+  /** Puts in the constraints, which must not use a column that is gone. */
+  #finishConstraints(table: StoredTable): StoredTable {
+    const { constraints: known, ...rest } = table
+    const constraints = this.#constraints.get(table.id)?.items() ?? known
+    if (constraints === undefined) return table
+    if (constraints.length === 0) return rest
+    requireColumns(table, constraints, this.#original.get(table.id)?.columns ?? [])
+    return { ...rest, constraints }
   }
 
   #checkLinks(tables: NamedList<StoredTable>): void {
@@ -267,6 +341,12 @@ export class SchemaDraft {
       }
       case 'columnRemoved':
         return after ? [{ kind: 'columnRemoved', table: after, column: step.column }] : []
+      case 'constraintAdded':
+      case 'constraintRemoved': {
+        const { kind, constraint } = step
+        const isUndone = kind === 'constraintAdded' && !this.#addedConstraints.has(constraint.id)
+        return before && after && !isUndone ? [{ kind, table: after, constraint }] : []
+      }
       case 'columnAltered': {
         const { before: old, column } = step
         // A later step may have renamed the column.

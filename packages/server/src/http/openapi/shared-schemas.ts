@@ -1,7 +1,12 @@
 import { BranchSchema } from '@offshoot/contract/branches'
 import { DatabaseSchema } from '@offshoot/contract/databases'
 import { ErrorBodySchema } from '@offshoot/contract/errors'
-import { ColumnSchema, SchemaSchema, TableSchema } from '@offshoot/contract/schema'
+import {
+  ColumnSchema,
+  ConstraintSchema,
+  SchemaSchema,
+  TableSchema,
+} from '@offshoot/contract/schema'
 import { SchemaOperationSchema } from '@offshoot/contract/schema-edits'
 import { UserSchema } from '@offshoot/contract/users'
 import { InviteSchema, WorkspaceSchema } from '@offshoot/contract/workspaces'
@@ -10,6 +15,7 @@ import { InviteSchema, WorkspaceSchema } from '@offshoot/contract/workspaces'
 export const SHARED_SCHEMAS = [
   ErrorBodySchema,
   ColumnSchema,
+  ConstraintSchema,
   TableSchema,
   SchemaSchema,
   SchemaOperationSchema,

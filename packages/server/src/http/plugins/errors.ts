@@ -133,7 +133,7 @@ function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError
   request.errorCode = error.code
   const body: ErrorBody = { id: request.id, message: messageOf(error, request), code: error.code }
   Object.assign(body, error.details)
-  if (error.errors !== undefined) body.errors = [...error.errors]
+  if (error.errors !== undefined) Object.assign(body, { errors: error.errors })
   // The rest of a late body is not read.
   if (error.code === 'request_timeout') reply.header('connection', 'close')
   if (error.code === 'version_conflict') body.status = error.status

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
 import { AtQuerySchema } from '@offshoot/contract/checkpoints'
-import type { Column } from '@offshoot/contract/schema'
+import { type Column, type ConstraintRule, ConstraintRuleSchema } from '@offshoot/contract/schema'
 import {
   AlterColumnRequestSchema,
   ApplyEditsSchema,
@@ -11,6 +11,7 @@ import {
   CompareBranchSchema,
   CompareSchemaSchema,
   ComparisonSchema,
+  ConstraintParamsSchema,
   CreatedTableSchema,
   CreateTableSchema,
   DeletedTableSchema,
@@ -45,6 +46,7 @@ import {
   readHistory,
   readTableColumns,
   replaceColumns,
+  setConstraint,
   updateSchema,
   type WriteContext,
 } from '../../domain/schemas/operations.js'
@@ -61,6 +63,7 @@ type BranchRequest = FastifyRequest<{ Params: { databaseBranch: string } }>
  * GET    /db/:databaseBranch/tables/:tableName/schema     PUT
  * GET    /db/:databaseBranch/tables/:tableName/columns    POST
  * GET    /db/:databaseBranch/tables/:tableName/columns/:columnName    PATCH, DELETE
+ * PUT    /db/:databaseBranch/tables/:tableName/constraints/:constraintName    DELETE
  * POST   /db/:databaseBranch/schema/compare               /compare/:branchName
  * POST   /db/:databaseBranch/schema/preview               /apply, /update, /history, /push
  */
@@ -302,6 +305,45 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
         const { tableName, columnName } = request.params
         const removeColumn = { table: tableName, column: columnName }
         return applySchemaOperations(storage, await step(request), [{ removeColumn }])
+      },
+    )
+
+    app.put(
+      `${table}/constraints/:constraintName`,
+      {
+        schema: {
+          tags,
+          operationId: 'replaceConstraint',
+          summary: 'Add or replace a constraint',
+          description:
+            'Records of the table must keep the constraint from now on. If records violate it, the request is refused with `constraint_violated`, and lists the first of them.',
+          params: ConstraintParamsSchema,
+          body: ConstraintRuleSchema,
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
+        },
+      },
+      async (request) => {
+        const { tableName, constraintName: name } = request.params
+        const constraint = { name, ...(request.body as ConstraintRule) }
+        return setConstraint(storage, await step(request), { tableName, constraint })
+      },
+    )
+
+    app.delete(
+      `${table}/constraints/:constraintName`,
+      {
+        schema: {
+          tags,
+          operationId: 'deleteConstraint',
+          summary: 'Delete a constraint',
+          params: ConstraintParamsSchema,
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 409) },
+        },
+      },
+      async (request) => {
+        const { tableName, constraintName } = request.params
+        const removeConstraint = { table: tableName, constraint: constraintName }
+        return applySchemaOperations(storage, await step(request), [{ removeConstraint }])
       },
     )
 

@@ -1,4 +1,5 @@
 import type { ColumnGenerator, ColumnType, IdType } from '@offshoot/contract/schema'
+import type { RowExpression } from '../../dialect/row-expression.js'
 
 /**
  * The schema of a branch as stored. It is immutable, and shared by all branches that have not edited it.
@@ -28,7 +29,19 @@ export interface StoredTable {
   readonly columns: readonly StoredColumn[]
   /** Whether text columns have a search index, including columns added later. */
   readonly searchIndex?: boolean
+  readonly constraints?: readonly StoredConstraint[]
 }
+
+/** A rule that the rows of a table keep. Its id is unique among those of tables and columns, too. */
+export type StoredConstraint = {
+  readonly id: number
+  readonly name: string
+} & (
+  | {
+      /** The ids of columns whose values together belong to one row only. */ readonly unique: readonly number[]
+    }
+  | { /** A condition that no row fails. */ readonly check: RowExpression }
+)
 
 export interface StoredColumn {
   readonly id: number
@@ -68,6 +81,18 @@ export interface StoredColumn {
 }
 
 export const EMPTY_SCHEMA: StoredSchema = { tables: [] }
+
+/** Returns the columns of each unique key, by the id of the unique column or of the constraint. */
+export function listKeyColumns(
+  table: Pick<StoredTable, 'columns' | 'constraints'>,
+): ReadonlyMap<number, readonly number[]> {
+  const columns = listAllColumns(table.columns).filter(({ unique }) => unique === true)
+  const constraints = (table.constraints ?? []).filter((each) => 'unique' in each)
+  return new Map([
+    ...columns.map(({ id }) => [id, [id]] as const),
+    ...constraints.map(({ id, unique }) => [id, unique] as const),
+  ])
+}
 
 /** Lists the columns that a column was made of, the latest first. */
 export function listOrigins({ from }: StoredColumn): StoredColumn[] {

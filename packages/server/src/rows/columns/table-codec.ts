@@ -12,6 +12,7 @@ import {
   type Origin,
 } from './record-encoder.js'
 import type { StoredTable } from './stored-schema.js'
+import { type CheckRule, listChecks, listKeys, type UniqueKey } from './table-rules.js'
 
 export type { InputRecord }
 
@@ -28,8 +29,8 @@ export interface TableCodec {
   readonly physical: readonly PhysicalColumn[]
   /** Maps the dotted path of a column to its index in `physical`. */
   readonly indexes: ReadonlyMap<string, number>
-  /** Indexes into `physical` of unique columns. */
-  readonly uniqueColumns: readonly number[]
+  readonly uniqueKeys: readonly UniqueKey[]
+  readonly checks: readonly CheckRule[]
   /** The file columns among `physical`. */
   readonly fileColumns: readonly { readonly index: number; readonly column: PhysicalColumn }[]
   /**
@@ -82,7 +83,8 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     table,
     physical: tree.physical,
     indexes: new Map(tree.physical.map((column, index) => [column.path.join('.'), index])),
-    uniqueColumns: tree.physical.flatMap(({ column }, index) => (column.unique ? [index] : [])),
+    uniqueKeys: listKeys(table, tree.physical),
+    checks: listChecks(table, tree.physical),
     fileColumns: tree.physical.flatMap((column, index) =>
       isFileType(column.column.type) ? [{ index, column }] : [],
     ),

@@ -1,5 +1,5 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
-import { listAllColumns, type StoredTable } from '../columns/stored-schema.js'
+import { listKeyColumns, type StoredTable } from '../columns/stored-schema.js'
 import {
   type Heap,
   heapName,
@@ -29,7 +29,8 @@ export interface LayeredHeap {
   readonly layer: Layer
   /** The branch inherits no rows of the table, so deleted rows leave no tombstones. */
   readonly isPlain: boolean
-  readonly uniqueColumnIds: readonly number[]
+  /** The ids of the columns of each unique key. */
+  readonly keys: readonly (readonly number[])[]
 }
 
 /** Returns the heap of a table on a branch, or undefined if it has no layer. */
@@ -42,7 +43,7 @@ export function findLayered(layout: Layout, table: StoredTable): LayeredHeap | u
     heap,
     layer,
     isPlain: !inheritsRows(layout, table.id),
-    uniqueColumnIds: listAllColumns(table.columns).flatMap(({ id, unique }) => (unique ? id : [])),
+    keys: [...listKeyColumns(table).values()],
   }
 }
 
@@ -50,8 +51,15 @@ export function findLayered(layout: Layout, table: StoredTable): LayeredHeap | u
 export interface WrittenRows {
   /** A query for their ids. */
   readonly ids: Sql
-  /** Queries for new values, named `value`, by the id of a unique column. */
-  readonly values?: ReadonlyMap<number, Sql>
+  /** Queries for new values of unique keys. */
+  readonly values?: readonly KeyValues[]
+}
+
+/** A query for values of a unique key. Its columns have the names of those of the heap. */
+export interface KeyValues {
+  /** The ids of the columns. */
+  readonly key: readonly number[]
+  readonly query: Sql
 }
 
 /**
@@ -60,7 +68,7 @@ export interface WrittenRows {
  */
 export function absorbSql(target: LayeredHeap, rows: WrittenRows): Sql[] {
   const move = moveSql(target, rows)
-  return target.uniqueColumnIds.length === 0 ? [move] : [retireSql(target, rows), move]
+  return target.keys.length === 0 ? [move] : [retireSql(target, rows), move]
 }
 
 function moveSql({ heap, layer, isPlain }: LayeredHeap, rows: WrittenRows): Sql {
@@ -86,20 +94,20 @@ function moveSql({ heap, layer, isPlain }: LayeredHeap, rows: WrittenRows): Sql 
 
 /** Retires the stale rows of the heap that have a value which a moved row has or a writer is going to write. */
 function retireSql(target: LayeredHeap, rows: WrittenRows): Sql {
-  const { heap, layer, uniqueColumnIds } = target
+  const { heap, layer, keys } = target
   const [own, other] = [heapName(heap), heapName(layer)]
-  const holders = uniqueColumnIds.flatMap((id) => {
-    const name = ident(`c${id}`)
-    const values = rows.values?.get(id)
-    return [
-      sql`select h.id from s join ${own} h on h.${name} = s.${name} and h.id <> s.id where not h.deleted`,
-      ...(values === undefined
-        ? []
-        : [
-            sql`select h.id from (${values}) v join ${own} h on h.${name} = v.value where not h.deleted`,
-          ]),
-    ]
-  })
+  const holders = [
+    ...keys.map(
+      (key) => sql`
+        select h.id from s join ${own} h on ${isSame(key, sql`s`, sql`h`)} and h.id <> s.id
+        where not h.deleted`,
+    ),
+    ...(rows.values ?? []).map(
+      ({ key, query }) => sql`
+        select h.id from (${query}) v join ${own} h on ${isSame(key, sql`v`, sql`h`)}
+        where not h.deleted`,
+    ),
+  ]
   return sql`
     with s as (
       select o.* from ${other} o where o.id in (${matching(layer, rows)}) and not o.deleted
@@ -117,12 +125,18 @@ function retireSql(target: LayeredHeap, rows: WrittenRows): Sql {
 }
 
 /** Returns a query for the ids of the written rows, and of rows of the layer that have a written value. */
-function matching(layer: Layer, { ids, values = new Map() }: WrittenRows): Sql {
-  const holders = [...values].map(
-    ([id, query]) => sql`
-      select x.id from ${heapName(layer)} x join (${query}) v on x.${ident(`c${id}`)} = v.value`,
+function matching(layer: Layer, { ids, values = [] }: WrittenRows): Sql {
+  const holders = values.map(
+    ({ key, query }) => sql`
+      select x.id from ${heapName(layer)} x join (${query}) v on ${isSame(key, sql`v`, sql`x`)}`,
   )
   return join([ids, ...holders], ' union all ')
+}
+
+/** Returns the condition that two rows have the same value of a unique key. */
+function isSame(key: readonly number[], one: Sql, other: Sql): Sql {
+  const equal = key.map((id) => sql`${other}.${ident(`c${id}`)} = ${one}.${ident(`c${id}`)}`)
+  return join(equal, ' and ')
 }
 
 /** Copies rows `h` of the heap to the past, if a fork from before the layer can see them. */

@@ -1,11 +1,18 @@
 import { allDone } from '../../common/all-done.js'
+import { expressionSql } from '../../dialect/row-expression.js'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../columns/column-types.js'
-import { listAllColumns, type StoredColumn, type StoredTable } from '../columns/stored-schema.js'
+import {
+  listAllColumns,
+  listKeyColumns,
+  type StoredColumn,
+  type StoredConstraint,
+  type StoredTable,
+} from '../columns/stored-schema.js'
 import { createGate } from '../gates/gate.js'
 import {
   newIndexStatements,
@@ -18,9 +25,11 @@ import {
 } from '../indexes/heap-indexes.js'
 import { stopBuilding } from '../indexes/index-lock.js'
 import {
+  checkName,
   type Heap,
   type HeapAddress,
   heapName,
+  pastKeyIndexName,
   pastName,
   qualified,
   uniqueIndexName,
@@ -70,6 +79,7 @@ export async function createTables(
   for (const heap of heaps) {
     const shapes = physicalShapes(heap.table.columns)
     statements.push(...tableStatements(heap, shapes), ...idIndexStatements(heap, heap.table))
+    statements.push(...ruleStatements(heap, heap.table))
     for (const { column } of shapes) {
       statements.push(...(await newIndexStatements(transaction, { ...heap, column })))
     }
@@ -151,7 +161,6 @@ function tableStatements(heap: HeapAddress, shapes: readonly ColumnShape[]): Sql
     // Finds changes since a fork. The partial index is empty for a branch that was never forked.
     sql`create index on ${heapName(heap)} (epoch) where epoch > 1`,
     sql`create index on ${pastName(heap)} (until)`,
-    ...shapes.flatMap((shape) => uniqueIndexStatements(heap, shape)),
     ...fileIndexStatements(heap, shapes),
   ]
 }
@@ -202,7 +211,7 @@ export async function addHeapColumn(
     }
   }
   await runAll(transaction, [
-    ...shapes.flatMap((shape) => uniqueIndexStatements(heap, shape)),
+    ...ruleStatements(heap, { columns: [options.column] }),
     ...fileIndexStatements(heap, shapes),
   ])
   await transaction.query(sql`
@@ -229,10 +238,7 @@ export async function alterHeapColumn(
   if ((before.unique ?? false) === (column.unique ?? false)) return
   await stopBuilding(transaction, heap.heapId)
   if (column.unique) {
-    await runAll(
-      transaction,
-      physicalShapes([column]).flatMap((shape) => uniqueIndexStatements(heap, shape)),
-    )
+    await runAll(transaction, ruleStatements(heap, { columns: [column] }))
   } else {
     const name = uniqueIndexName(heap.heapId, column.id)
     await transaction.query(sql`drop index if exists ${qualified(heap.databaseId, name)}`)
@@ -245,22 +251,66 @@ function fillOf({ column, sqlType }: ColumnShape): Sql {
   return fill === undefined ? sql`` : sql` default (${literal(fill)}::${raw(sqlType)})`
 }
 
-/** The past is indexed too, to compare values that a fork writes with those it inherits. */
-function uniqueIndexStatements(
+/** Returns statements for the unique indexes and the checks of a table, or of some of its columns and constraints. */
+function ruleStatements(
   heap: HeapAddress,
-  { id, physicalName, column }: ColumnShape,
+  rules: Pick<StoredTable, 'columns' | 'constraints'>,
 ): Sql[] {
-  if (column.unique !== true) return []
-  return [
-    sql`
-      create unique index ${ident(uniqueIndexName(heap.heapId, id))}
-      on ${heapName(heap)} (${ident(physicalName)})
-      where not deleted`,
-    // A column that is unique again has this index already.
-    sql`
-      create index if not exists ${ident(`past_${heap.heapId}_c${id}_idx`)}
-      on ${pastName(heap)} (${ident(physicalName)})`,
-  ]
+  const keys = [...listKeyColumns(rules)].flatMap(([id, columns]) => {
+    const names = join(
+      columns.map((column) => ident(physicalName({ id: column }))),
+      ', ',
+    )
+    return [
+      sql`
+        create unique index ${ident(uniqueIndexName(heap.heapId, id))}
+        on ${heapName(heap)} (${names})
+        where not deleted`,
+      // The past is indexed too, to compare values that a fork writes with those it inherits.
+      sql`create index if not exists ${ident(pastKeyIndexName(heap.heapId, id))} on ${pastName(heap)} (${names})`,
+    ]
+  })
+  const checks = (rules.constraints ?? []).flatMap((constraint) =>
+    'check' in constraint ? [checkStatement(heap, constraint)] : [],
+  )
+  return [...keys, ...checks]
+}
+
+/** Rows that the heap has already were checked as rows of the branch, with those that it inherits. */
+function checkStatement(
+  heap: HeapAddress,
+  { id, check }: Extract<StoredConstraint, { readonly check: unknown }>,
+): Sql {
+  const condition = expressionSql(check.sql, (column) => ident(physicalName({ id: column })))
+  return sql`
+    alter table ${heapName(heap)}
+    add constraint ${ident(checkName(heap.heapId, id))}
+    check (deleted or (${condition})) not valid`
+}
+
+/** Adds a constraint to a heap. Throws if rows of the heap have the same value of a unique key. */
+export async function addHeapConstraint(
+  transaction: Queryable,
+  heap: HeapAddress,
+  constraint: StoredConstraint,
+): Promise<void> {
+  // A merge has created the heap with it, if the target had none.
+  await dropHeapConstraint(transaction, heap, constraint)
+  await runAll(transaction, ruleStatements(heap, { columns: [], constraints: [constraint] }))
+}
+
+export async function dropHeapConstraint(
+  transaction: Queryable,
+  heap: HeapAddress,
+  { id }: StoredConstraint,
+): Promise<void> {
+  const { databaseId, heapId } = heap
+  await stopBuilding(transaction, heapId)
+  const indexes = [uniqueIndexName(heapId, id), pastKeyIndexName(heapId, id)]
+  await runAll(transaction, [
+    sql`alter table ${heapName(heap)} drop constraint if exists ${ident(checkName(heapId, id))}`,
+    ...indexes.map((name) => sql`drop index if exists ${qualified(databaseId, name)}`),
+  ])
 }
 
 /** A table that was filled at once, and what is known of its columns. */
@@ -300,12 +350,15 @@ async function createIfPossible(transaction: Queryable, statement: Sql): Promise
 async function layerIndexStatements(database: Queryable, options: FilledTable): Promise<Sql[]> {
   const { databaseId, heapId, table, columnIds } = options
   const statements = table === undefined ? [] : idIndexStatements(options, table, { past: false })
+  for (const [id, columns] of table === undefined ? [] : listKeyColumns(table)) {
+    if (!columns.every((column) => columnIds.includes(column))) continue
+    const names = columns.map((column) => ident(physicalName({ id: column })))
+    statements.push(sql`
+      create index ${ident(uniqueIndexName(heapId, id))}
+      on ${heapName(options)} (${join(names, ', ')})`)
+  }
   for (const { id, column } of physicalShapes(table?.columns ?? [])) {
     if (table === undefined || !columnIds.includes(id) || column.type === 'vector') continue
-    if (column.unique) {
-      const name = ident(uniqueIndexName(heapId, id))
-      statements.push(sql`create index ${name} on ${heapName(options)} (${ident(`c${id}`)})`)
-    }
     const target = { databaseId, heapId, table, column }
     const indexes = await newIndexStatements(database, target, { past: false })
     statements.push(...indexes)

@@ -3,19 +3,29 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { sql } from '../../postgres/sql.js'
-import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
+import type { StoredColumn, StoredConstraint, StoredTable } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
-import { requestIndexes } from '../indexes/heap-indexes.js'
-import { type BranchRows, type Heap, type Layout, layoutOf, ownHeap } from '../layout/layout.js'
+import { requestExtensionIndexes, requestIndexes } from '../indexes/heap-indexes.js'
+import {
+  type BranchRows,
+  type Heap,
+  type HeapAddress,
+  type Layout,
+  layoutOf,
+  ownHeap,
+} from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
 import { absorbAll } from './absorb.js'
+import { requireKept } from './check-rows.js'
 import { type AlteredColumn, columnProblemsError, findColumnProblems } from './column-problems.js'
 import {
   addHeapColumn,
+  addHeapConstraint,
   alterHeapColumn,
   createHeaps,
   dropColumnRules,
   dropHeap,
+  dropHeapConstraint,
 } from './heap-ddl.js'
 
 const TOO_MANY_COLUMNS = '54011'
@@ -29,6 +39,11 @@ export type SchemaChange =
   | ({ readonly kind: 'columnAltered' } & AlteredColumn)
   /** The column exists before and after the change, at any depth. */
   | { readonly kind: 'indexChanged'; readonly table: StoredTable; readonly column: StoredColumn }
+  | {
+      readonly kind: 'constraintAdded' | 'constraintRemoved'
+      readonly table: StoredTable
+      readonly constraint: StoredConstraint
+    }
 
 /** Applies schema changes to the heaps of a branch. Requires the exclusive gate. */
 export async function applySchemaChanges(
@@ -38,13 +53,18 @@ export async function applySchemaChanges(
     before: ReadonlyMap<number, StoredTable>
     changes: readonly SchemaChange[]
     limits: Limits
-    /** The caller has checked that all rows allow the new rules of columns. */
+    /** The caller has checked that all rows keep the rules of new columns and constraints. */
     areRowsChecked?: boolean
   },
 ): Promise<void> {
   const layout = layoutOf(rows)
   await absorbAll(transaction, layout)
   const added = options.changes.filter((change) => change.kind === 'tableAdded')
+  for (const { table } of options.areRowsChecked ? [] : added) {
+    for (const constraint of table.constraints ?? []) {
+      await requireKept(transaction, layout, { table, constraint, limits: options.limits })
+    }
+  }
   await createHeaps(transaction, { ...layout, tables: added.map(({ table }) => table) })
   for (const change of options.changes) {
     const heap = ownHeap(layout, change.table.id)
@@ -96,7 +116,41 @@ export async function applySchemaChanges(
           await requestIndexes(transaction, { ...heap, table, column })
         }
         break
+      case 'constraintAdded': {
+        const { table, constraint } = change
+        if (!options.areRowsChecked) {
+          await requireKept(transaction, layout, { table, constraint, limits: options.limits })
+        }
+        if (heap !== undefined) await addHeapConstraint(transaction, heap, constraint)
+        break
+      }
+      case 'constraintRemoved':
+        if (heap !== undefined) await dropHeapConstraint(transaction, heap, change.constraint)
+        break
     }
+  }
+}
+
+/**
+ * Completes the heaps of a restored database, or of all: queues the indexes that need an extension, and adds the checks
+ * that schemas define. Backups leave them out, because nothing of an archive is run.
+ */
+export async function completeRestored(
+  database: Queryable,
+  { databaseId = null }: { databaseId?: string | null } = {},
+): Promise<void> {
+  await requestExtensionIndexes(database, { databaseId })
+  const heaps = await database.query<HeapAddress & { constraint: StoredConstraint }>(sql`
+    select h.database_id as "databaseId", h.id as "heapId", c as constraint
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.schemas s on s.id = b.schema_id
+    cross join lateral jsonb_path_query(s.document,
+      '$.tables[*] ? (@.id == $id).constraints[*] ? (exists(@.check))',
+      jsonb_build_object('id', h.table_id)) c
+    where h.kind = 'heap' and h.database_id = coalesce(${databaseId}::bigint, h.database_id)`)
+  for (const { constraint, ...heap } of heaps) {
+    await addHeapConstraint(database, heap, constraint)
   }
 }
 

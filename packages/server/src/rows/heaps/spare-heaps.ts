@@ -50,9 +50,9 @@ interface SpareTables {
  */
 function definitionOf(table: StoredTable): string | undefined {
   if (listAllColumns(table.columns).some(({ type }) => type === 'vector')) return undefined
-  const { id, idType, columns, searchIndex } = table
+  const { id, idType, columns, searchIndex, constraints } = table
   return createHash('sha256')
-    .update(JSON.stringify({ id, idType, columns, searchIndex }))
+    .update(JSON.stringify({ id, idType, columns, searchIndex, constraints }))
     .digest('base64url')
 }
 

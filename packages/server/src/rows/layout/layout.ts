@@ -400,11 +400,17 @@ export const indexName = (
     kind,
   }: { heapId: string; columnId: number; kind: 'values' | 'search' | 'typed' },
 ): string => `${table}_${heapId}_c${columnId}_${kind === 'values' ? 'index' : kind}`
-export const uniqueIndexName = (heapId: string, columnId: number): string =>
-  `heap_${heapId}_c${columnId}_unique`
+/** Returns the name of the index of a unique key, by the id of the column or the constraint. */
+export const uniqueIndexName = (heapId: string, keyId: number): string =>
+  `heap_${heapId}_c${keyId}_unique`
+/** Returns the name of the index of a key on the past. It finds the values that forks inherit. */
+export const pastKeyIndexName = (heapId: string, keyId: number): string =>
+  `past_${heapId}_c${keyId}_key`
+export const checkName = (heapId: string, constraintId: number): string =>
+  `heap_${heapId}_c${constraintId}_check`
 
-/** Returns the column id in the name of a unique index, or undefined for any other name. */
-export function columnOfUniqueIndex(name: string): number | undefined {
-  const match = /_c(\d+)_unique$/.exec(name)
+/** Returns the id in the name of a unique index or a check, or undefined for any other name. */
+export function ruleIdOf(name: string): number | undefined {
+  const match = /_c(\d+)_(?:unique|check)$/.exec(name)
   return match === null ? undefined : Number(match[1])
 }

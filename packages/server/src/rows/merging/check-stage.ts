@@ -1,8 +1,9 @@
 import type { Transaction } from '../../postgres/run-transaction.js'
-import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
-import type { PhysicalColumn } from '../columns/column-tree.js'
+import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import type { TableCodec } from '../columns/table-codec.js'
+import { type CheckRule, failsCheck, type UniqueKey } from '../columns/table-rules.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
 import type { StagedRows } from './stage.js'
@@ -13,16 +14,22 @@ import { EFFECTS, WRITES } from './stage-sql.js'
  * count as they are on the target.
  */
 
-/** Maximum number of ids that are listed for one value or column. */
+/** Maximum number of ids that are listed for one value, column or check. */
 const CLASH_IDS_MAX = 10
 
-/** A value of a unique column that several rows would have. */
+/** A value of a unique key that several rows would have. */
 export interface UniqueClash {
-  /** Index into the physical columns. */
-  readonly column: number
+  readonly key: UniqueKey
   readonly ids: readonly string[]
-  /** The value in the form that decoding reads. */
-  readonly text: string
+  /** The values of the columns of the key in the form that decoding reads. */
+  readonly texts: readonly string[]
+}
+
+/** Rows that would fail a check. */
+export interface FailedCheck {
+  readonly check: CheckRule
+  readonly ids: readonly string[]
+  readonly count: number
 }
 
 /** Rows that would have no value in a not-null column. */
@@ -40,12 +47,22 @@ interface Outcome {
   readonly staged: StagedRows | undefined
   /** Ids of the not-null columns for which the target does not have this rule yet. */
   readonly newlyRequired: ReadonlySet<number>
-  /** Ids of the unique columns for which the target does not have this rule yet. */
-  readonly newlyUnique: ReadonlySet<number>
+  /** Ids of the unique columns and of the constraints that the target does not have yet. */
+  readonly newRules: ReadonlySet<number>
+}
+
+/** Selects the rows of the target that the merge leaves as they are, as `r`. */
+function selectUntouched({ codec, ours, staged }: Outcome): Sql {
+  const visible = sql`select r.* from (${selectVisible(layoutOf(ours), codec)}) r`
+  return staged === undefined
+    ? visible
+    : sql`${visible} where not exists (
+        select from ${staged.name} s where s.id = r.id and s.decision in ${EFFECTS}
+      )`
 }
 
 /**
- * Finds the values of unique columns that several rows would have after the merge. All of them are counted,
+ * Finds the values of unique keys that several rows would have after the merge. All of them are counted,
  * and `limit` of them are listed, without the first `offset`.
  */
 export async function findUniqueClashes(
@@ -53,141 +70,151 @@ export async function findUniqueClashes(
   outcome: Outcome,
   page: { offset: number; limit: number },
 ): Promise<{ count: number; listed: UniqueClash[] }> {
-  const { codec } = outcome
   const listed: UniqueClash[] = []
   let count = 0
-  for (const column of codec.uniqueColumns) {
-    const physical = codec.physical[column]
-    const clashes = physical && withClashes(outcome, { index: column, physical })
-    if (physical === undefined || clashes === undefined) continue
+  for (const key of outcome.codec.uniqueKeys) {
+    const clashes = withClashes(outcome, key)
+    if (clashes === undefined) continue
     const rows = await transaction.query<{
-      text: string | null
+      texts: string[] | null
       ids: string[] | null
       total: string
     }>(
-      selectClashes(clashes, {
-        physical,
+      selectClashes(clashes, outcome.codec, {
+        key,
         offset: Math.max(0, page.offset - count),
         limit: page.limit - listed.length,
       }),
     )
     count += Number(rows[0]?.total ?? 0)
-    for (const { text, ids } of rows) {
-      if (text !== null && ids !== null) listed.push({ column, ids, text })
+    for (const { texts, ids } of rows) {
+      if (texts !== null && ids !== null) listed.push({ key, ids, texts })
     }
   }
   return { count, listed }
 }
 
-interface UniqueColumn {
-  readonly index: number
-  readonly physical: PhysicalColumn
-}
-
 function selectClashes(
   clashes: Sql,
-  column: { physical: PhysicalColumn; offset: number; limit: number },
+  codec: TableCodec,
+  { key, offset, limit }: { key: UniqueKey; offset: number; limit: number },
 ): Sql {
-  const { physical, offset, limit } = column
-  const shown = raw(COLUMN_TYPE_ENTRIES[physical.column.type].select('c.value'))
+  const texts = columnsOf(codec, key).map(({ physicalName, column }) => {
+    const shown = COLUMN_TYPE_ENTRIES[column.type].select(`c.${physicalName}`)
+    return sql`(${raw(shown)})::text`
+  })
+  const names = namesOf(codec, key)
   return sql`
     ${clashes}
-    select (${shown})::text as text, c.ids[1:${raw(String(CLASH_IDS_MAX))}] as ids, t.total
+    select case when c.ids is not null then array[${join(texts, ', ')}] end as texts,
+      c.ids[1:${raw(String(CLASH_IDS_MAX))}] as ids, t.total
     from (select count(*) as total from clashes) t
     left join (
-      select value, ids from clashes order by ids[1], value limit ${limit} offset ${offset}
+      select ${join(names, ', ')}, ids from clashes
+      order by ids[1], ${join(names, ', ')}
+      limit ${limit} offset ${offset}
     ) c on true`
 }
 
+function columnsOf({ physical }: TableCodec, { columns }: UniqueKey): PhysicalColumn[] {
+  return columns.flatMap((index) => physical[index] ?? [])
+}
+
+function namesOf(codec: TableCodec, key: UniqueKey): Sql[] {
+  return columnsOf(codec, key).map((column) => ident(column.physicalName))
+}
+
 /**
- * `clashes`: the values of a unique column that several rows would have, with the ids of these rows. undefined: there cannot
+ * `clashes`: the values of a unique key that several rows would have, with the ids of these rows. undefined: there cannot
  * be any.
  */
-function withClashes(outcome: Outcome, column: UniqueColumn): Sql | undefined {
-  const { physical } = column
-  const value = ident(physical.physicalName)
-  if (outcome.newlyUnique.has(physical.id)) return withNewClashes(outcome, value)
-  if (outcome.staged === undefined) return undefined
-  const {
-    ours,
-    codec,
-    staged: { name },
-  } = outcome
+function withClashes(outcome: Outcome, key: UniqueKey): Sql | undefined {
+  const { codec, ours, staged, newRules } = outcome
+  const columns = columnsOf(codec, key)
+  const names = namesOf(codec, key)
+  const listed = (alias: Sql) =>
+    join(
+      names.map((name) => sql`${alias}.${name}`),
+      ', ',
+    )
+  const isPresent = (alias: Sql) =>
+    join(
+      names.map((name) => sql`${alias}.${name} is not null`),
+      ' and ',
+    )
+  const clashes = sql`
+    clashes as (
+      select ${join(names, ', ')}, array_agg(id order by id) as ids
+      from holders
+      group by ${join(names, ', ')}
+      having count(*) > 1
+    )`
+  if (newRules.has(key.id)) {
+    const untouched = sql`
+      select r.id, ${listed(sql`r`)} from (${selectUntouched(outcome)}) r where ${isPresent(sql`r`)}`
+    const written =
+      staged === undefined
+        ? []
+        : [
+            sql`
+      select s.id, ${listed(sql`s`)} from ${staged.name} s
+      where s.decision in ${WRITES} and ${isPresent(sql`s`)}`,
+          ]
+    return sql`
+    with holders as (${join([untouched, ...written], ' union all ')}),
+    ${clashes}`
+  }
+  if (staged === undefined) return undefined
+  const { name } = staged
   const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
-    sql`${expressionOf(physical)} = v.value`
+    join(
+      columns.map((column) => sql`${expressionOf(column)} = v.${ident(column.physicalName)}`),
+      ' and ',
+    )
+  const isSame = join(
+    names.map((each) => sql`s.${each} = v.${each}`),
+    ' and ',
+  )
+  const taken = key.columns.map((index) => sql`s.taken[${raw(String(index + 1))}]`)
   return sql`
     with v as (
-      select s.id, s.${value} as value
+      select s.id, ${listed(sql`s`)}
       from ${name} s
-      where s.${value} is not null
-        and (s.decision = 'insert'
-          or s.decision = 'update' and s.taken[${raw(String(column.index + 1))}])
+      where ${isPresent(sql`s`)}
+        and (s.decision = 'insert' or s.decision = 'update' and (${join(taken, ' or ')}))
     ),
     holders as (
-      select v.value, v.id from v
+      select ${listed(sql`v`)}, v.id from v
       union
-      select v.value, s.id
+      select ${listed(sql`v`)}, s.id
       from v
-      join ${name} s on s.${value} = v.value and s.id <> v.id
+      join ${name} s on ${isSame} and s.id <> v.id
       where s.decision in ${WRITES}
       union
-      select v.value, r.id
+      select ${listed(sql`v`)}, r.id
       from v
       cross join lateral (${selectVisible(layoutOf(ours), codec, { where })}) r
       where not exists (
         select from ${name} s where s.id = r.id and s.decision in ${EFFECTS}
       )
     ),
-    clashes as (
-      select value, array_agg(id order by id) as ids
-      from holders
-      group by value
-      having count(*) > 1
-    )`
+    ${clashes}`
 }
 
-/** The same for a column that was not unique on the target: any two rows may have the same value. */
-function withNewClashes(outcome: Outcome, value: Sql): Sql {
-  const { staged } = outcome
-  const written =
-    staged === undefined
-      ? empty
-      : sql`
-      select s.id, s.${value} as value
-      from ${staged.name} s
-      where s.${value} is not null and s.decision in ${WRITES}
-      union all`
-  return sql`
-    with v as (${written}
-      select r.id, r.${value} as value
-      from (${selectUnwritten(outcome)}) r
-      where r.${value} is not null
-    ),
-    clashes as (
-      select value, array_agg(id order by id) as ids from v group by value having count(*) > 1
-    )`
-}
-
-/** Selects the rows of the target that the merge does not change. */
-function selectUnwritten({ codec, ours, staged }: Outcome): Sql {
-  const visible = sql`select r.* from (${selectVisible(layoutOf(ours), codec)}) r`
-  if (staged === undefined) return visible
-  return sql`${visible} where not exists (
-            select from ${staged.name} s where s.id = r.id and s.decision in ${EFFECTS}
-          )`
-}
-
-/** Finds those of the given rows that would break the rule of a unique or not-null column. */
+/** Finds those of the given rows that would break a rule which the column is a part of. */
 export async function findRuleBreakers(
   transaction: Transaction,
   outcome: Outcome,
   { column, ids }: { column: number; ids: readonly string[] },
 ): Promise<string[]> {
-  const physical = outcome.codec.physical[column]
+  const { codec } = outcome
+  const physical = codec.physical[column]
   if (physical === undefined) return []
+  const isOf = ({ columns }: UniqueKey | CheckRule) => columns.includes(column)
   const found: string[] = []
-  const clashes = physical.column.unique && withClashes(outcome, { index: column, physical })
-  if (clashes) {
+  for (const key of codec.uniqueKeys.filter(isOf)) {
+    const clashes = withClashes(outcome, key)
+    if (clashes === undefined) continue
     const rows = await transaction.query<{ id: string }>(sql`
       ${clashes}
       select distinct i.id
@@ -195,13 +222,63 @@ export async function findRuleBreakers(
       where i.id = any(${ids}::text[])`)
     found.push(...rows.map(({ id }) => id))
   }
-  const missing = selectMissing(outcome, physical)
-  if (missing !== undefined) {
+  const breakers = [
+    selectMissing(outcome, physical),
+    ...codec.checks.filter(isOf).map((check) => selectFailed(outcome, check)),
+  ]
+  for (const each of breakers) {
+    if (each === undefined) continue
     const rows = await transaction.query<{ id: string }>(sql`
-      select m.id from (${missing}) m where m.id = any(${ids}::text[])`)
+      select m.id from (${each}) m where m.id = any(${ids}::text[])`)
     found.push(...rows.map(({ id }) => id))
   }
   return found
+}
+
+/** Finds the rows that would fail checks after the merge. */
+export async function findFailedChecks(
+  transaction: Transaction,
+  outcome: Outcome,
+): Promise<FailedCheck[]> {
+  const failed: FailedCheck[] = []
+  for (const check of outcome.codec.checks) {
+    const rows = selectFailed(outcome, check)
+    const found = rows && (await countFirst(transaction, rows))
+    if (found !== undefined) failed.push({ check, ...found })
+  }
+  return failed
+}
+
+/** Returns a query for the rows that fail a check. undefined: there cannot be any. */
+function selectFailed(outcome: Outcome, check: CheckRule): Sql | undefined {
+  const { staged, newRules } = outcome
+  const isFailed = (alias: Sql) =>
+    failsCheck(check, (id) => sql`${alias}.${ident(physicalName({ id }))}`)
+  const sources: Sql[] = []
+  if (staged !== undefined) {
+    sources.push(sql`
+      select s.id from ${staged.name} s where s.decision in ${WRITES} and ${isFailed(sql`s`)}`)
+  }
+  if (newRules.has(check.id)) {
+    sources.push(sql`select r.id from (${selectUntouched(outcome)}) r where ${isFailed(sql`r`)}`)
+  }
+  return sources.length === 0 ? undefined : join(sources, ' union all ')
+}
+
+/** Counts the rows of a query, and lists the ids of the first ones. undefined: there are none. */
+async function countFirst(
+  transaction: Transaction,
+  rows: Sql,
+): Promise<{ ids: string[]; count: number } | undefined> {
+  const [row] = await transaction.query<{ count: number; ids: string[] | null }>(sql`
+    select max(total)::integer as count, array_agg(id order by id) as ids
+    from (
+      select id, count(*) over () as total
+      from (${rows}) rows
+      order by id
+      limit ${CLASH_IDS_MAX}
+    ) first`)
+  return row?.ids ? { ids: row.ids, count: row.count } : undefined
 }
 
 /** Finds the rows that would have no value in a not-null column after the merge. */
@@ -213,15 +290,8 @@ export async function findMissingValues(
   for (const [column, physical] of outcome.codec.physical.entries()) {
     const rows = selectMissing(outcome, physical)
     if (rows === undefined) continue
-    const [row] = await transaction.query<{ count: number; ids: string[] | null }>(sql`
-      select max(total)::integer as count, array_agg(id order by id) as ids
-      from (
-        select id, count(*) over () as total
-        from (${rows}) rows
-        order by id
-        limit ${CLASH_IDS_MAX}
-      ) first`)
-    if (row?.ids) missing.push({ column, ids: row.ids, count: row.count })
+    const found = await countFirst(transaction, rows)
+    if (found !== undefined) missing.push({ column, ...found })
   }
   return missing
 }
@@ -241,7 +311,7 @@ function selectMissing(
   }
   if (newlyRequired.has(id)) {
     sources.push(sql`
-      select r.id from (${selectUnwritten(outcome)}) r where r.${ident(physicalName)} is null`)
+      select r.id from (${selectUntouched(outcome)}) r where r.${ident(physicalName)} is null`)
   }
   return sources.length === 0 ? undefined : join(sources, ' union all ')
 }

@@ -13,6 +13,8 @@ import type { SpareHeaps } from '../heaps/spare-heaps.js'
 import { type BranchRows, layoutOf, ownHeap, ownLayer } from '../layout/layout.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
 import {
+  type FailedCheck,
+  findFailedChecks,
   findMissingValues,
   findRuleBreakers,
   findUniqueClashes,
@@ -20,7 +22,13 @@ import {
   type UniqueClash,
 } from './check-stage.js'
 import { listCompared, type RowTexts } from './compare-rows.js'
-import { amendOutcome, buildOutcome, isValueTaken, publishOutcomes } from './outcome-layer.js'
+import {
+  amendOutcome,
+  buildOutcome,
+  isCheckFailed,
+  isValueTaken,
+  publishOutcomes,
+} from './outcome-layer.js'
 import { publishRows } from './publish-stage.js'
 import { type RecordToken, readConflictsToken, readTokens } from './review-tokens.js'
 import { type RowResolution, type RowStrategy, settleRest, settleRows } from './settle.js'
@@ -118,7 +126,7 @@ export class Comparison {
     const tables = [...this.tables].sort((left, right) => left.effects - right.effects)
     for (const table of tables) {
       rows += table.effects
-      if (rows <= rowsMax) continue
+      if (rows <= rowsMax || !table.takesLayer) continue
       const layer = await runTransaction(
         database,
         (transaction) => table.buildLayer(transaction),
@@ -226,9 +234,11 @@ export class TableComparison {
     const { base, theirs, ours, table } = this.#compared
     const only = singleState(this.#merge.base)
     if (this.#stage.isShared || only === undefined) return undefined
-    const columns = JSON.stringify(table.columns)
+    const rulesOf = ({ columns, constraints }: StoredTable) =>
+      JSON.stringify([columns, constraints])
+    const rules = rulesOf(table)
     const isSame = [...base.states, theirs, ours].every(
-      (state) => state.table !== undefined && JSON.stringify(state.table.columns) === columns,
+      (state) => state.table !== undefined && rulesOf(state.table) === rules,
     )
     return isSame ? stageUncontested(transaction, this.#merge, only) : undefined
   }
@@ -329,12 +339,27 @@ export class TableComparison {
       staged: this.#staged,
       ours: this.#merge.ours,
       newlyRequired: newRules('notNull'),
-      newlyUnique: newRules('unique'),
+      newRules: new Set([...newRules('unique'), ...this.#newConstraints]),
     }
   }
 
+  /** The ids of the constraints that the merge adds to the table of the target. */
+  get #newConstraints(): number[] {
+    const { table } = this.#compared.ours
+    const known = new Set(constraintIdsOf(table))
+    return constraintIdsOf(this.codec.table).filter((id) => !known.has(id))
+  }
+
   /**
-   * Finds the values of unique columns that several rows would have. All of them are counted, and `limit` of them are
+   * Whether the outcome can be written to a layer. The heap below it keeps stale rows, to which a constraint cannot be
+   * added.
+   */
+  get takesLayer(): boolean {
+    return this.#compared.ours.table === undefined || this.#newConstraints.length === 0
+  }
+
+  /**
+   * Finds the values of unique keys that several rows would have. All of them are counted, and `limit` of them are
    * listed, without the first `offset`.
    */
   async clashes(
@@ -343,7 +368,7 @@ export class TableComparison {
   ): Promise<{ count: number; listed: Tokened<UniqueClash>[] }> {
     const { inserted, updated } = this.#tally
     const checked = this.#checked
-    const mayClash = inserted + updated > 0 || (checked?.newlyUnique.size ?? 0) > 0
+    const mayClash = inserted + updated > 0 || (checked?.newRules.size ?? 0) > 0
     if (checked === undefined || !mayClash) return { count: 0, listed: [] }
     const { count, listed } = await findUniqueClashes(transaction, checked, page)
     return { count, listed: await this.#withTokens(transaction, listed) }
@@ -355,7 +380,13 @@ export class TableComparison {
     return this.#withTokens(transaction, await findMissingValues(transaction, this.#checked))
   }
 
-  /** Finds those of the given rows that would break the rule of a unique or not-null column. */
+  /** Finds the checks that rows would fail. */
+  async failures(transaction: Transaction): Promise<Tokened<FailedCheck>[]> {
+    if (this.#checked === undefined) return []
+    return this.#withTokens(transaction, await findFailedChecks(transaction, this.#checked))
+  }
+
+  /** Finds those of the given rows that would break a rule which the column is a part of. */
   async breakers(
     transaction: Transaction,
     cells: { column: number; ids: readonly string[] },
@@ -408,8 +439,11 @@ export class TableComparison {
         throw new OutdatedError('another merge has a layer')
       }
       if (since !== undefined) await amendOutcome(transaction, layer, { staged, ours, since })
-      if (await isValueTaken(transaction, layer, { codec, ours, oursBefore })) {
-        throw new OutdatedError('a unique value was taken')
+      const isBroken =
+        (await isValueTaken(transaction, layer, { codec, ours, oursBefore })) ||
+        (since !== undefined && (await isCheckFailed(transaction, layer, { codec, since })))
+      if (isBroken) {
+        throw new OutdatedError('the outcome breaks a rule')
       }
     }
     const isOpened =
@@ -491,6 +525,10 @@ export class Outcome {
 /** Returns whether there is something to write. The changes of a query are counted when they are written. */
 function isWritten({ staged, tally }: Pick<OutcomeTable, 'staged' | 'tally'>): boolean {
   return staged.isQuery ? tally.changed > 0 : effectsOf(tally) > 0
+}
+
+function constraintIdsOf(table: StoredTable | undefined): number[] {
+  return (table?.constraints ?? []).map(({ id }) => id)
 }
 
 function effectsOf({ inserted, updated, deleted }: MergeTally): number {

@@ -1,8 +1,9 @@
 import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
-import type { PhysicalColumn } from '../columns/column-tree.js'
+import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
+import { failsCheck, type UniqueKey } from '../columns/table-rules.js'
 import { describeHeap } from '../heaps/heap-ddl.js'
 import { buildLayer, type NewLayer, publishLayers } from '../heaps/layers.js'
 import { type BranchRows, heapName, layoutOf } from '../layout/layout.js'
@@ -73,8 +74,25 @@ export async function isValueTaken(
 ): Promise<boolean> {
   const { codec, ours, oursBefore } = since
   if (!mayDiffer(oursBefore, ours, codec.table.id)) return false
-  for (const index of codec.uniqueColumns) {
-    const found = await transaction.query(selectTaken(layer, since, index))
+  for (const key of codec.uniqueKeys) {
+    const found = await transaction.query(selectTaken(layer, since, key))
+    if (found.length > 0) return true
+  }
+  return false
+}
+
+/** Returns whether a row that was decided again fails a check. */
+export async function isCheckFailed(
+  transaction: Queryable,
+  layer: NewLayer,
+  { codec, since }: { readonly codec: TableCodec; readonly since: Sql },
+): Promise<boolean> {
+  for (const check of codec.checks) {
+    const isFailed = failsCheck(check, (id) => sql`o.${ident(physicalName({ id }))}`)
+    const found = await transaction.query(sql`
+      select from ${heapName(layer)} o
+      where o.id in (select id from ${since}) and not o.deleted and ${isFailed}
+      limit 1`)
     if (found.length > 0) return true
   }
   return false
@@ -84,33 +102,41 @@ export async function isValueTaken(
 function selectTaken(
   newLayer: NewLayer,
   { codec, ours, oursBefore }: TargetSince,
-  index: number,
+  key: UniqueKey,
 ): Sql {
   const [layout, layer] = [layoutOf(ours), heapName(newLayer)]
-  const value = ident(codec.physical[index]?.physicalName ?? '')
-  const unique = codec.physical[index]
-  if (unique === undefined) throw new Error('a unique column must belong to the table')
+  const columns = key.columns.flatMap((index) => codec.physical[index] ?? [])
+  const names = columns.map((column) => ident(column.physicalName))
+  const listed = (alias: Sql) =>
+    join(
+      names.map((name) => sql`${alias}.${name}`),
+      ', ',
+    )
+  const every = (conditionOf: (name: Sql) => Sql) => join(names.map(conditionOf), ' and ')
   const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
-    sql`${expressionOf(unique)} = v.value`
+    join(
+      columns.map((column) => sql`${expressionOf(column)} = v.${ident(column.physicalName)}`),
+      ' and ',
+    )
   const changed = changedIds(oursBefore, ours, codec.table.id)
   return sql`
     with changed as (${changed}),
     v as (
-      select o.id, o.${value} as value
+      select o.id, ${listed(sql`o`)}
       from changed c
       join ${layer} o on o.id = c.id and not o.deleted
       union all
-      select c.id, r.${value}
+      select c.id, ${listed(sql`r`)}
       from changed c
-      ${joinVisible(layout, codec, { id: sql`c.id`, alias: sql`r`, columns: new Set([index]) })}
+      ${joinVisible(layout, codec, { id: sql`c.id`, alias: sql`r`, columns: new Set(key.columns) })}
       where not exists (select from ${layer} o where o.id = c.id)
     )
     select
     from v
-    where v.value is not null and (
+    where ${every((name) => sql`v.${name} is not null`)} and (
       exists (
         select from ${layer} o
-        where o.${value} = v.value and o.id <> v.id and not o.deleted
+        where ${every((name) => sql`o.${name} = v.${name}`)} and o.id <> v.id and not o.deleted
       )
       or exists (
         select from (${selectVisible(layout, codec, { where })}) r

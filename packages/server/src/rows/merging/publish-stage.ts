@@ -1,14 +1,14 @@
 import { allDone } from '../../common/all-done.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
-import { empty, ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, type TextRows } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
-import type { StoredTable } from '../columns/stored-schema.js'
+import type { StoredConstraint, StoredTable } from '../columns/stored-schema.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { absorbAll } from '../heaps/absorb.js'
 import { requestFolds } from '../heaps/folds.js'
-import { createHeaps } from '../heaps/heap-ddl.js'
+import { addHeapConstraint, createHeaps, dropHeapConstraint } from '../heaps/heap-ddl.js'
 import { assignSparesIn } from '../heaps/spare-heaps.js'
 import { findLayout, type Heap, heapName, type Layout, ownHeap } from '../layout/layout.js'
 import { clearStatement } from '../writing/change-statements.js'
@@ -36,6 +36,7 @@ export async function publishRows(
     const to = { layout, heap }
     if (!staged.isQuery) await publishTable(transaction, { staged, tally, target: to })
     tallies.set(staged, staged.isQuery ? await publishQuery(transaction, staged, to) : tally)
+    await restoreChecks(transaction, heap, staged.codec)
   }
   return tallies
 }
@@ -53,7 +54,7 @@ async function publishQuery(
   const gone = sql`select s.id from ${name} s where decision = 'delete'`
   const deleteGone = () => runOnce(transaction, deleteStatement(parts, sql`array(${gone})`))
   // A row may take a unique value that a deleted row has, or one that another row gives up.
-  const isOrdered = codec.uniqueColumns.length > 0
+  const isOrdered = codec.uniqueKeys.length > 0
   if (isOrdered) {
     await deleteGone()
     const rows = sql`select * from ${name} s where decision in ${WRITES}`
@@ -119,29 +120,59 @@ async function clearMoved(
   { layout, heap }: MergeTarget,
   { codec, rows }: { codec: TableCodec; rows: Sql },
 ): Promise<void> {
-  for (const column of codec.uniqueColumns) {
-    const holders = selectHolders(rows, heap, codec.physical[column])
-    const parts = new StagedParts({ layout, heap }, codec, holders)
-    await runOnce(transaction, clearStatement(parts, [column]))
+  if (codec.uniqueKeys.length > 0) await liftChecks(transaction, heap, codec)
+  for (const key of codec.uniqueKeys) {
+    const columns = key.columns.flatMap((index) => codec.physical[index] ?? [])
+    const parts = new StagedParts({ layout, heap }, codec, selectHolders(rows, heap, columns))
+    await runOnce(transaction, clearStatement(parts, key.columns))
   }
+}
+
+/**
+ * Removes the checks that a value which is missing for a moment may fail. `restoreChecks` adds them again, when the rows
+ * are written. The merge was checked by its outcome.
+ */
+async function liftChecks(transaction: Transaction, heap: Heap, codec: TableCodec): Promise<void> {
+  for (const constraint of clearedChecks(codec)) {
+    await dropHeapConstraint(transaction, heap, constraint)
+  }
+}
+
+async function restoreChecks(
+  transaction: Transaction,
+  heap: Heap,
+  codec: TableCodec,
+): Promise<void> {
+  for (const constraint of clearedChecks(codec)) {
+    await addHeapConstraint(transaction, heap, constraint)
+  }
+}
+
+/** Lists the checks of columns that belong to a unique key. */
+function clearedChecks({ table, checks, uniqueKeys }: TableCodec): StoredConstraint[] {
+  const cleared = new Set(uniqueKeys.flatMap(({ columns }) => columns))
+  const ids = new Set(
+    checks.filter(({ columns }) => columns.some((index) => cleared.has(index))).map(({ id }) => id),
+  )
+  return (table.constraints ?? []).filter(({ id }) => ids.has(id))
 }
 
 /**
  * Selects the own rows of the target that hold a unique value which another row is going to have. All of them
  * are written later. A row that is not written keeps its value, and the unique index refuses the other one.
  */
-function selectHolders(rows: Sql, heap: Heap, column: PhysicalColumn | undefined): Sql {
-  if (column === undefined) throw new Error('a unique column must belong to the table')
-  const value = ident(column.physicalName)
+function selectHolders(rows: Sql, heap: Heap, columns: readonly PhysicalColumn[]): Sql {
+  const names = columns.map(({ physicalName }) => ident(physicalName))
+  const isSame = names.map((name) => sql`h.${name} = s.${name}`)
   // `rows` may be a comparison of states, of which PostgreSQL expects few rows. It runs once, and `intersect` is never
   // a nested loop over all pairs of them.
   return sql`
-    with written as materialized (select s.id, s.${value} from (${rows}) s)
+    with written as materialized (select s.id${furtherColumns(names.map((name) => sql`s.${name}`))} from (${rows}) s)
     select held.id, 0 as n
     from (
       select h.id
       from written s
-      join ${heapName(heap)} h on h.${value} = s.${value} and h.id <> s.id and not h.deleted
+      join ${heapName(heap)} h on ${join(isSame, ' and ')} and h.id <> s.id and not h.deleted
       intersect
       select id from written
     ) held`

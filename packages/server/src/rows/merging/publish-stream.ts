@@ -13,8 +13,12 @@ import {
 } from '../layout/layout.js'
 import { type Guard, guardCall } from '../running/guard.js'
 import { toStaleError } from '../running/staleness.js'
-import { TakenError } from '../writing/refusals.js'
-import { takenIdStatement, takenValueStatement } from '../writing/stage-statements.js'
+import { BrokenRuleError } from '../writing/refusals.js'
+import {
+  failedCheckStatement,
+  takenIdStatement,
+  takenValueStatement,
+} from '../writing/stage-statements.js'
 import { StatementParts } from '../writing/statement-parts.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
 import { isPinOf, isValueTaken, publishOutcomes } from './outcome-layer.js'
@@ -36,7 +40,7 @@ interface ComparedStream {
 /** Thrown if the branch has changed in a way that the comparison does not allow for. */
 export class StreamOutdatedError extends Error {}
 
-/** Throws if an id or a unique value is taken in the compared state, or repeated. */
+/** Throws if a row breaks a rule in the compared state, or repeats an id or a unique value. */
 export async function compareStream(
   transaction: Transaction,
   stream: ComparedStream,
@@ -52,17 +56,21 @@ export async function compareStream(
   if (heap === undefined) throw new StreamOutdatedError('the pinned state must have the heap')
   const parts = new StatementParts(layoutOf(before), codec, heap, { isLocked: true })
   const checks = [
-    { columnId: undefined, statement: takenIdStatement(parts, stage) },
-    ...codec.uniqueColumns.map((column) => ({
-      columnId: parts.column(column).id,
-      statement: takenValueStatement(parts, stage, column),
+    { rule: undefined, statement: takenIdStatement(parts, stage) },
+    ...codec.uniqueKeys.map((key) => ({
+      rule: key,
+      statement: takenValueStatement(parts, stage, key),
+    })),
+    ...codec.checks.map((check) => ({
+      rule: check,
+      statement: failedCheckStatement(stage, check),
     })),
   ]
-  for (const { columnId, statement } of checks) {
+  for (const { rule, statement } of checks) {
     const [found] = await runPipeline(transaction.client, [
       { statement, values: [], isUnnamed: true },
     ])
-    if (typeof found?.[0]?.[0] === 'string') throw new TakenError(0, columnId)
+    if (typeof found?.[0]?.[0] === 'string') throw new BrokenRuleError(0, rule)
   }
 }
 

@@ -178,7 +178,7 @@ function isContested(
   const { id } = codec.table
   if (!mayDiffer(base, ours, id)) return sql`false`
   const changed = repeatedIds(base, ours, id)
-  if (codec.uniqueColumns.length > 0) return sql`exists (${changed})`
+  if (codec.uniqueKeys.length > 0) return sql`exists (${changed})`
   return sql`exists (
     select from (${changedIds(base, theirs, id)}) k
     where exists (select from (${changed}) o where o.id = k.id)

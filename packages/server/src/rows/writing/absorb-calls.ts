@@ -1,11 +1,18 @@
 import { arrayLiteral } from '../../postgres/carriers.js'
-import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Statement, slot } from '../../postgres/statement.js'
+import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { absorbSql, findLayered, type LayeredHeap, type WrittenRows } from '../heaps/absorb-sql.js'
+import {
+  absorbSql,
+  findLayered,
+  type KeyValues,
+  type LayeredHeap,
+  type WrittenRows,
+} from '../heaps/absorb-sql.js'
 import { heapName, type Layout } from '../layout/layout.js'
 
-/** The values that a writer is going to write to a unique column, given by its index. */
+/** The values that a writer is going to write to a column of a unique key, given by its index. */
 type ValuesOf = (column: number) => readonly (string | null)[]
 
 /**
@@ -32,16 +39,23 @@ export class AbsorbCalls {
   forRows(ids: readonly string[], valuesOf: ValuesOf = () => []): Call[] {
     this.#statements ??= this.#compile({
       ids: sql`select unnest(${slot(0)}::text[])`,
-      values: this.#valuesBy(
-        (_name, type, position) => sql`
-          select g.value::${raw(type)} as value
-          from unnest(${slot(1 + position)}::text[]) g (value)
-          where g.value is not null`,
-      ),
+      values: this.#valuesBy((columns, position) => {
+        const arrays = columns.map((_, index) => sql`${slot(1 + position + index)}::text[]`)
+        const names = columns.map(({ physicalName }) => ident(physicalName))
+        const values = columns.map(
+          ({ sqlType }, index) => sql`g.${names[index]}::${raw(sqlType)} as ${names[index]}`,
+        )
+        return sql`
+          select ${join(values, ', ')}
+          from unnest(${join(arrays, ', ')}) g (${join(names, ', ')})
+          where g.${names[0]} is not null`
+      }),
     })
     const values = [
       arrayLiteral(ids),
-      ...this.#codec.uniqueColumns.map((column) => arrayLiteral(valuesOf(column))),
+      ...this.#codec.uniqueKeys.flatMap(({ columns }) =>
+        columns.map((column) => arrayLiteral(valuesOf(column))),
+      ),
     ]
     return this.#statements.map((statement) => ({ statement, values }))
   }
@@ -61,19 +75,23 @@ export class AbsorbCalls {
   forSource(source: Sql, values: Call['values']): Call[] {
     const rows = {
       ids: sql`select s.id from ${source}`,
-      values: this.#valuesBy((name) => sql`select s.${name} as value from ${source}`),
+      values: this.#valuesBy((columns) => {
+        const names = columns.map(({ physicalName }) => sql`s.${ident(physicalName)}`)
+        return sql`select ${join(names, ', ')} from ${source}`
+      }),
     }
     return this.#compile(rows).map((statement) => ({ statement, values }))
   }
 
-  #valuesBy(query: (name: Sql, type: string, position: number) => Sql): Map<number, Sql> {
-    return new Map(
-      this.#codec.uniqueColumns.flatMap((index, position) => {
-        const column = this.#codec.physical[index]
-        if (column === undefined) return []
-        return [[column.id, query(ident(column.physicalName), column.sqlType, position)] as const]
-      }),
-    )
+  /** Returns queries for the values of each key. `position` counts the columns of the keys before. */
+  #valuesBy(query: (columns: readonly PhysicalColumn[], position: number) => Sql): KeyValues[] {
+    let position = 0
+    return this.#codec.uniqueKeys.map((key) => {
+      const columns = key.columns.flatMap((index) => this.#codec.physical[index] ?? [])
+      const values = { key: columns.map(({ id }) => id), query: query(columns, position) }
+      position += columns.length
+      return values
+    })
   }
 
   #compile(rows: WrittenRows): Statement[] {

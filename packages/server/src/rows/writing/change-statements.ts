@@ -55,8 +55,10 @@ export function updateOneStatement(
     accepted,
     returned: 'metadata',
   }
-  // Arithmetic must read the current row, which may be the own or an inherited one.
-  const canUpsert = !parts.isPlain && !parts.layout.hasForks && arithmetic.length === 0
+  // Arithmetic must read the current row, which may be the own or an inherited one. So must checks: PostgreSQL checks
+  // the row that it is about to insert before it finds the own one.
+  const readsRow = arithmetic.length > 0 || parts.codec.checks.length > 0
+  const canUpsert = !parts.isPlain && !parts.layout.hasForks && !readsRow
   return canUpsert ? upsertOwnRow(parts, change) : changeRows(parts, change)
 }
 

@@ -1,46 +1,82 @@
-import { codeOf, constraintOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
+import { CHECK_VIOLATION, codeOf, constraintOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { columnOfUniqueIndex } from '../layout/layout.js'
+import type { CheckRule, UniqueKey } from '../columns/table-rules.js'
+import { ruleIdOf } from '../layout/layout.js'
 
 /*
- * PostgreSQL reports rejected values by a SQLSTATE and the name of an index. This module converts them to
- * messages with the names of columns.
+ * PostgreSQL reports rejected values by a SQLSTATE and the name of an index or a constraint. This module converts them
+ * to messages with the names of columns and constraints.
  */
 
 const NUMERIC_OUT_OF_RANGE = '22003'
 const PROGRAM_LIMIT_EXCEEDED = '54000'
 
-/** A unique value is taken: of the given column, or of the id if the column is undefined. */
-export class TakenError extends Error {
-  readonly code = UNIQUE_VIOLATION
+/** A row breaks a rule: its value of a unique key is taken, or it fails a check. */
+export class BrokenRuleError extends Error {
+  /** As PostgreSQL reports it. */
+  readonly code: string
 
   constructor(
     /** The number of rows that were added before the invalid one. */
     readonly row: number,
-    readonly columnId: number | undefined,
+    /** undefined: the id is taken. */
+    readonly rule: UniqueKey | CheckRule | undefined,
   ) {
-    super('a value is taken')
+    super('a row breaks a rule')
+    this.code = rule !== undefined && 'expression' in rule ? CHECK_VIOLATION : UNIQUE_VIOLATION
   }
 }
 
-/** Returns whether an id or a unique value is taken. */
+/** A rule of a table that a row breaks. */
+export interface Violation {
+  readonly kind: 'unique' | 'check'
+  /** The table. */
+  readonly codec: TableCodec
+  /** The dotted paths of the columns. */
+  readonly columns: readonly string[]
+  /** The name of the constraint. undefined: the rule is one of a column. */
+  readonly constraint: string | undefined
+  /** What is wrong with the row. */
+  readonly message: string
+}
+
+/** Returns whether an id or a value of a unique key is taken. */
 export function isTaken(error: unknown): boolean {
   return codeOf(error) === UNIQUE_VIOLATION
 }
 
-/** Returns the column whose unique value is taken. undefined if it is the id, or for any other error. */
-export function takenColumn(
-  error: unknown,
-  codecs: Iterable<TableCodec>,
-): { codec: TableCodec; column: string } | undefined {
-  if (codeOf(error) !== UNIQUE_VIOLATION) return undefined
-  const columnId =
-    error instanceof TakenError ? error.columnId : columnOfUniqueIndex(constraintOf(error) ?? '')
+/** Returns the rule that a row of one of the tables breaks. undefined for any other error. */
+export function findViolation(error: unknown, codecs: Iterable<TableCodec>): Violation | undefined {
+  const code = codeOf(error)
+  if (code !== UNIQUE_VIOLATION && code !== CHECK_VIOLATION) return undefined
+  const id = error instanceof BrokenRuleError ? error.rule?.id : ruleIdOf(constraintOf(error) ?? '')
+  const [first] = codecs
   for (const codec of codecs) {
-    const found = codec.physical.find((column) => column.id === columnId)
-    if (found !== undefined) return { codec, column: found.path.join('.') }
+    const rule = [...codec.uniqueKeys, ...codec.checks].find((each) => each.id === id)
+    if (rule !== undefined) return violationOf(codec, rule)
   }
-  return undefined
+  return first && violationOf(first, undefined)
+}
+
+/** Returns the violation of a rule of a table. undefined: the id is taken. */
+export function violationOf(codec: TableCodec, rule: UniqueKey | CheckRule | undefined): Violation {
+  const columns = rule?.columns.map((index) => codec.physical[index]?.path.join('.') ?? '') ?? [
+    'id',
+  ]
+  const kind = rule !== undefined && 'expression' in rule ? 'check' : 'unique'
+  const violation = { kind, codec, columns, constraint: rule?.name } as const
+  return { ...violation, message: describeViolation(violation) }
+}
+
+function describeViolation({
+  kind,
+  columns,
+  constraint,
+}: Pick<Violation, 'kind' | 'columns' | 'constraint'>): string {
+  if (constraint === undefined) return `column [${columns.join('.')}]: is not unique`
+  const place = `${columns.length === 1 ? 'column' : 'columns'} [${columns.join(', ')}]`
+  const fault = kind === 'check' ? 'the check fails' : 'the values are not unique'
+  return `constraint [${constraint}]: ${place}: ${fault}`
 }
 
 /** The largest version of a row. */
@@ -62,9 +98,9 @@ const INTEGER_OVERFLOW = 'integer out of range'
 
 /** Returns the reason why PostgreSQL rejected a value, or undefined for other failures. */
 export function describeRefusal(error: unknown, codecs: Iterable<TableCodec>): string | undefined {
+  const violation = findViolation(error, codecs)
+  if (violation !== undefined) return violation.message
   switch (codeOf(error)) {
-    case UNIQUE_VIOLATION:
-      return `column [${takenColumn(error, codecs)?.column ?? 'id'}]: is not unique`
     case NUMERIC_OUT_OF_RANGE:
       return isVersionOverflow(error)
         ? `the versions of the record are used up; the last one is ${ROW_VERSION_MAX}; delete it and create it again`
@@ -72,13 +108,20 @@ export function describeRefusal(error: unknown, codecs: Iterable<TableCodec>): s
     case PROGRAM_LIMIT_EXCEEDED:
       return 'a value of a unique column is too long; about 2700 bytes can be indexed'
     default:
-      return undefined
+      return [...codecs].some(({ checks }) => checks.length > 0) && isDataException(error)
+        ? 'a check constraint cannot be evaluated for these values'
+        : undefined
   }
+}
+
+/** Returns whether an expression has failed, such as a division by zero. */
+function isDataException(error: unknown): boolean {
+  return codeOf(error)?.startsWith('22') === true
 }
 
 /** Returns the number of rows before the one that made a sink fail, if known. */
 export function rowsBefore(error: unknown): number | undefined {
-  if (error instanceof TakenError) return error.row
+  if (error instanceof BrokenRuleError) return error.row
   const { where } = error as { where?: unknown }
   // PostgreSQL reports the line of the COPY that has a taken value.
   const line = typeof where === 'string' ? /, line (\d+)/.exec(where)?.[1] : undefined

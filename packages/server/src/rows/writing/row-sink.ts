@@ -1,9 +1,10 @@
 import { Turn } from '../../common/in-turns.js'
 import { serverOf } from '../../postgres/server.js'
 import type { TableCodec } from '../columns/table-codec.js'
+import type { CheckRule, UniqueKey } from '../columns/table-rules.js'
 import type { OpenTransaction, WriteTransaction } from '../running/transactions.js'
 import { RowCopy } from './copy-rows.js'
-import { TakenError } from './refusals.js'
+import { BrokenRuleError } from './refusals.js'
 import type { RowInput, TableWriter } from './table-writer.js'
 
 /** Inserts validated rows, slice by slice, in one transaction. */
@@ -32,7 +33,7 @@ export function openSink(
   const sink =
     writer.takesCopies && serverOf(transaction.client).explainsCopies
       ? new CopySink(writer, transaction)
-      : new StatementSink(codec, writer, transaction)
+      : new StatementSink(writer, transaction)
   return new SteppedSink(sink, rowsPerStep(codec))
 }
 
@@ -93,13 +94,11 @@ class CopySink implements RowSink {
  * Inserts each slice with a statement. Used if rows must be compared with inherited ones.
  */
 class StatementSink implements RowSink {
-  readonly #codec: TableCodec
   readonly #writer: TableWriter
   readonly #transaction: OpenTransaction
   #added = 0
 
-  constructor(codec: TableCodec, writer: TableWriter, transaction: OpenTransaction) {
-    this.#codec = codec
+  constructor(writer: TableWriter, transaction: OpenTransaction) {
     this.#writer = writer
     this.#transaction = transaction
   }
@@ -109,7 +108,8 @@ class StatementSink implements RowSink {
     const ids = rows.map((row) => row.id)
     // One statement cannot insert the same id twice.
     this.#refuse(firstRepeated(ids), undefined)
-    if (this.#writer.uniqueColumns.length > 0) await this.#refuseTaken(rows)
+    if (this.#writer.uniqueKeys.length > 0) await this.#refuseTaken(rows)
+    if (this.#writer.checks.length > 0) await this.#refuseFailed(rows)
     const given = rows.filter(({ isNewId }) => !isNewId)
     const made = rows.filter(({ isNewId }) => isNewId)
     const [inserted = []] = await this.#transaction.run([
@@ -129,28 +129,34 @@ class StatementSink implements RowSink {
    * failed.
    */
   async #refuseTaken(rows: readonly RowInput[]): Promise<void> {
-    const columns = this.#writer.uniqueColumns.map((column) => ({
-      column,
-      values: rows.map((row) => row.values[column] ?? null),
-    }))
-    const found = await this.#transaction.run(
-      columns.map(({ column, values }) => this.#writer.findValues(column, values)),
-    )
-    for (const [position, { column, values }] of columns.entries()) {
-      const taken = new Set(found[position]?.map(([value]) => value))
-      this.#refuse(
-        values.findIndex((value) => value !== null && taken.has(value)),
-        column,
+    const keys = this.#writer.uniqueKeys
+    const found = await this.#transaction.run(keys.map((key) => this.#writer.findValues(key, rows)))
+    for (const [position, key] of keys.entries()) {
+      const taken = (found[position] ?? []).map(([row]) => Number(row))
+      this.#refuse(taken.length === 0 ? -1 : Math.min(...taken), key)
+      const values = rows.map((row) =>
+        this.#writer.hasValue(key, row.values)
+          ? JSON.stringify(key.columns.map((column) => row.values[column]))
+          : null,
       )
-      this.#refuse(firstRepeated(values), column)
+      this.#refuse(firstRepeated(values), key)
+    }
+  }
+
+  /** Like `#refuseTaken`, for checks. */
+  async #refuseFailed(rows: readonly RowInput[]): Promise<void> {
+    const { checks } = this.#writer
+    const calls = this.#writer.findFailures(rows).map(({ call }) => call)
+    const found = await this.#transaction.run(calls)
+    for (const [position, check] of checks.entries()) {
+      const failed = (found[position] ?? []).map(([row]) => Number(row))
+      this.#refuse(failed.length === 0 ? -1 : Math.min(...failed), check)
     }
   }
 
   /** Throws unless the index of the invalid row is -1. */
-  #refuse(index: number, column: number | undefined): void {
-    if (index === -1) return
-    const columnId = column === undefined ? undefined : this.#codec.physical[column]?.id
-    throw new TakenError(this.#added + index, columnId)
+  #refuse(index: number, rule: UniqueKey | CheckRule | undefined): void {
+    if (index !== -1) throw new BrokenRuleError(this.#added + index, rule)
   }
 
   async end(): Promise<void> {

@@ -1,8 +1,9 @@
 import type { Server } from '../../postgres/server.js'
-import { empty, ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
-import type { PhysicalColumn } from '../columns/column-tree.js'
+import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
+import { type CheckRule, failsCheck, type UniqueKey } from '../columns/table-rules.js'
 import { rowColumns } from '../heaps/heap-ddl.js'
 import { joinVisible, selectVisible } from '../reading/arms.js'
 import { MOMENT_VALUES } from '../running/calls.js'
@@ -79,23 +80,23 @@ export function dropExistingStatement({ layout, codec }: StatementParts, stage: 
 
 /** Finds the first line whose id an earlier line has. */
 export function repeatedIdStatement(stage: Sql): Statement {
-  return compileStatement(sql`select ${firstRepeated(stage, sql`id`)}`)
+  return compileStatement(sql`select ${firstRepeated(stage, [sql`id`])}`)
 }
 
 /**
- * Finds the first line whose value of a unique column is taken, if rows whose ids exist are skipped or replaced: by
+ * Finds the first line whose value of a unique key is taken, if rows whose ids exist are skipped or replaced: by
  * another row of the branch that no earlier line replaces, or by an earlier line.
  */
 export function takenBesideStatement(
   parts: StatementParts,
   stage: Sql,
-  { index, existing }: { index: number; existing: 'skip' | 'replace' },
+  { key, existing }: { key: UniqueKey; existing: 'skip' | 'replace' },
 ): Statement {
   const { layout, codec } = parts
-  const join = joinVisible(layout, codec, { id: sql`s.id`, alias: sql`r`, outer: true })
+  const joined = joinVisible(layout, codec, { id: sql`s.id`, alias: sql`r`, outer: true })
   const written = sql`(
       select s.*
-      from ${stage} s ${join}
+      from ${stage} s ${joined}
       where ${existing === 'skip' ? sql`r.id is null` : sql`true`}
     )`
   const isLeft =
@@ -105,8 +106,8 @@ export function takenBesideStatement(
           and not exists (select from ${stage} o where o.id = h.id and o.line < s.line)`
   return compileStatement(sql`
     select least(
-      (select min(s.line) from ${written} s where ${valueIsVisible(parts, index, { isLeft })}),
-      ${firstRepeated(sql`${written} written`, parts.name(index))}
+      (select min(s.line) from ${written} s where ${valueIsVisible(parts, key, { isLeft })}),
+      ${firstRepeated(sql`${written} written`, namesOf(parts, key))}
     )`)
 }
 
@@ -127,16 +128,16 @@ function stagedRows({ names }: StatementParts, source: Sql): Sql {
       )`
 }
 
-/** Finds one row of a stage whose value of a column an inherited row has. */
+/** Finds one row of a stage whose value of a key an inherited row has. */
 export function inheritedStageStatement(
   parts: StatementParts,
   stage: Sql,
-  index: number,
+  key: UniqueKey,
 ): Statement {
   return compileStatement(sql`
     select s.line
     from ${stage} s
-    where ${valueIsVisible(parts, index, { isInherited: true })}
+    where ${valueIsVisible(parts, key, { isInherited: true })}
     limit 1`)
 }
 
@@ -148,40 +149,59 @@ export function takenIdStatement({ layout, codec }: StatementParts, stage: Sql):
         select min(s.line)
         from ${stage} s ${joinVisible(layout, codec, { id: sql`s.id`, alias: sql`r` })}
       ),
-      ${firstRepeated(stage, sql`id`)}
+      ${firstRepeated(stage, [sql`id`])}
     )`)
 }
 
-/** Finds the first line whose value of a unique column is taken: by a row of the branch, or by an earlier line. */
-export function takenValueStatement(parts: StatementParts, stage: Sql, index: number): Statement {
+/** Finds the first line whose value of a unique key is taken: by a row of the branch, or by an earlier line. */
+export function takenValueStatement(parts: StatementParts, stage: Sql, key: UniqueKey): Statement {
   return compileStatement(sql`
     select least(
-      (select min(s.line) from ${stage} s where ${valueIsVisible(parts, index)}),
-      ${firstRepeated(stage, parts.name(index))}
+      (select min(s.line) from ${stage} s where ${valueIsVisible(parts, key)}),
+      ${firstRepeated(stage, namesOf(parts, key))}
     )`)
+}
+
+/** Finds the first line that fails a check. */
+export function failedCheckStatement(stage: Sql, check: CheckRule): Statement {
+  const isFailed = failsCheck(check, (id) => sql`s.${ident(physicalName({ id }))}`)
+  return compileStatement(sql`select min(s.line) from ${stage} s where ${isFailed}`)
+}
+
+function namesOf(parts: StatementParts, { columns }: UniqueKey): Sql[] {
+  return columns.map((index) => parts.name(index))
 }
 
 function valueIsVisible(
   parts: StatementParts,
-  index: number,
+  key: UniqueKey,
   { isLeft = sql`true`, ...options }: { isInherited?: boolean; isLeft?: Sql } = {},
 ): Sql {
   const { layout, codec } = parts
-  const column = parts.column(index)
   // The row of the branch is `h`.
   const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
-    sql`${expressionOf(column)} = s.${parts.name(index)} and ${isLeft}`
-  return sql`s.${parts.name(index)} is not null
+    join(
+      [
+        ...key.columns.map(
+          (index) => sql`${expressionOf(parts.column(index))} = s.${parts.name(index)}`,
+        ),
+        isLeft,
+      ],
+      ' and ',
+    )
+  const present = namesOf(parts, key).map((name) => sql`s.${name} is not null`)
+  return sql`${join(present, ' and ')}
       and exists (${selectVisible(layout, codec, { ...options, where })})`
 }
 
-function firstRepeated(stage: Sql, column: Sql): Sql {
+function firstRepeated(stage: Sql, columns: readonly Sql[]): Sql {
+  const present = columns.map((column) => sql`${column} is not null`)
   return sql`(
         select min(line)
         from (
-          select line, row_number() over (partition by ${column} order by line) as number
+          select line, row_number() over (partition by ${join(columns, ', ')} order by line) as number
           from ${stage}
-          where ${column} is not null
+          where ${join(present, ' and ')}
         ) numbered
         where number > 1
       )`

@@ -7,6 +7,7 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Statement } from '../../postgres/statement.js'
 import type { TableCodec } from '../columns/table-codec.js'
+import type { CheckRule, UniqueKey } from '../columns/table-rules.js'
 import { createFilledHeap, type FilledHeap } from '../heaps/filled-heaps.js'
 import { describeHeap } from '../heaps/heap-ddl.js'
 import {
@@ -22,7 +23,7 @@ import { type Guard, ownerOf } from '../running/guard.js'
 import { runReads } from '../running/reads.js'
 import { confirmed } from '../running/staleness.js'
 import type { Running, WriteTransaction } from '../running/transactions.js'
-import { describeRefusal, rowsBefore, TakenError } from './refusals.js'
+import { BrokenRuleError, describeRefusal, rowsBefore } from './refusals.js'
 import { createStageStatement } from './stage-statements.js'
 import type { RowInput, TableWriter } from './table-writer.js'
 
@@ -245,7 +246,7 @@ export class StagedRows {
   async #requireDistinct(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
     const { findRepeatedId: statement } = writer.stage(this.name)
     const [found] = await transaction.run([{ statement, values: [], isUnnamed: true }])
-    if (typeof found?.[0]?.[0] === 'string') throw new TakenError(0, undefined)
+    if (typeof found?.[0]?.[0] === 'string') throw new BrokenRuleError(0, undefined)
   }
 
   async #insertRows(
@@ -263,21 +264,21 @@ export class StagedRows {
       const [ids] = await transaction
         .run([stage.insertPart(line, line + PART_LINES - 1)])
         .catch((error: unknown) => {
-          throw codeOf(error) === CARDINALITY_VIOLATION ? new TakenError(0, undefined) : error
+          throw codeOf(error) === CARDINALITY_VIOLATION ? new BrokenRuleError(0, undefined) : error
         })
       inserted += ids?.length ?? 0
     }
-    if (inserted < expected) throw new TakenError(0, undefined)
+    if (inserted < expected) throw new BrokenRuleError(0, undefined)
     await this.#requireUnique(writer, transaction)
   }
 
   /** Compares unique values with inherited rows. */
   async #requireUnique(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
     const stage = writer.stage(this.name)
-    for (const column of writer.uniqueColumns) {
-      const statement = stage.findInherited(column)
+    for (const key of writer.uniqueKeys) {
+      const statement = stage.findInherited(key)
       const [found] = await transaction.run([{ statement, values: [], isUnnamed: true }])
-      if (found?.[0] !== undefined) throw new TakenError(0, writer.columnId(column))
+      if (found?.[0] !== undefined) throw new BrokenRuleError(0, key)
     }
   }
 
@@ -302,17 +303,15 @@ export class StagedRows {
     )
   }
 
-  /** Finds the first line whose id or unique value is taken. Returns undefined if none is taken any more. */
+  /** Finds the first line that breaks a rule: its id or unique value is taken, or it fails a check. Returns undefined if none is taken any more. */
   async findTaken(writer: TableWriter, guard: Guard): Promise<TakenLine | undefined> {
     const { line, error } = this.#refused ?? {}
     if (line !== undefined) return { line, error }
     const stage = writer.stage(this.name)
     return this.#findFirst(guard, [
-      { columnId: undefined, statement: stage.findTakenId },
-      ...writer.uniqueColumns.map((column) => ({
-        columnId: writer.columnId(column),
-        statement: stage.findTakenValue(column),
-      })),
+      { rule: undefined, statement: stage.findTakenId },
+      ...writer.uniqueKeys.map((key) => ({ rule: key, statement: stage.findTakenValue(key) })),
+      ...writer.checks.map((check) => ({ rule: check, statement: stage.findFailed(check) })),
     ])
   }
 
@@ -324,25 +323,26 @@ export class StagedRows {
   ): Promise<TakenLine | undefined> {
     const stage = writer.stage(this.name)
     return this.#findFirst(guard, [
-      { columnId: undefined, statement: stage.findRepeatedId },
-      ...writer.uniqueColumns.map((column) => ({
-        columnId: writer.columnId(column),
-        statement: stage.findTakenBeside(column, existing),
+      { rule: undefined, statement: stage.findRepeatedId },
+      ...writer.uniqueKeys.map((key) => ({
+        rule: key,
+        statement: stage.findTakenBeside(key, existing),
       })),
+      ...writer.checks.map((check) => ({ rule: check, statement: stage.findFailed(check) })),
     ])
   }
 
   async #findFirst(
     guard: Guard,
-    checks: readonly { columnId: number | undefined; statement: Statement }[],
+    checks: readonly { rule: UniqueKey | CheckRule | undefined; statement: Statement }[],
   ): Promise<TakenLine | undefined> {
     const calls = checks.map(({ statement }) => ({ statement, values: [], isUnnamed: true }))
     const found = await runReads(this.#database, guard, calls)
     let first: TakenLine | undefined
-    for (const [position, { columnId }] of checks.entries()) {
+    for (const [position, { rule }] of checks.entries()) {
       const line = found[position]?.[0]?.[0]
       if (typeof line !== 'string' || (first !== undefined && first.line <= Number(line))) continue
-      first = { line: Number(line), error: new TakenError(0, columnId) }
+      first = { line: Number(line), error: new BrokenRuleError(0, rule) }
     }
     return first
   }

@@ -20,6 +20,8 @@ const codec = compileTable(
   { limits: LIMITS, jsonAsText: false },
 )
 
+const KEY = { id: 3, name: undefined, columns: [1] }
+
 const heap = (heapId: string) => ({ databaseId: '7', heapId, columnIds: new Set([2, 3]) })
 
 function level(index: number, layer?: Layer): Level {
@@ -81,11 +83,11 @@ function listCalls(writer: TableWriter): Call[] {
     writer.updateOne({ id: 'x', update }),
     writer.updateOne({ id: 'x', update: plain }),
     ...writer.checkRows([row]).map(({ call }) => call),
-    writer.findValues(1, ['a']),
+    writer.findValues(KEY, [row]),
     stage.insert,
     stage.insertPart(1, 2),
-    ...[stage.copy, stage.count, stage.findTakenId, stage.findTakenValue(1)].map(statementCall),
-    statementCall(stage.findInherited(1)),
+    ...[stage.copy, stage.count, stage.findTakenId, stage.findTakenValue(KEY)].map(statementCall),
+    statementCall(stage.findInherited(KEY)),
     statementCall(writer.copyStatement),
   ]
   return calls.flatMap((call) => [...(call.before ?? []), call])

@@ -4,6 +4,7 @@ import { type Sql, sql } from '../../postgres/sql.js'
 import type { Call, Parameter, Statement } from '../../postgres/statement.js'
 import type { EncodedUpdate } from '../columns/record-encoder.js'
 import type { TableCodec } from '../columns/table-codec.js'
+import type { CheckRule, UniqueKey } from '../columns/table-rules.js'
 import type { Heap, Layout } from '../layout/layout.js'
 import { type CopyCall, MOMENT_VALUES, type MomentCall } from '../running/calls.js'
 import { AbsorbCalls } from './absorb-calls.js'
@@ -15,12 +16,14 @@ import {
   insertOneStatement,
   insertStatement,
 } from './insert-statements.js'
+import { type Violation, violationOf } from './refusals.js'
 import { replaceAnyStatement, replaceStatement } from './replace-statements.js'
 import { deleteSetStatement, type RowSet, updateSetStatement } from './set-statements.js'
 import {
   copyToStageStatement,
   countStageStatement,
   dropExistingStatement,
+  failedCheckStatement,
   inheritedStageStatement,
   insertStagePartStatement,
   insertStageStatement,
@@ -33,7 +36,9 @@ import {
 } from './stage-statements.js'
 import { FIRST_COLUMN, IDS, type Returned, StatementParts } from './statement-parts.js'
 import {
+  failedValuesStatement,
   holdersStatement,
+  inheritedTwinOfStatement,
   inheritedTwinStatement,
   inheritedTwinsStatement,
   inheritedValuesStatement,
@@ -58,17 +63,13 @@ interface UpdateInput {
   readonly update: EncodedUpdate
 }
 
-/**
- * A call to run after a write, in the same transaction. If it returns a row, the written value of the column
- * is not unique.
- */
-export interface UniqueCheck {
-  /** Index into the physical columns. */
-  readonly column: number
+/** A call to run after a write, in the same transaction. If it returns a row, the rule is violated. */
+export interface RuleCheck {
+  readonly violation: Violation
   readonly call: Call
 }
 
-/** The statements for one stage. Columns are given by index. */
+/** The statements for one stage. */
 interface StageStatements {
   readonly copy: Statement
   readonly count: Statement
@@ -80,10 +81,11 @@ interface StageStatements {
   readonly dropExisting: Statement
   readonly findRepeatedId: Statement
   /** Finds the first line whose unique value is taken, if rows with existing ids are skipped or replaced. */
-  findTakenBeside(column: number, existing: 'skip' | 'replace'): Statement
+  findTakenBeside(key: UniqueKey, existing: 'skip' | 'replace'): Statement
   readonly findTakenId: Statement
-  findTakenValue(column: number): Statement
-  findInherited(column: number): Statement
+  findTakenValue(key: UniqueKey): Statement
+  findInherited(key: UniqueKey): Statement
+  findFailed(check: CheckRule): Statement
 }
 
 /** Fewer new rows are inserted by a statement, because a COPY takes a further round trip. */
@@ -94,8 +96,8 @@ const COPIED_ROWS_MIN = 32
  * and the statements know the order of the values.
  */
 export class TableWriter {
-  /** Indexes of the unique columns. */
-  readonly uniqueColumns: readonly number[]
+  readonly uniqueKeys: readonly UniqueKey[]
+  readonly checks: readonly CheckRule[]
   readonly #codec: TableCodec
   readonly #parts: StatementParts
   /** undefined: the table has no layer. */
@@ -107,7 +109,8 @@ export class TableWriter {
     codec: TableCodec,
     { heap, statements }: { heap: Heap; statements: CachePart<Statement> },
   ) {
-    this.uniqueColumns = codec.uniqueColumns
+    this.uniqueKeys = codec.uniqueKeys
+    this.checks = codec.checks
     this.#codec = codec
     this.#statements = statements
     this.#parts = new StatementParts(layout, codec, heap, { isLocked: false })
@@ -125,7 +128,7 @@ export class TableWriter {
 
   /** Whether unique values must be compared with inherited rows after each statement. */
   get comparesAfterWrites(): boolean {
-    return !this.#parts.isPlain && this.uniqueColumns.length > 0
+    return !this.#parts.isPlain && this.uniqueKeys.length > 0
   }
 
   /** Inserts rows. Returns no row for an id that is taken. */
@@ -188,17 +191,12 @@ export class TableWriter {
       replacePart: (firstLine, lastLine) => callPart(replacePart, firstLine, lastLine),
       dropExisting: dropExistingStatement(parts, name),
       findRepeatedId: repeatedIdStatement(name),
-      findTakenBeside: (column, existing) =>
-        takenBesideStatement(parts, name, { index: column, existing }),
+      findTakenBeside: (key, existing) => takenBesideStatement(parts, name, { key, existing }),
       findTakenId: takenIdStatement(parts, name),
-      findTakenValue: (column) => takenValueStatement(parts, name, column),
-      findInherited: (column) => inheritedStageStatement(parts, name, column),
+      findTakenValue: (key) => takenValueStatement(parts, name, key),
+      findInherited: (key) => inheritedStageStatement(parts, name, key),
+      findFailed: (check) => failedCheckStatement(name, check),
     }
-  }
-
-  /** Returns the id of a column by its index. */
-  columnId(column: number): number {
-    return this.#parts.column(column).id
   }
 
   /** Inserts one row. Returns the metadata, and no row if the id is taken. */
@@ -274,7 +272,10 @@ export class TableWriter {
       upsertStatement(this.#parts, columns),
     )
     const values = this.#arrays(rows, this.#codec.physical.length)
-    return this.#call(statement, values, this.#beforeRows(rows))
+    const before = this.#takesUnknown(columns)
+      ? this.#before((absorb) => absorb.forAll())
+      : this.#beforeRows(rows)
+    return this.#call(statement, values, before)
   }
 
   /** Changes one row, also by arithmetic. Returns the metadata. */
@@ -289,7 +290,7 @@ export class TableWriter {
       statement,
       [id, versionText(ifVersion), ...values, ...operands],
       this.#before((absorb) =>
-        arithmetic.some(({ column }) => this.uniqueColumns.includes(column))
+        this.#takesUnknown(columns, arithmetic)
           ? absorb.forAll()
           : absorb.forRows([id], (column) => [values[columns.indexOf(column)] ?? null]),
       ),
@@ -308,7 +309,9 @@ export class TableWriter {
     const set = setFrom(FIRST_COLUMN + own.length)
     const statement = updateSetStatement(this.#parts, { columns, arithmetic }, set)
     const changed = [...columns, ...arithmetic.map(({ column }) => column)]
-    const isUnique = changed.some((column) => this.uniqueColumns.includes(column))
+    const isUnique = this.uniqueKeys.some((key) =>
+      key.columns.some((each) => changed.includes(each)),
+    )
     return this.#setCall(statement, { values: [...own, ...set.values], setFrom, isUnique })
   }
 
@@ -337,17 +340,20 @@ export class TableWriter {
     return { ...this.#call(statement, [...NO_ROW, ...options.values], before), isUnnamed: true }
   }
 
-  /** Returns the unique checks for an updated set. */
-  checkSet({ columns, values, arithmetic }: EncodedUpdate): UniqueCheck[] {
+  /** Returns the checks for an updated set. */
+  checkSet({ columns, values, arithmetic }: EncodedUpdate): RuleCheck[] {
     if (!this.comparesAfterWrites) return NO_CHECKS
-    const given = this.#checkValues((column) => [values[columns.indexOf(column)] ?? null])
-    const calculated = arithmetic
-      .filter(({ column }) => this.uniqueColumns.includes(column))
-      .map(({ column }) => ({
-        column,
-        call: { statement: inheritedTwinsStatement(this.#parts, column), values: [] },
-      }))
-    return [...given, ...calculated]
+    return this.uniqueKeys.flatMap((key) => {
+      const [column] = key.columns
+      const isGiven = key.columns.some((each) => columns.includes(each))
+      if (column !== undefined && key.columns.length === 1 && isGiven) {
+        const given = { values: [values[columns.indexOf(column)] ?? null] }
+        return this.#checkValues({ ...key, columns: [0] }, [given], key)
+      }
+      if (!isGiven && !changes(arithmetic, key)) return []
+      const statement = inheritedTwinsStatement(this.#parts, key)
+      return [{ violation: violationOf(this.#codec, key), call: { statement, values: [] } }]
+    })
   }
 
   /** Returns a call of a statement that writes. The transaction adds the moment, unless the layout has it. */
@@ -367,7 +373,8 @@ export class TableWriter {
   ): Pick<Call, 'before'> {
     return this.#before((absorb) => {
       const ids = rows.flatMap(({ id, isNewId }) => (isNewId ? [] : id))
-      if (ids.length === 0 && this.uniqueColumns.length === 0) return []
+      if (ids.length === 0 && this.uniqueKeys.length === 0) return []
+      if (this.#takesUnknown(columns)) return absorb.forAll()
       return absorb.forRows(ids, (column) =>
         rows.map((row) => row.values[columns.indexOf(column)] ?? null),
       )
@@ -378,57 +385,118 @@ export class TableWriter {
     return this.#absorb === undefined ? NOTHING_BEFORE : { before: callsOf(this.#absorb) }
   }
 
-  /** Returns the unique checks for inserted or replaced rows. */
-  checkRows(rows: readonly Pick<RowInput, 'values'>[]): UniqueCheck[] {
-    return this.#checkValues((column) => rows.map((row) => row.values[column] ?? null))
+  /** Returns the checks for inserted or replaced rows. */
+  checkRows(rows: readonly Pick<RowInput, 'values'>[]): RuleCheck[] {
+    if (!this.comparesAfterWrites) return NO_CHECKS
+    return this.uniqueKeys.flatMap((key) => this.#checkValues(key, rows))
   }
 
-  /** Returns the unique checks for updated rows. Results of arithmetic are read from the written row. */
-  checkUpdates(updates: readonly UpdateInput[]): UniqueCheck[] {
+  /** Returns the checks for updated rows. Values that are not given are read from the written row. */
+  checkUpdates(updates: readonly UpdateInput[]): RuleCheck[] {
     if (!this.comparesAfterWrites) return NO_CHECKS
-    const given = this.#checkValues((column) =>
-      updates.map(({ update }) => update.values[update.columns.indexOf(column)] ?? null),
-    )
-    const calculated = updates.flatMap(({ id, update }) =>
-      update.arithmetic
-        .filter(({ column }) => this.uniqueColumns.includes(column))
-        .map(({ column }) => ({
-          column,
-          call: { statement: inheritedTwinStatement(this.#parts, column), values: [id] },
-        })),
-    )
-    return [...given, ...calculated]
-  }
-
-  #checkValues(valuesOf: (column: number) => readonly (string | null)[]): UniqueCheck[] {
-    if (!this.comparesAfterWrites) return NO_CHECKS
-    return this.uniqueColumns.flatMap((column) => {
-      const given = valuesOf(column).filter((value) => value !== null)
-      if (given.length === 0) return []
-      const statement = inheritedValuesStatement(this.#parts, column)
-      return [{ column, call: { statement, values: [arrayLiteral(given)] } }]
+    return this.uniqueKeys.flatMap((key) => {
+      const [column] = key.columns
+      if (column !== undefined && key.columns.length === 1) {
+        const given = updates.map(({ update }) => ({
+          values: [update.values[update.columns.indexOf(column)] ?? null],
+        }))
+        const calculated = updates.filter(({ update }) => changes(update.arithmetic, key))
+        return [
+          ...this.#checkValues({ ...key, columns: [0] }, given, key),
+          ...this.#checkTwins(key, calculated),
+        ]
+      }
+      const changed = updates.filter(
+        ({ update }) =>
+          changes(update.arithmetic, key) ||
+          update.columns.some((index) => key.columns.includes(index)),
+      )
+      return this.#checkTwins(key, changed)
     })
   }
 
-  /** Finds the given values of a column that already exist on the branch. */
-  findValues(column: number, values: readonly (string | null)[]): Call {
-    return {
-      statement: visibleValuesStatement(this.#parts, column),
-      values: [arrayLiteral(values.filter((value) => value !== null))],
-    }
+  /** `given` is the key in terms of the values of the rows. */
+  #checkValues(
+    given: UniqueKey,
+    rows: readonly Pick<RowInput, 'values'>[],
+    key: UniqueKey = given,
+  ): RuleCheck[] {
+    const present = rows.filter(({ values }) => hasAll(given, values))
+    if (present.length === 0) return []
+    const statement = this.#statement(`inherited ${key.id}`, () =>
+      inheritedValuesStatement(this.#parts, key),
+    )
+    const violation = violationOf(this.#codec, key)
+    return [{ violation, call: { statement, values: arraysOf(given, present) } }]
+  }
+
+  /** Returns the checks of unique constraints for rows that were written, of which not all values are known. */
+  checkWritten(ids: readonly string[]): RuleCheck[] {
+    if (!this.comparesAfterWrites) return NO_CHECKS
+    return this.uniqueKeys
+      .filter(({ name }) => name !== undefined)
+      .map((key) => ({
+        violation: violationOf(this.#codec, key),
+        call: {
+          statement: inheritedTwinOfStatement(this.#parts, key),
+          values: [arrayLiteral(ids)],
+        },
+      }))
+  }
+
+  #checkTwins(key: UniqueKey, updates: readonly UpdateInput[]): RuleCheck[] {
+    const violation = violationOf(this.#codec, key)
+    return updates.map(({ id }) => ({
+      violation,
+      call: { statement: inheritedTwinStatement(this.#parts, key), values: [id] },
+    }))
+  }
+
+  /** Whether an update writes values of a unique key that depend on the row: by arithmetic, or of some columns only. */
+  #takesUnknown(
+    columns: readonly number[],
+    arithmetic: readonly { readonly column: number }[] = [],
+  ): boolean {
+    return this.uniqueKeys.some((key) => {
+      const given = key.columns.filter((column) => columns.includes(column))
+      return changes(arithmetic, key) || (given.length > 0 && given.length < key.columns.length)
+    })
+  }
+
+  /** Returns whether a row has a value of a unique key: of all of its columns. */
+  hasValue(key: UniqueKey, values: RowInput['values']): boolean {
+    return hasAll(key, values)
+  }
+
+  /** Returns the violation by a row whose value of a key is taken. */
+  violationOf(key: UniqueKey): Violation {
+    return violationOf(this.#codec, key)
+  }
+
+  /** Finds the positions of the rows whose value of a key already exists on the branch. */
+  findValues(key: UniqueKey, rows: readonly Pick<RowInput, 'values'>[]): Call {
+    return { statement: visibleValuesStatement(this.#parts, key), values: arraysOf(key, rows) }
+  }
+
+  /** Finds the positions of rows with the same value as an earlier one, as PostgreSQL compares them, with the first. */
+  findRepeated(key: UniqueKey, rows: readonly Pick<RowInput, 'values'>[]): Call {
+    return { statement: repeatedValuesStatement(this.#parts, key), values: arraysOf(key, rows) }
+  }
+
+  /** Returns calls that find the positions of the rows that fail checks. */
+  findFailures(rows: readonly Pick<RowInput, 'values'>[]): RuleCheck[] {
+    return this.checks.map((check) => ({
+      violation: violationOf(this.#codec, check),
+      call: {
+        statement: failedValuesStatement(this.#parts, check),
+        values: arraysOf(check, rows),
+      },
+    }))
   }
 
   /** Finds the rows that have values of a column. Returns the positions of the values, and the ids. */
   findHolders(column: number, values: readonly (string | null)[]): Call {
     return { statement: holdersStatement(this.#parts, column), values: [arrayLiteral(values)] }
-  }
-
-  /** Finds the positions of values that equal an earlier one, as PostgreSQL compares them, with that of the first. */
-  findRepeated(column: number, values: readonly (string | null)[]): Call {
-    return {
-      statement: repeatedValuesStatement(this.#parts, column),
-      values: [arrayLiteral(values)],
-    }
   }
 
   /** Returns ids, expected versions, and one array for each column. */
@@ -454,11 +522,27 @@ export class TableWriter {
 }
 
 const NOTHING_BEFORE: Pick<Call, 'before'> = {}
-const NO_CHECKS: UniqueCheck[] = []
+const NO_CHECKS: RuleCheck[] = []
 /** Places for the values of the moment. */
 const NO_MOMENT: readonly Parameter[] = new Array<null>(MOMENT_VALUES).fill(null)
 /** Places for the ids and expected versions, which a set does not have. */
 const NO_ROW: readonly Parameter[] = new Array<null>(FIRST_COLUMN - MOMENT_VALUES).fill(null)
+
+function hasAll({ columns }: UniqueKey, values: RowInput['values']): boolean {
+  return columns.every((column) => (values[column] ?? null) !== null)
+}
+
+/** Returns the values of the columns of a key, as an array for each. */
+function arraysOf(
+  { columns }: Pick<UniqueKey, 'columns'>,
+  rows: readonly Pick<RowInput, 'values'>[],
+): string[] {
+  return columns.map((column) => arrayLiteral(rows.map(({ values }) => values[column] ?? null)))
+}
+
+function changes(arithmetic: readonly { readonly column: number }[], { columns }: UniqueKey) {
+  return arithmetic.some(({ column }) => columns.includes(column))
+}
 
 /** Returns the version that a row must have. Null: any. */
 function versionText(ifVersion: number | undefined): string | null {

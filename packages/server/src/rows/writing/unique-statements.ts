@@ -1,22 +1,24 @@
-import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
+import { type CheckRule, failsCheck, type UniqueKey } from '../columns/table-rules.js'
 import { selectVisible } from '../reading/arms.js'
 import type { StatementParts } from './statement-parts.js'
 
 /*
- * Statements that look for values of unique columns. The rows that a branch wrote have a unique index.
- * Inherited rows are in other tables, so they must be searched.
+ * Statements that look for values of unique keys. The rows that a branch wrote have a unique index. Inherited rows are in
+ * other tables, so they must be searched. The values are given as an array for each column of the key. A null in one of
+ * them means that the row has no value of the key.
  */
 
-/** Finds one of the given values (slot 0, an array) among the inherited rows. */
-export function inheritedValuesStatement(parts: StatementParts, index: number): Statement {
-  return compileStatement(sql`${matchingValues(parts, index, { isInherited: true })} limit 1`)
+/** Finds one of the given values among the inherited rows. */
+export function inheritedValuesStatement(parts: StatementParts, key: UniqueKey): Statement {
+  return compileStatement(sql`${matchingValues(parts, key, { isInherited: true })} limit 1`)
 }
 
-/** Finds the given values (slot 0, an array) that already exist on the branch. */
-export function visibleValuesStatement(parts: StatementParts, index: number): Statement {
-  return compileStatement(matchingValues(parts, index))
+/** Finds the positions of the given values that already exist on the branch. */
+export function visibleValuesStatement(parts: StatementParts, key: UniqueKey): Statement {
+  return compileStatement(matchingValues(parts, key))
 }
 
 /** Finds the rows that have the given values (slot 0, an array): the positions of the values, and the ids. */
@@ -33,35 +35,60 @@ export function holdersStatement(parts: StatementParts, index: number): Statemen
 
 function matchingValues(
   parts: StatementParts,
-  index: number,
+  key: UniqueKey,
   options: { isInherited?: boolean } = {},
 ): Sql {
   const { layout, codec } = parts
-  const column = parts.column(index)
   const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
-    sql`${expressionOf(column)} = g.value::${raw(column.sqlType)}`
+    all(
+      key.columns.map((index, position) => {
+        const column = parts.column(index)
+        return sql`${expressionOf(column)} = ${given(position)}::${raw(column.sqlType)}`
+      }),
+    )
   return sql`
-    select g.value
-    from unnest(${slot(0)}::text[]) as g (value)
+    select g.ordinal - 1
+    from ${givenValues(key)}
     where exists (${selectVisible(layout, codec, { ...options, where })})`
 }
 
-/** Returns the id (slot 0) of an own row if an inherited row has the same value in the column. */
-export function inheritedTwinStatement(parts: StatementParts, index: number): Statement {
-  return compileStatement(twins(parts, index, sql`mine.id = ${slot(0)}::text`))
+const all = (conditions: readonly Sql[]): Sql => join(conditions, ' and ')
+
+const given = (position: number): Sql => sql`g.${ident(`value ${position}`)}`
+
+/** The given values as `g`. */
+function givenValues({ columns }: Pick<UniqueKey, 'columns'>): Sql {
+  const arrays = columns.map((_, position) => sql`${slot(position)}::text[]`)
+  const names = columns.map((_, position) => ident(`value ${position}`))
+  return sql`unnest(${join(arrays, ', ')}) with ordinality as g (${join(names, ', ')}, ordinal)`
+}
+
+/** Returns the id (slot 0) of an own row if an inherited row has the same value of the key. */
+export function inheritedTwinStatement(parts: StatementParts, key: UniqueKey): Statement {
+  return compileStatement(twins(parts, key, sql`mine.id = ${slot(0)}::text`))
 }
 
 /** Returns the id of an own row that the transaction has written, if an inherited row has the same value. */
-export function inheritedTwinsStatement(parts: StatementParts, index: number): Statement {
+export function inheritedTwinsStatement(parts: StatementParts, key: UniqueKey): Statement {
   const isWritten = sql`not mine.deleted and mine.updated_at = now()::timestamptz(3)`
-  return compileStatement(sql`${twins(parts, index, isWritten)} limit 1`)
+  return compileStatement(sql`${twins(parts, key, isWritten)} limit 1`)
 }
 
-function twins(parts: StatementParts, index: number, isMine: Sql): Sql {
+/** Returns the id of one of the own rows with the given ids (slot 0, an array), if an inherited row has the same value. */
+export function inheritedTwinOfStatement(parts: StatementParts, key: UniqueKey): Statement {
+  const isMine = sql`not mine.deleted and mine.id = any(${slot(0)}::text[])`
+  return compileStatement(sql`${twins(parts, key, isMine)} limit 1`)
+}
+
+function twins(parts: StatementParts, key: UniqueKey, isMine: Sql): Sql {
   const { layout, codec, own } = parts
-  const column = parts.column(index)
   const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
-    sql`${expressionOf(column)} = mine.${ident(column.physicalName)}`
+    all(
+      key.columns.map((index) => {
+        const column = parts.column(index)
+        return sql`${expressionOf(column)} = mine.${ident(column.physicalName)}`
+      }),
+    )
   return sql`
     select mine.id
     from ${own} mine
@@ -69,15 +96,29 @@ function twins(parts: StatementParts, index: number, isMine: Sql): Sql {
       and exists (${selectVisible(layout, codec, { isInherited: true, where })})`
 }
 
-/** Finds the positions of values (slot 0, an array) that equal an earlier one, and the position of the first of those. */
-export function repeatedValuesStatement(parts: StatementParts, index: number): Statement {
-  const type = raw(parts.column(index).sqlType)
+/** Finds the positions of given values that equal an earlier one, and the position of the first of those. */
+export function repeatedValuesStatement(parts: StatementParts, key: UniqueKey): Statement {
+  const values = key.columns.map(
+    (index, position) => sql`${given(position)}::${raw(parts.column(index).sqlType)}`,
+  )
+  const present = key.columns.map((_, position) => sql`${given(position)} is not null`)
   return compileStatement(sql`
-    select g.ordinal - 1, g.first - 1
+    select r.ordinal - 1, r.first - 1
     from (
-      select ordinal, min(ordinal) over (partition by value::${type}) as first
-      from unnest(${slot(0)}::text[]) with ordinality as u (value, ordinal)
-      where value is not null
-    ) g
-    where g.ordinal > g.first`)
+      select ordinal, min(ordinal) over (partition by ${join(values, ', ')}) as first
+      from ${givenValues(key)}
+      where ${all(present)}
+    ) r
+    where r.ordinal > r.first`)
+}
+
+/** Finds the positions of rows that fail a check. The values of its columns are given. */
+export function failedValuesStatement(parts: StatementParts, check: CheckRule): Statement {
+  const columnSql = (id: number) => {
+    const position = check.columns.findIndex((index) => parts.column(index).id === id)
+    const column = parts.column(check.columns[position] ?? 0)
+    return sql`(${given(position)}::${raw(column.sqlType)})`
+  }
+  return compileStatement(sql`
+    select g.ordinal - 1 from ${givenValues(check)} where ${failsCheck(check, columnSql)}`)
 }

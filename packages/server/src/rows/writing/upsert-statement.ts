@@ -10,7 +10,9 @@ import { furtherColumns, type StatementParts } from './statement-parts.js'
  */
 export function upsertStatement(parts: StatementParts, columns: readonly number[]): Statement {
   const { layout, codec, own, epoch } = parts
-  if (parts.isPlain && !layout.hasForks) return upsertOwnRows(parts, columns)
+  // PostgreSQL checks the row that it is about to insert before it finds the existing one.
+  const isSimple = parts.isPlain && !layout.hasForks && codec.checks.length === 0
+  if (isSimple) return upsertOwnRows(parts, columns)
   const written = withUpdatedAt(parts, columns)
   const isChanged = columns.map(
     (index) => sql`r.${parts.name(index)} is distinct from ${parts.givenValue(index)}`,

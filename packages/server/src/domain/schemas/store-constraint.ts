@@ -1,0 +1,151 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Constraint } from '@offshoot/contract/schema'
+import {
+  bindRowExpression,
+  columnIdsIn,
+  expressionText,
+  type ParsedExpressions,
+  type RowExpression,
+} from '../../dialect/row-expression.js'
+import { COLUMN_TYPE_ENTRIES, isFileType } from '../../rows/columns/column-types.js'
+import {
+  listAllColumns,
+  type StoredColumn,
+  type StoredTable,
+} from '../../rows/columns/stored-schema.js'
+import { checkName } from './check-name.js'
+
+export type StoredConstraint = NonNullable<StoredTable['constraints']>[number]
+
+/** What the definition of a constraint refers to. */
+interface ConstraintContext {
+  readonly id: number
+  /** The name of the table. */
+  readonly table: string
+  readonly columns: readonly StoredColumn[]
+  readonly limits: Limits
+  readonly expressions: ParsedExpressions | undefined
+}
+
+/** Converts a constraint into the form that is stored. Throws if it is invalid. */
+export function storeConstraint(
+  constraint: Constraint,
+  context: ConstraintContext,
+): StoredConstraint {
+  const { id, table, limits } = context
+  const { name } = constraint
+  const invalid = (fault: string) =>
+    new AppError('invalid_schema', `table [${table}]: constraint [${name}]: ${fault}`)
+  const nameFault = checkName(name, limits)
+  if (nameFault !== undefined) throw invalid(nameFault)
+  if ('unique' in constraint === 'check' in constraint) {
+    throw invalid('exactly one of [unique] and [check] is required')
+  }
+  try {
+    return 'unique' in constraint
+      ? { id, name, unique: uniqueColumns(constraint.unique, context) }
+      : { id, name, check: bindCheck(constraint.check, context) }
+  } catch (error) {
+    throw error instanceof AppError ? invalid(error.message) : error
+  }
+}
+
+interface PlacedColumn {
+  readonly path: string
+  readonly column: StoredColumn
+}
+
+/** Lists columns and those nested in them, with their dotted paths. */
+function listPaths(columns: readonly StoredColumn[], prefix = ''): PlacedColumn[] {
+  return columns.flatMap((column) => {
+    const path = `${prefix}${column.name}`
+    return [{ path, column }, ...listPaths(column.columns ?? [], `${path}.`)]
+  })
+}
+
+function uniqueColumns(
+  paths: readonly string[],
+  { columns, limits }: ConstraintContext,
+): readonly number[] {
+  const { constraintColumnsMax } = limits
+  if (paths.length === 0 || paths.length > constraintColumnsMax) {
+    throw fault(`a unique constraint has 1 to ${constraintColumnsMax} columns`)
+  }
+  if (new Set(paths).size < paths.length) throw fault('a column is listed twice')
+  const placed = listPaths(columns)
+  return paths.map((path) => {
+    const column = placed.find((each) => each.path === path)?.column
+    if (column === undefined) throw fault(`column [${path}]: column not found`)
+    if (!COLUMN_TYPE_ENTRIES[column.type].allows.index || column.type === 'vector') {
+      throw fault(`column [${path}]: a column of type [${column.type}] cannot be unique`)
+    }
+    return column.id
+  })
+}
+
+function bindCheck(text: string, { columns, expressions }: ConstraintContext): RowExpression {
+  const parsed = expressions?.get(text)
+  if (parsed === undefined) throw new Error('expressions are parsed before they are applied')
+  if (parsed instanceof AppError) throw parsed
+  const known = listPaths(columns).filter(
+    ({ column }) => column.type !== 'object' && !isFileType(column.type),
+  )
+  const check = bindRowExpression(
+    parsed,
+    known.map(({ path, column }) => ({ id: column.id, name: path })),
+  )
+  if (columnIdsIn(check.sql).length === 0) throw fault('the check uses no column')
+  return check
+}
+
+function fault(message: string): AppError {
+  return new AppError('invalid_schema', message)
+}
+
+/** Returns the ids of the columns that a constraint uses. */
+export function columnIdsOf(constraint: StoredConstraint): readonly number[] {
+  return 'unique' in constraint ? constraint.unique : columnIdsIn(constraint.check.sql)
+}
+
+/** Throws if a constraint uses a column that the table does not have any more. */
+export function requireColumns(
+  table: StoredTable,
+  constraints: readonly StoredConstraint[],
+  before: readonly StoredColumn[],
+): void {
+  const ids = new Set(listAllColumns(table.columns).map(({ id }) => id))
+  for (const constraint of constraints) {
+    const missing = columnIdsOf(constraint).find((id) => !ids.has(id))
+    if (missing === undefined) continue
+    const path = listPaths(before).find(({ column }) => column.id === missing)?.path
+    throw fault(
+      `table [${table.name}]: column [${path}]: is used by constraint [${constraint.name}]; ` +
+        'remove that constraint first or in the same edit',
+    )
+  }
+}
+
+/** Converts a constraint into the form that clients read. */
+export function toPublicConstraint(
+  constraint: StoredConstraint,
+  columns: readonly StoredColumn[],
+): Constraint {
+  const paths = new Map(listPaths(columns).map(({ path, column }) => [column.id, path]))
+  const pathOf = (id: number) => {
+    const path = paths.get(id)
+    if (path === undefined) throw new Error(`a constraint uses column ${id}, which is not there`)
+    return path
+  }
+  const { name } = constraint
+  return 'unique' in constraint
+    ? { name, unique: constraint.unique.map(pathOf) }
+    : { name, check: expressionText(constraint.check.text, pathOf) }
+}
+
+export function constraintNotFound(table: string, name: string): AppError {
+  return new AppError(
+    'constraint_not_found',
+    `table [${table}]: constraint [${name}]: constraint not found`,
+  )
+}

@@ -1,0 +1,58 @@
+import { columnIdsIn, type ExpressionParts, expressionSql } from '../../dialect/row-expression.js'
+import { type Sql, sql } from '../../postgres/sql.js'
+import type { PhysicalColumn } from './column-tree.js'
+import { listKeyColumns, type StoredTable } from './stored-schema.js'
+
+/** Columns whose values together belong to one row only. A unique column is a key of one column. */
+export interface UniqueKey {
+  /** The id of the column or the constraint. The names of its indexes contain it. */
+  readonly id: number
+  /** The name of the constraint. undefined: the key is a unique column. */
+  readonly name: string | undefined
+  /** Indexes into the physical columns. */
+  readonly columns: readonly number[]
+}
+
+/** A condition that no row fails. */
+export interface CheckRule {
+  readonly id: number
+  readonly name: string
+  readonly expression: ExpressionParts
+  /** Indexes into the physical columns. */
+  readonly columns: readonly number[]
+}
+
+export function listKeys(table: StoredTable, physical: readonly PhysicalColumn[]): UniqueKey[] {
+  const { constraints = [] } = table
+  const names = new Map(constraints.map(({ id, name }) => [id, name]))
+  return [...listKeyColumns(table)].flatMap(([id, ids]): UniqueKey[] => {
+    const columns = indexesOf(ids, physical)
+    return columns === undefined ? [] : [{ id, name: names.get(id), columns }]
+  })
+}
+
+export function listChecks(
+  { constraints = [] }: StoredTable,
+  physical: readonly PhysicalColumn[],
+): CheckRule[] {
+  return constraints.flatMap((constraint): CheckRule[] => {
+    if (!('check' in constraint)) return []
+    const { id, name, check } = constraint
+    const columns = indexesOf(columnIdsIn(check.sql), physical)
+    return columns === undefined ? [] : [{ id, name, expression: check.sql, columns }]
+  })
+}
+
+/** Returns undefined if one of the columns is missing: a table may be compiled with some of its columns. */
+function indexesOf(
+  ids: readonly number[],
+  physical: readonly PhysicalColumn[],
+): number[] | undefined {
+  const indexes = ids.map((id) => physical.findIndex((column) => column.id === id))
+  return indexes.includes(-1) ? undefined : indexes
+}
+
+/** Returns the condition that a row fails the check. A check whose result is unknown is not failed. */
+export function failsCheck({ expression }: CheckRule, columnSql: (id: number) => Sql): Sql {
+  return sql`(${expressionSql(expression, columnSql)}) is false`
+}

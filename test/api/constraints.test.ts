@@ -1,0 +1,401 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+
+let service: TestService
+let number = 0
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(() => service.close())
+
+const BOOKINGS = [
+  { name: 'room', type: 'string' },
+  { name: 'day', type: 'date' },
+  { name: 'price', type: 'int' },
+  { name: 'paid', type: 'int' },
+] as const
+const UNIQUE = { unique: ['room', 'day'] }
+const CHECK = { check: 'paid <= price' }
+const TAKEN = {
+  code: 'unique_violation',
+  table: 'bookings',
+  columns: ['room', 'day'],
+  constraint: 'once',
+}
+const FAILED = {
+  code: 'check_violation',
+  table: 'bookings',
+  columns: ['paid', 'price'],
+  constraint: 'covered',
+}
+
+/** A database with two constraints and a booking on `main`. */
+async function open() {
+  const branches = await TestBranches.create(service, `constraints${++number}`, {
+    bookings: BOOKINGS,
+  })
+  const put = (path: string, body: unknown, branch = 'main') =>
+    branches.call(branch, 'PUT', path, body)
+  expect(await put('/tables/bookings/constraints/once', UNIQUE)).toMatchObject({ status: 200 })
+  expect(await put('/tables/bookings/constraints/covered', CHECK)).toMatchObject({ status: 200 })
+  await branches.put('main', 'bookings', 'a', { room: 'r', day: '2026-01-01', price: 5, paid: 5 })
+  return { branches, put }
+}
+
+const TAKEN_VALUES = { room: 'r', day: '2026-01-01' }
+const FAILED_VALUES = { room: 'x', price: 1, paid: 2 }
+
+describe.each(['main', 'fork'])('the constraints of a table on %s', (branch) => {
+  let branches: TestBranches
+  let send: (method: string, path: string, body?: unknown, headers?: object) => Promise<never>
+  beforeAll(async () => {
+    branches = (await open()).branches
+    if (branch === 'fork') await branches.fork('fork')
+    send = (async (method: string, path: string, body?: unknown, headers = {}) =>
+      branches.call(branch, method, path, body, { headers })) as never
+    await branches.put(branch, 'bookings', 'b', {
+      room: 's',
+      day: '2026-01-01',
+      price: 5,
+      paid: 1,
+    })
+  })
+
+  it.each([
+    ['unique', TAKEN_VALUES, TAKEN],
+    ['check', FAILED_VALUES, FAILED],
+  ])('refuse a single write that violates the %s', async (_, values, fields) => {
+    const path = '/tables/bookings/data'
+    expect(await send('POST', path, values)).toMatchObject({ status: 400, body: fields })
+    const replaced = await send('PUT', `${path}/new`, values)
+    expect(replaced).toMatchObject({ status: 400, body: { ...fields, record: 'new' } })
+    const updated = await send('PATCH', `${path}/b`, values)
+    expect(updated).toMatchObject({ status: 400, body: { ...fields, record: 'b' } })
+    expect(await branches.read(branch, 'bookings', ['new'])).toEqual({})
+  })
+
+  it('regard columns that an update does not name', async () => {
+    expect(await send('PATCH', '/tables/bookings/data/b', { room: 'r' })).toMatchObject({
+      status: 400,
+      body: TAKEN,
+    })
+    expect(await send('PATCH', '/tables/bookings/data/b', { paid: 6 })).toMatchObject({
+      status: 400,
+      body: FAILED,
+    })
+    const more = { paid: { $increment: 6 } }
+    expect(await send('PATCH', '/tables/bookings/data/b', more)).toMatchObject({
+      status: 400,
+      body: FAILED,
+    })
+    // The row of the fork counts, not the one that it inherits.
+    await branches.patch(branch, 'bookings', 'a', { price: 20 })
+    await branches.patch(branch, 'bookings', 'a', { paid: 20 })
+    await branches.patch(branch, 'bookings', 'a', { paid: 5, price: 5 })
+  })
+
+  it('ignore records without a value', async () => {
+    await branches.put(branch, 'bookings', 'n1', { room: 'r', price: 1 })
+    await branches.put(branch, 'bookings', 'n2', { room: 'r', paid: 1 })
+    await branches.remove(branch, 'bookings', 'n1', 'n2')
+  })
+
+  it('name each record of a bulk insert', async () => {
+    const records = [{ room: 'n', day: '2026-01-01' }, TAKEN_VALUES, FAILED_VALUES]
+    const answer = await send('POST', '/tables/bookings/bulk', { records })
+    expect(answer).toMatchObject({ status: 400, body: { code: expect.any(String) } })
+    expect((answer as { body: { errors: unknown[] } }).body.errors).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ index: 1, ...TAKEN }),
+        expect.objectContaining({ index: 2, ...FAILED }),
+      ]),
+    )
+    const twice = { room: 't', day: '2026-01-01' }
+    const repeated = await send('POST', '/tables/bookings/bulk', { records: [twice, twice] })
+    expect(repeated).toMatchObject({ status: 400, body: { errors: [{ index: 1, ...TAKEN }] } })
+  })
+
+  it.each(['', '?mode=partial', '?existing=replace', '?existing=skip'])(
+    'name the line of a stream%s',
+    async (mode) => {
+      const lines = [{ room: `l${mode}`, day: '2026-01-01' }, FAILED_VALUES, TAKEN_VALUES]
+      for (const [position, fields] of [
+        [1, FAILED],
+        [2, TAKEN],
+      ] as const) {
+        const body = `${JSON.stringify(lines[0])}\n${JSON.stringify(lines[position])}\n`
+        const answer = await send('POST', `/tables/bookings/bulk${mode}`, body, {
+          'content-type': 'application/x-ndjson',
+        })
+        const isPartial = mode === '?mode=partial'
+        expect((answer as { body: { errors: unknown[] } }).body.errors).toEqual([
+          expect.objectContaining({ line: 2, ...fields }),
+          ...(isPartial && position === 2 ? [expect.anything()] : []).slice(1),
+        ])
+        const { body: found } = (await send('POST', '/tables/bookings/query', {
+          filter: { room: `l${mode}` },
+        })) as { body: { records: { id: string }[] } }
+        expect(found.records.length).toBe(isPartial ? 1 : 0)
+        await branches.remove(branch, 'bookings', ...found.records.map(({ id }) => id))
+      }
+    },
+  )
+
+  it('are kept by transactions and SQL', async () => {
+    for (const [values, fields] of [
+      [TAKEN_VALUES, TAKEN],
+      [FAILED_VALUES, FAILED],
+    ]) {
+      const insert = { table: 'bookings', record: values }
+      const answer = await send('POST', '/transaction', { operations: [{ insert }] })
+      expect(answer).toMatchObject({ status: 400, body: { errors: [{ index: 0, ...fields }] } })
+    }
+    for (const [statement, fields] of [
+      ["insert into bookings (room, day) values ('r', '2026-01-01')", TAKEN],
+      ["update bookings set room = 'r' where id = 'b'", TAKEN],
+      ['update bookings set paid = price + 1', FAILED],
+    ]) {
+      const answer = await send('POST', '/sql', { statement })
+      expect([statement, answer]).toMatchObject([statement, { status: 400, body: fields }])
+    }
+  })
+})
+
+describe('a constraint', () => {
+  it('is a part of the schema, and follows the names of its columns', async () => {
+    const { branches } = await open()
+    await branches.edit('main', {
+      renameColumn: { table: 'bookings', oldName: 'price', newName: 'Cost' },
+    })
+    const { body } = await branches.call('main', 'GET', '')
+    expect(body.schema.tables[0].constraints).toEqual([
+      { name: 'once', unique: ['room', 'day'] },
+      { name: 'covered', check: 'paid <= "Cost"' },
+    ])
+    const compared = await branches.call('main', 'POST', '/schema/compare', { schema: body.schema })
+    expect(compared.body.edits.operations).toEqual([])
+    const { constraints: _, ...table } = body.schema.tables[0]
+    const unaware = await branches.call('main', 'POST', '/schema/compare', {
+      schema: { tables: [table] },
+    })
+    expect(unaware.body.edits.operations).toEqual([])
+    const without = await branches.call('main', 'POST', '/schema/compare', {
+      schema: { tables: [{ ...table, constraints: [] }] },
+    })
+    expect(without.body.edits.operations).toEqual([
+      { removeConstraint: { table: 'bookings', constraint: 'once' } },
+      { removeConstraint: { table: 'bookings', constraint: 'covered' } },
+    ])
+  })
+
+  it('can be removed, and is replaced by another one of its name', async () => {
+    const { branches, put } = await open()
+    const path = '/tables/bookings/constraints'
+    expect(await put(`${path}/covered`, { check: 'price >= 0' })).toMatchObject({ status: 200 })
+    await branches.put('main', 'bookings', 'b', { price: 1, paid: 2 })
+    expect(await put('/tables/bookings/data/c', { price: -1 })).toMatchObject({
+      status: 400,
+      body: { code: 'check_violation', columns: ['price'] },
+    })
+    for (const name of ['once', 'covered']) {
+      expect(await branches.call('main', 'DELETE', `${path}/${name}`)).toMatchObject({
+        status: 200,
+      })
+    }
+    await branches.put('main', 'bookings', 'c', { ...TAKEN_VALUES, price: -1 })
+    expect(await branches.call('main', 'DELETE', `${path}/once`)).toMatchObject({
+      status: 404,
+      body: { code: 'constraint_not_found' },
+    })
+  })
+
+  it('is not added while records violate it, which are listed', async () => {
+    const { branches, put } = await open()
+    await branches.fork('dev')
+    await branches.call('dev', 'DELETE', '/tables/bookings/constraints/once')
+    await branches.put('dev', 'bookings', 'z', TAKEN_VALUES)
+    await branches.put('dev', 'bookings', 'y', { price: -7 })
+    expect(await put('/tables/bookings/constraints/once', UNIQUE, 'dev')).toMatchObject({
+      status: 400,
+      body: { code: 'constraint_violated', constraint: 'once', records: ['a', 'z'] },
+    })
+    const positive = { check: 'price > 0' }
+    expect(await put('/tables/bookings/constraints/positive', positive, 'dev')).toMatchObject({
+      status: 400,
+      body: { code: 'constraint_violated', records: ['y'] },
+    })
+    await branches.remove('dev', 'bookings', 'y', 'z')
+    expect(await put('/tables/bookings/constraints/once', UNIQUE, 'dev')).toMatchObject({
+      status: 200,
+    })
+  })
+
+  it.each([
+    [{ unique: ['room', 'nowhere'] }, 'column [nowhere]: column not found'],
+    [{ check: 'now() > day' }, 'depends on more than the record'],
+    [{ check: 'room' }, 'constraint [x]'],
+    [{ check: 'price + 1' }, 'constraint [x]'],
+    [{ check: 'nowhere > 1' }, 'column "nowhere" does not exist'],
+    [{ check: '(select 1) = price' }, 'cannot have subqueries'],
+    [{ check: '1 = 1' }, 'uses no column'],
+    [{ unique: ['room'], check: 'price > 1' }, 'exactly one of its fields'],
+  ])('is refused if it is invalid: %j', async (body, message) => {
+    const { put } = await open()
+    const answer = await put('/tables/bookings/constraints/x', body)
+    expect(answer.status).toBe(400)
+    expect(answer.body.message).toContain(message)
+  })
+
+  it('keeps its columns from being removed', async () => {
+    const { branches } = await open()
+    const answer = await branches.call('main', 'DELETE', '/tables/bookings/columns/day')
+    expect(answer).toMatchObject({ status: 400, body: { code: 'invalid_schema' } })
+    expect(answer.body.message).toContain('is used by constraint [once]')
+  })
+})
+
+describe('a merge', () => {
+  it('is refused if its outcome violates constraints, and can be settled by other values', async () => {
+    const { branches } = await open()
+    await branches.fork('dev')
+    await branches.put('main', 'bookings', 'm', { room: 'm', day: '2026-02-02' })
+    await branches.put('dev', 'bookings', 'd', { room: 'm', day: '2026-02-02' })
+    await branches.patch('main', 'bookings', 'a', { price: 5, paid: 1 })
+    await branches.patch('main', 'bookings', 'a', { price: 2 })
+    await branches.patch('dev', 'bookings', 'a', { room: 'q' })
+    const [unique] = (await branches.merge('dev', { dryRun: true })).conflicts
+    expect(unique).toMatchObject({
+      kind: 'notUnique',
+      table: 'bookings',
+      constraint: 'once',
+      ids: ['d', 'm'],
+      value: { room: 'm', day: '2026-02-02' },
+    })
+    expect(await branches.merging('dev')).toMatchObject({
+      status: 409,
+      body: { code: 'merge_conflict', conflictCount: 1 },
+    })
+    const resolution = {
+      table: 'bookings',
+      id: 'd',
+      columns: { room: { value: 'n' } },
+      token: unique.tokens.d,
+    }
+    expect(await branches.merge('dev', { resolutions: [resolution] })).toMatchObject({
+      merged: true,
+    })
+    expect(await branches.read('main', 'bookings', ['d'])).toEqual({
+      d: { room: 'n', day: '2026-02-02' },
+    })
+  })
+
+  it('finds records that fail a check with the columns of both sides', async () => {
+    const { branches } = await open()
+    await branches.fork('dev')
+    await branches.patch('main', 'bookings', 'a', { price: 5, paid: 1 })
+    await branches.patch('main', 'bookings', 'a', { price: 3 })
+    await branches.patch('dev', 'bookings', 'a', { paid: 4 })
+    // Both changed `paid`; with theirs, the record has paid 4 of 3.
+    const options = { strategy: 'theirs', dryRun: true }
+    const { conflicts } = await branches.merge('dev', options)
+    expect(conflicts).toMatchObject([
+      { kind: 'check', constraint: 'covered', table: 'bookings', ids: ['a'], records: 1 },
+    ])
+    expect((await branches.merging('dev', { strategy: 'theirs' })).status).toBe(409)
+    expect(await branches.merge('dev', { strategy: 'ours' })).toMatchObject({ conflictCount: 0 })
+  })
+
+  it('checks all records of the target if it brings a constraint', async () => {
+    const { branches, put } = await open()
+    await branches.fork('dev')
+    const positive = { check: 'price > 0' }
+    expect(await put('/tables/bookings/constraints/positive', positive, 'dev')).toMatchObject({
+      status: 200,
+    })
+    await branches.put('main', 'bookings', 'n', { price: -1 })
+    expect((await branches.merge('dev', { dryRun: true })).conflicts).toMatchObject([
+      { kind: 'check', constraint: 'positive', ids: ['n'] },
+    ])
+    await branches.remove('main', 'bookings', 'n')
+    expect(await branches.merge('dev')).toMatchObject({
+      merged: true,
+      schema: { operations: [{ addConstraint: { table: 'bookings' } }] },
+    })
+    expect((await put('/tables/bookings/data/n', { price: -1 })).status).toBe(400)
+  })
+
+  it('brings a unique constraint together with the records that keep it', async () => {
+    const { branches, put } = await open()
+    await branches.put('main', 'bookings', 'b', { room: 's', price: 7 })
+    await branches.put('main', 'bookings', 'c', { room: 't', price: 7 })
+    await branches.fork('dev')
+    await branches.patch('dev', 'bookings', 'c', { price: 8 })
+    expect(await put('/tables/bookings/constraints/p', { unique: ['price'] }, 'dev')).toMatchObject(
+      { status: 200 },
+    )
+    expect(await branches.merge('dev')).toMatchObject({ merged: true })
+    expect((await put('/tables/bookings/data/d', { price: 8 })).status).toBe(400)
+    await branches.put('main', 'bookings', 'd', { price: 9 })
+  })
+
+  it('moves unique values between records that a check requires to have one', async () => {
+    const { branches, put } = await open()
+    await put('/tables/bookings/constraints/full', {
+      check: 'room is not null and day is not null',
+    })
+    await branches.put('main', 'bookings', 'b', { room: 's', day: '2026-01-01' })
+    await branches.fork('dev')
+    await branches.patch('dev', 'bookings', 'b', { room: 'tmp' })
+    await branches.patch('dev', 'bookings', 'a', { room: 's' })
+    await branches.patch('dev', 'bookings', 'b', { room: 'r' })
+    expect(await branches.merge('dev')).toMatchObject({ merged: true, conflictCount: 0 })
+    expect(await branches.read('main', 'bookings', ['a', 'b'])).toMatchObject({
+      a: { room: 's' },
+      b: { room: 'r' },
+    })
+  })
+
+  it('merges constraints by name', async () => {
+    const { branches, put } = await open()
+    await branches.fork('dev')
+    await put('/tables/bookings/constraints/p', { check: 'price > -9' })
+    await put('/tables/bookings/constraints/p', { check: 'price > -8' }, 'dev')
+    await put('/tables/bookings/constraints/q', { check: 'paid > -9' })
+    await put('/tables/bookings/constraints/q', { check: 'paid > -9' }, 'dev')
+    await branches.call('dev', 'DELETE', '/tables/bookings/constraints/once')
+    const { conflicts } = await branches.merge('dev', { dryRun: true })
+    expect(conflicts).toMatchObject([
+      {
+        kind: 'schema',
+        constraint: 'p',
+        ours: { name: 'p', check: 'price > -9' },
+        theirs: { name: 'p', check: 'price > -8' },
+        takes: ['ours', 'theirs'],
+      },
+    ])
+    const { token } = conflicts[0]
+    const resolution = { table: 'bookings', kind: 'schema', constraint: 'p', take: 'theirs', token }
+    expect(await branches.merge('dev', { resolutions: [resolution] })).toMatchObject({
+      merged: true,
+    })
+    const { body } = await branches.call('main', 'GET', '')
+    expect(body.schema.tables[0].constraints).toEqual([
+      { name: 'covered', check: 'paid <= price' },
+      { name: 'p', check: 'price > -8' },
+      { name: 'q', check: 'paid > -9' },
+    ])
+    await branches.put('main', 'bookings', 'b', TAKEN_VALUES)
+  })
+
+  it('is refused if it removes a column that a constraint of the other side uses', async () => {
+    const { branches, put } = await open()
+    await branches.fork('dev')
+    await put('/tables/bookings/constraints/p', { unique: ['price'] })
+    await branches.call('dev', 'DELETE', '/tables/bookings/constraints/covered')
+    await branches.edit('dev', { removeColumn: { table: 'bookings', column: 'price' } })
+    expect((await branches.merge('dev', { dryRun: true })).conflicts).toMatchObject([
+      { kind: 'schema', constraint: 'p', takes: [] },
+    ])
+  })
+})
