@@ -216,6 +216,36 @@ describe('a database with columns whose type was changed', () => {
   })
 })
 
+describe('a database with numbers as ids', () => {
+  it('is restored with its sequences, and the indexes of ids and links', async () => {
+    const branches = await TestBranches.create(service, 'numbered', {})
+    await branches.edit(
+      'main',
+      { addTable: { table: 'makers', idType: 'int' } },
+      { addTable: { table: 'cars', idType: 'uuid' } },
+      {
+        addColumn: {
+          table: 'cars',
+          column: { name: 'maker', type: 'link', link: { table: 'makers' } },
+        },
+      },
+    )
+    const insert = async (service: TestService): Promise<string> => {
+      const path = `${service.workspace}/db/numbered:main/tables/makers/data`
+      return expectOk(await service.call('POST', path, { body: {} })).body.id
+    }
+    for (const id of ['1', '2']) expect(await insert(service)).toBe(id)
+    const indexes = await listIndexes('numbered')
+    expect(indexes.filter((index) => index.includes('bigint'))).toHaveLength(4)
+    expect(indexes.filter((index) => index.includes('uuid'))).toHaveLength(2)
+    const numbered = await backUp(service, 'numbered')
+    await restore(service, numbered, { name: 'numbered', as: 'numbered-copy' })
+    expect(await listIndexes('numbered-copy')).toEqual(indexes)
+    await restore(other, numbered, { name: 'numbered' })
+    expect(await insert(other)).toBe('3')
+  })
+})
+
 describe('a database, restored under another name into its own instance', () => {
   it('has everything as it was, and all of it works', async () => {
     await restore(service, archive, { as: 'copy' })

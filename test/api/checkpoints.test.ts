@@ -373,7 +373,13 @@ describe('a reset to a checkpoint', () => {
     ).body
     expect(dry.difference.tables).toMatchObject([{ inserted: 1, updated: 1, deleted: 1 }])
     expect(await prices(branches)).toEqual(AFTER)
-    expectOk(await branches.call('main', 'POST', '/reset', { at: 'before-import' }))
+    const { entry } = expectOk(
+      await branches.call('main', 'POST', '/reset', { at: 'before-import' }),
+    ).body
+    const log = expectOk(await branches.call('main', 'GET', '/log')).body.entries
+    const reset = log.find(({ id }: { id: string }) => id === entry)
+    expect(reset).toMatchObject({ kind: 'reset', toCheckpoint: expect.stringMatching(/^cp_/) })
+    expect(Date.parse(reset.at)).toBeGreaterThan(0)
     expect(await prices(branches)).toEqual(BEFORE)
     expect((await branches.record('main', 'items', 'a')).name).toBe('a')
     // The checkpoint is still there, and so is the state before the reset.

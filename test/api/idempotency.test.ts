@@ -133,6 +133,7 @@ describe('an Idempotency-Key', () => {
     expect(outcomes.accepted.sort()).toEqual([
       'createRecord',
       'deleteRecord',
+      'deleteRecords',
       'insertRecords',
       'mergeBranch',
       'pullBranch',
@@ -142,7 +143,9 @@ describe('an Idempotency-Key', () => {
       'runSqlBatch',
       'runTransaction',
       'updateRecord',
+      'updateRecords',
       'upsertRecord',
+      'upsertRecords',
     ])
     expect(outcomes.ignored.sort()).toEqual([
       'aggregateRecords',

@@ -158,7 +158,7 @@ class World {
       status,
       text
         .replaceAll(this.workspaceId, 'WORKSPACE')
-        .replaceAll(/\b(req|rec|mig|bb|tbl)_\w+/g, 'ID')
+        .replaceAll(/\b(req|rec|mig|bb|tbl|log|cp)_\w+/g, 'ID')
         .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z/g, 'TIME')
         // Tokens of conflicts cover the ids of columns.
         .replaceAll(/\b[0-9a-f]{64}\b/g, 'TOKEN')

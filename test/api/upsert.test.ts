@@ -244,7 +244,7 @@ describe('an upsert', () => {
       expect(answer.status).toBe(400)
     }
     await refuse({}, 'body: field [records]: expected a list')
-    await refuse([], 'body: field [records]: expected a list')
+    await refuse([], 'body: must be of type object')
     await refuse({ records: [], by: 7 }, 'body: field [by]')
     await refuse({ records: [], other: 1 }, 'body: field [other]: is not known')
     await refuse({ records: [], by: 'name' }, 'column [name]: is not unique')

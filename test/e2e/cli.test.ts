@@ -442,7 +442,8 @@ describe('the command line', () => {
     ] as const) {
       for (const statement of statements.split('; ')) await sql(statement, branch)
     }
-    const people = () => sql("select id, name, age from people where id in ('p1', 'p2')")
+    const people = () =>
+      sql("select id, name, age from people where id in ('p1', 'p2') order by id")
     /** Reads the tokens of the conflicts. */
     const review = async () => {
       const { stdout } = await run(['merge', 'dev', '--dry-run', '--json'])

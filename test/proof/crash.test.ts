@@ -81,6 +81,7 @@ function findPins() {
     where b.deleted_at is not null
       and not exists (select from offshoot.branches f where f.parent_id = b.id)
       and not exists (select from offshoot.merges m where m.base_branch_id = b.id)
+      and not exists (select from offshoot.checkpoints c where c.pin_id = b.id)
     union all
     select relname from pg_class where relkind = 'r' and relname like 'merge\\_%'
     union all

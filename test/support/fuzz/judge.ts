@@ -56,7 +56,9 @@ function faultsOfError(request: FuzzRequest, { status, headers, body }: FuzzAnsw
   const isXataClient = request.headers['x-xata-agent'] !== undefined
   const isHidden = code === 'workspace_not_found' && isXataClient && status === 401
   if (meant !== status && !isHidden) faults.push(`code [${code}] does not belong to ${status}`)
-  const isOfStatement = code !== 'invalid_sql' && STATEMENT_WORDS.test(String(message))
+  // Errors in an expression of the user are told as by a statement.
+  const isOfUser = code === 'invalid_sql' || String(message).includes('invalid SQL: ')
+  const isOfStatement = !isOfUser && STATEMENT_WORDS.test(String(message))
   if (isOfStatement || speaksOfInside(request, String(message))) {
     faults.push('the message speaks of the inside')
   }
@@ -81,8 +83,10 @@ function faultsByDocument(
   }
   const faults: string[] = []
   const media = described.content?.['application/json']
-  if (media !== undefined) {
-    const isJson = String(received['content-type']).startsWith('application/json')
+  const [type = ''] = String(received['content-type']).split(';')
+  const isOther = type !== 'application/json' && described.content?.[type] !== undefined
+  if (media !== undefined && !isOther) {
+    const isJson = type === 'application/json'
     if (!isJson) faults.push('is documented to be JSON, and is not')
     const fault = document.faultOf(media.schema, parse(body))
     if (fault !== undefined) faults.push(`is not as documented: ${fault}`)

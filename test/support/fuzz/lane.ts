@@ -122,6 +122,7 @@ export class Lane implements Caller {
       }
       if (key === 'id' && operation.name === 'POST /workspaces')
         this.#stock.add('workspaceId', value)
+      if (key === 'id' && value.startsWith('cp_')) this.#stock.add('checkpoint', value)
       if (key === 'key')
         this.#stock.add(operation.path.includes('invites') ? 'invite' : 'key', value)
       if (value.includes('/file/')) this.#stock.add('link', value.split('/file/')[1])
@@ -167,6 +168,9 @@ export class Lane implements Caller {
       userId: [tenant.userId],
       invite: [tenant.invite.inviteId, tenant.invite.key],
       keyName: ['ci', 'scoped-0'],
+      checkpoint: ['kept'],
+      constraintName: ['named'],
+      check: [CHECK],
       fileId: ['paper'],
       gitBranch: ['feat/login'],
       region: ['local', 'eu'],
@@ -196,10 +200,14 @@ export class Lane implements Caller {
     await this.#make('PUT', database, { region: 'local' })
     const operations = addTables(TENANT_TABLES)
     await this.#make('POST', `${branch('main')}/schema/update`, { operations })
+    await this.#make('PUT', `${branch('main')}/tables/users/constraints/named`, { check: CHECK })
     const records = ['ada', 'grace'].map((id, position) => userRecord(id, position, id))
     await this.#make('POST', `${branch('main')}/tables/users/bulk`, { records })
     await this.#make('POST', `${branch('main')}/tables/teams/bulk`, { records: [{ id: 'core' }] })
     for (const name of ['dev', 'preview-1']) await this.#make('PUT', branch(name), { from: 'main' })
+    for (const name of ['main', 'dev', 'preview-1']) {
+      await this.#make('POST', `${branch(name)}/checkpoints`, { name: 'kept' })
+    }
   }
 
   /** Lifts the protection of all branches, which would keep the database from being deleted. */
@@ -235,6 +243,9 @@ export class Lane implements Caller {
   }
 }
 
+/** A condition that all records of the tenant's tables meet. */
+const CHECK = 'name is null or length(name) >= 0'
+
 const KIND_BY_FIELD: ReadonlyMap<string, string> = new Map([
   ['recordIDs', 'recordId'],
   ['inviteId', 'invite'],
@@ -242,6 +253,7 @@ const KIND_BY_FIELD: ReadonlyMap<string, string> = new Map([
   ['migrationID', 'migrationId'],
   ['lastMigrationID', 'migrationId'],
   ['cursor', 'cursor'],
+  ['checkpoint', 'checkpoint'],
 ])
 
 /** Yields every string of a value, with the key of the string or of its list. */

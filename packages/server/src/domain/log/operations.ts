@@ -90,7 +90,7 @@ function toEntry(row: EntryRow, scope: KeyScope): LogEntry {
     const name = details[field]
     if (typeof name === 'string' && !scopeReachesBranch(scope, name)) delete details[field]
   }
-  return {
+  const entry = {
     id,
     kind,
     at: at.toISOString(),
@@ -98,6 +98,7 @@ function toEntry(row: EntryRow, scope: KeyScope): LogEntry {
     ...(email === null ? {} : { email }),
     ...(key === null ? {} : { key }),
     ...(requestId === null ? {} : { requestId }),
-    ...details,
   }
+  // In this order, and no detail replaces what all entries have.
+  return { ...entry, ...details, ...entry }
 }

@@ -72,7 +72,12 @@ export async function resetBranch(
         databaseId: access.databaseId,
       })
       const entry = entryOf(access)
-      const details = { ...entry.details, to: source.branchName, at: goal?.id, checkpoint }
+      const details = {
+        ...entry.details,
+        to: source.branchName,
+        toCheckpoint: goal?.id,
+        checkpoint,
+      }
       transaction.lastStatements.push(
         insertEntrySql({ ...entry, id: result.entry, kind: 'reset', details }),
       )

@@ -4,11 +4,18 @@ import { toCanonicalJson } from '../../common/write-json.js'
 interface ColumnDifference {
   readonly removed: readonly string[]
   readonly added: readonly Column[]
+  /** Columns that keep their values. */
+  readonly altered: readonly Altered[]
 }
+
+/** What a schema need not name. Without it, a column keeps what it has. */
+const OPTIONS = ['description', 'generate'] as const
+
+type Altered = { readonly column: string } & Pick<Column, (typeof OPTIONS)[number]>
 
 /**
  * Compares two lists of columns by name and ignores their order. Returns the columns to remove and to
- * add to turn one list into the other. A changed column is in both results. A column that the target
+ * add to turn one list into the other. A changed column is in both results, unless it keeps its values. A column that the target
  * lists twice is added twice, which applying the edits refuses.
  */
 export function compareColumns(
@@ -17,14 +24,21 @@ export function compareColumns(
 ): ColumnDifference {
   const kept = new Map(source.map((column) => [column.name, column]))
   const added: Column[] = []
+  const altered: Altered[] = []
   const keptNames = new Set<string>()
   for (const column of target) {
     const old = kept.get(column.name)
-    if (old && !keptNames.has(column.name) && isSameColumn(old, column)) keptNames.add(column.name)
-    else added.push(column)
+    if (old && !keptNames.has(column.name) && isSameColumn(old, column)) {
+      keptNames.add(column.name)
+      const changed = OPTIONS.filter(
+        (option) => column[option] !== undefined && column[option] !== old[option],
+      )
+      const changes = Object.fromEntries(changed.map((option) => [option, column[option]]))
+      if (changed.length > 0) altered.push({ column: column.name, ...changes })
+    } else added.push(column)
   }
   const removed = source.map(({ name }) => name).filter((name) => !keptNames.has(name))
-  return { removed, added }
+  return { removed, added, altered }
 }
 
 /** Compares constraints in the same way. */
@@ -53,8 +67,6 @@ function isSameColumn(one: Column, other: Column): boolean {
     (one.notNull ?? false) === (other.notNull ?? false) &&
     (one.unique ?? false) === (other.unique ?? false) &&
     one.defaultValue === other.defaultValue &&
-    one.generate === other.generate &&
-    one.description === other.description &&
     isSameList(one.columns ?? [], other.columns ?? [])
   )
 }

@@ -21,9 +21,10 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
     // A table that the target lists twice is added the second time, which applying the edits refuses.
     if (!sourceTables.delete(table)) addTables.push(addTable({ name: table, idType }))
     else if (old !== undefined) requireSameIds(old, { name: table, idType })
-    const { removed, added } = compareColumns(old?.columns ?? [], columns)
+    const { removed, added, altered } = compareColumns(old?.columns ?? [], columns)
     for (const column of removed) removeColumns.push({ removeColumn: { table, column } })
     for (const column of added) addColumns.push({ addColumn: { table, column } })
+    for (const column of altered) addColumns.push({ alterColumn: { table, ...column } })
     const ofConstraints = compareConstraints(old?.constraints ?? [], constraints)
     for (const constraint of ofConstraints.removed) {
       removeConstraints.push({ removeConstraint: { table, constraint } })

@@ -65,3 +65,14 @@ test('a column that is listed twice is added, which applying the edits refuses',
     { addColumn: { table: 'users', column: name } },
   ])
 })
+
+test('a column whose description is left out or changed keeps its values', () => {
+  const described: Table = {
+    name: 'people',
+    columns: [{ name: 'age', type: 'int', description: 'In years.' }],
+  }
+  expect(setColumns(described, [{ name: 'age', type: 'int' }])).toEqual([])
+  expect(setColumns(described, [{ name: 'age', type: 'int', description: 'In months.' }])).toEqual([
+    { alterColumn: { table: 'people', column: 'age', description: 'In months.' } },
+  ])
+})

@@ -213,8 +213,10 @@ function readUpsert(
   body: unknown,
   byQuery: string | undefined,
 ): { records: readonly unknown[]; by: string } {
-  const given = typeof body === 'object' && body !== null && !Array.isArray(body) ? body : {}
-  const { records, by = byQuery ?? 'id', ...rest } = given as Readonly<Record<string, unknown>>
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    throw new AppError('invalid_request', 'body: must be of type object')
+  }
+  const { records, by = byQuery ?? 'id', ...rest } = body as Readonly<Record<string, unknown>>
   const [unknown] = Object.keys(rest)
   if (unknown !== undefined) {
     throw new AppError('invalid_request', `body: field [${unknown.slice(0, 100)}]: is not known`)

@@ -117,6 +117,10 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
           body: Type.Union([CreateTableSchema, Type.Null()]),
           response: { 201: CreatedTableSchema, ...refusals(404, 409, 422) },
         },
+        preValidation: async (request) => {
+          // In the API of Xata, the request has no body, and one that is sent is ignored.
+          if (request.isXataClient) request.body = null
+        },
       },
       async (request, reply) => {
         const { databaseBranch, tableName } = request.params

@@ -247,7 +247,16 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
             'Changes of keys, members, invites, databases, branches, protection, rules and settings, sign-ins, refused requests, and everything in the logs of branches, newest first. Owners can read it. A key that is limited by its scope needs `audit`. The format `ndjson` exports all entries, one per line.',
           params: WorkspaceParamsSchema,
           querystring: AuditQuerySchema,
-          response: { 200: LogSchema, ...refusals(404) },
+          response: {
+            200: {
+              description: 'A page of the log, or all entries as lines.',
+              content: {
+                'application/json': { schema: LogSchema },
+                'application/x-ndjson': { schema: Type.String() },
+              },
+            },
+            ...refusals(404),
+          },
         },
       },
       async (request, reply) => {

@@ -55,7 +55,8 @@ export function findViolation(error: unknown, codecs: Iterable<TableCodec>): Vio
     const rule = [...codec.uniqueKeys, ...codec.checks].find((each) => each.id === id)
     if (rule !== undefined) return violationOf(codec, rule)
   }
-  return first && violationOf(first, undefined)
+  // No rule is known that fails: the id is taken. A check that no schema defines is a failure of the service.
+  return code === CHECK_VIOLATION ? undefined : first && violationOf(first, undefined)
 }
 
 /** Returns the violation of a rule of a table. undefined: the id is taken. */
