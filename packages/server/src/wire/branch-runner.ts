@@ -1,4 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
+import type { ByteShare } from '../common/byte-budget.js'
 import type { Session } from '../data/session/session.js'
 import type { SessionRequest } from '../data/session/sessions.js'
 import type { Description } from '../data/sql/evaluate.js'
@@ -57,8 +58,11 @@ export class BranchRunner {
     return { ...this.#connected.request, need: 'read' }
   }
 
-  /** Checks the key and the branch. A key that was invalid moments ago is refused without asking PostgreSQL. */
-  async open(): Promise<void> {
+  /**
+   * Checks the key and the branch. A key that was invalid moments ago is refused without asking PostgreSQL. Returns the
+   * share of the key in the memory of the service.
+   */
+  async open(): Promise<ByteShare> {
     const { admission, services } = this.#context
     const { apiKey } = this.#request
     const { callers, strangers } = admission
@@ -69,7 +73,7 @@ export class BranchRunner {
     }
     try {
       this.#principal = await services.sessions.admit(this.#request)
-      callers.learn(apiKey, this.#principal)
+      return callers.learn(apiKey, this.#principal).held
     } catch (error) {
       if (error instanceof AppError && error.code === 'invalid_api_key') callers.refuse(apiKey)
       throw error

@@ -1,9 +1,11 @@
-import type { Socket } from 'node:net'
 import type { Limits } from '@offshoot/contract/limits'
 import type { ResultColumn } from '../data/sql/evaluate.js'
 import type { BranchRunner, StatementRun } from './branch-runner.js'
+import type { ClientBytes } from './client-bytes.js'
+import type { ClientOutput } from './client-output.js'
 import { type ClientStatement, parseStatements } from './client-statement.js'
 import { type Frame, FrameContent, MessageWriter, ProtocolError, rowMessage } from './frames.js'
+import { NamedItems } from './named-items.js'
 import { RowStream } from './row-stream.js'
 import { answerSession, type SessionAnswer, type SessionFacts } from './session-answers.js'
 import { declaredName, fromBinary, sizeOf, toBinary } from './values.js'
@@ -15,6 +17,10 @@ import { errorMessage, toWireError, unsupported, WireError } from './wire-error.
 const NAMED_MAX = 1_000
 /** Characters of all prepared statements of one connection. */
 const NAMED_LENGTH_MAX = 4 * 1024 * 1024
+/** Bytes that a parsed statement takes, for each character of its text. */
+const PARSED_BYTES = 50
+/** Bytes that a value takes beside its content. */
+const VALUE_BYTES = 100
 
 interface Prepared {
   /** undefined: the text is empty. */
@@ -38,7 +44,8 @@ interface Portal {
 
 /** What a session needs of its connection. */
 interface ClientConnection {
-  readonly socket: Socket
+  readonly output: ClientOutput
+  readonly bytes: ClientBytes
   readonly runner: BranchRunner
   readonly limits: Limits
   readonly facts: Omit<SessionFacts, 'parameters'>
@@ -51,9 +58,10 @@ interface ClientConnection {
 /** The session of a client. */
 export class ClientSession {
   readonly #connection: ClientConnection
-  readonly #prepared = new Map<string, Prepared>()
-  readonly #portals = new Map<string, Portal>()
-  #output: Buffer[] = []
+  readonly #prepared = new NamedItems<Prepared>(({ statement }) => statement?.text.length ?? 0)
+  readonly #portals = new NamedItems<Portal>(({ values, stream }) =>
+    values.reduce((sum, { bytes }) => sum + VALUE_BYTES + (bytes?.length ?? 0), stream?.bytes ?? 0),
+  )
   /** Messages are skipped until the next Sync. */
   #isSkipping = false
   #running = new AbortController()
@@ -91,24 +99,33 @@ export class ClientSession {
   }
 
   /** Tells the client that the next statement can come. */
-  start(): void {
-    this.#ready()
+  start(): Promise<void> {
+    return this.#ready()
   }
 
-  flush(): void {
-    if (this.#output.length === 0) return
-    this.#connection.socket.write(Buffer.concat(this.#output))
-    this.#output = []
-  }
-
-  #ready(): void {
-    this.#portals.delete('')
+  async #ready(): Promise<void> {
+    this.#portals.clear()
+    this.#count()
     this.#write(new MessageWriter('Z').bytes(Buffer.from('I')).toBuffer())
-    this.flush()
+    await this.#connection.output.send()
   }
 
   #write(message: Buffer): void {
-    this.#output.push(message)
+    this.#connection.output.write(message)
+  }
+
+  /** Counts the statements and portals that are kept. */
+  #count(): boolean {
+    const bytes = this.#prepared.bytes * PARSED_BYTES + this.#portals.bytes
+    return this.#connection.bytes.holdNamed(bytes)
+  }
+
+  /** Keeps a portal, if there is room for its values and rows. */
+  #keep(name: string, portal: Portal): void {
+    this.#portals.set(name, portal)
+    if (this.#count()) return
+    this.#portals.delete(name)
+    throw new WireError('53200', 'the portals of this API key take too much memory')
   }
 
   #fail(error: unknown): void {
@@ -123,7 +140,7 @@ export class ClientSession {
 
   async #simple(text: string): Promise<void> {
     try {
-      const statements = await parseStatements(text)
+      const statements = await parseStatements(text, this.#connection.limits)
       if (statements.length === 0) this.#write(new MessageWriter('I').toBuffer())
       for (const statement of statements) {
         if (statement.parameterCount > 0) {
@@ -137,7 +154,7 @@ export class ClientSession {
       if (error instanceof ProtocolError) throw error
       this.#fail(error)
     }
-    this.#ready()
+    await this.#ready()
   }
 
   async #extended(type: string, content: FrameContent): Promise<void> {
@@ -154,7 +171,8 @@ export class ClientSession {
       case 'C':
         return this.#close(content)
       case 'H':
-        return this.flush()
+        await this.#connection.output.send()
+        return
       case 'd':
       case 'c':
       case 'f':
@@ -172,6 +190,7 @@ export class ClientSession {
     const portal = this.#portal(name)
     await this.#describePortals(portal)
     await this.#execute(portal, rowsMax)
+    this.#keep(name, portal)
   }
 
   async #sync(): Promise<void> {
@@ -179,23 +198,21 @@ export class ClientSession {
       await this.#describePortals().catch((error: unknown) => this.#fail(error))
     }
     this.#isSkipping = false
-    this.#ready()
+    await this.#ready()
   }
 
   async #parse(content: FrameContent): Promise<void> {
     const [name, text] = [content.text(), content.text()]
     const declaredIds = content.list(() => content.int32())
-    const [statement, ...others] = await parseStatements(text)
+    const [statement, ...others] = await parseStatements(text, this.#connection.limits)
     if (others.length > 0) {
       throw new WireError('42601', 'cannot insert multiple commands into a prepared statement')
     }
-    if (name !== '' && this.#prepared.has(name)) {
+    if (name !== '' && this.#prepared.get(name) !== undefined) {
       throw new WireError('42P05', `prepared statement "${name}" already exists`)
     }
-    const length = [...this.#prepared.values()].reduce(
-      (sum, prepared) => sum + (prepared.statement?.text.length ?? 0),
-      text.length,
-    )
+    this.#prepared.delete(name)
+    const length = this.#prepared.bytes + text.length
     if (this.#prepared.size >= NAMED_MAX || length > NAMED_LENGTH_MAX) {
       throw new WireError(
         '54000',
@@ -203,6 +220,10 @@ export class ClientSession {
       )
     }
     this.#prepared.set(name, { statement, declaredIds })
+    if (!this.#count()) {
+      this.#prepared.delete(name)
+      throw new WireError('53200', 'the statements of this API key take too much memory')
+    }
     this.#write(new MessageWriter('1').toBuffer())
   }
 
@@ -227,7 +248,7 @@ export class ClientSession {
       bytes: bytes === null ? null : Buffer.from(bytes),
       format: (formats.length === 1 ? formats[0] : formats[index]) ?? 0,
     }))
-    this.#portals.set(portalName, {
+    this.#keep(portalName, {
       prepared,
       isDescribing: false,
       values,
@@ -283,6 +304,7 @@ export class ClientSession {
     const [kind, name] = [content.letter(), content.text()]
     if (kind === 'S') this.#prepared.delete(name)
     else this.#portals.delete(name)
+    this.#count()
     this.#write(new MessageWriter('3').toBuffer())
   }
 
@@ -351,6 +373,8 @@ export class ClientSession {
     try {
       await this.#run(portal, statement, { rowsMax, isSimple })
       note(undefined)
+      const { output } = this.#connection
+      if (output.isFull) await output.send()
     } catch (error) {
       note(toWireError(error).shown.code)
       throw error
@@ -369,13 +393,11 @@ export class ClientSession {
     }
     if (portal.stream === undefined) {
       portal.stream = new RowStream({
-        socket: this.#connection.socket,
-        flush: () => this.flush(),
+        output: this.#connection.output,
         begin: (columns) => this.#beginRows(portal, columns, isSimple),
         formats: portal.formats,
         isKept: rowsMax > 0,
         bytesMax: this.#connection.limits.answerBytesMax,
-        stallMs: this.#connection.limits.stallTimeoutMs,
       })
       const parameters = await this.#textsOf(portal)
       const run = this.#runOf(statement, portal.prepared.declaredIds, parameters)

@@ -1,3 +1,4 @@
+import type { Limits } from '@offshoot/contract/limits'
 import type { Node } from 'libpg-query'
 import type { Session } from '../data/session/session.js'
 import { TableNames } from '../data/sql/branch-tables.js'
@@ -27,17 +28,31 @@ const SESSION_KINDS = new Set([
 ])
 const WRITE_KINDS = new Set(['InsertStmt', 'UpdateStmt', 'DeleteStmt', 'TruncateStmt'])
 
-/** Parses the statements of a text. */
-export async function parseStatements(text: string): Promise<ClientStatement[]> {
+/** Parses the statements of a text. What is too long is refused before it costs anything. */
+export async function parseStatements(
+  text: string,
+  { sqlLengthMax, sqlParametersMax }: Pick<Limits, 'sqlLengthMax' | 'sqlParametersMax'>,
+): Promise<ClientStatement[]> {
+  if (text.length > sqlLengthMax) {
+    throw new WireError('54000', `a message can have at most ${sqlLengthMax} characters of SQL`)
+  }
   const { nodes, texts } = await parseSql(text).catch((error: unknown) => {
     if (!(error instanceof SqlSyntaxError)) throw error
     throw new WireError('42601', error.message, { position: error.position })
   })
-  return nodes.map((node, index) => toStatement(node, texts[index] ?? ''))
+  return nodes.map((node, index) => {
+    const parameterCount = countParameters(node)
+    if (parameterCount > sqlParametersMax) {
+      throw new WireError('54023', `a statement can have at most ${sqlParametersMax} parameters`)
+    }
+    return toStatement({ node, text: texts[index] ?? '', parameterCount })
+  })
 }
 
-function toStatement(node: Node, text: string): ClientStatement {
-  const found = { text, node, parameterCount: countParameters(node) }
+function toStatement(
+  found: Pick<ClientStatement, 'text' | 'node' | 'parameterCount'>,
+): ClientStatement {
+  const { node, text } = found
   const kind = kindOf(node)
   if (kind === 'TransactionStmt') return { ...found, kind: 'transaction' }
   if (SESSION_KINDS.has(kind) || isSessionSelect(node)) return { ...found, kind: 'session' }

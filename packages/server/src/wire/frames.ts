@@ -33,6 +33,13 @@ export class FrameReader {
     return this.#bytes
   }
 
+  /** The bytes of the message that has begun, as far as they are known. */
+  get expectedBytes(): number {
+    const typeBytes = this.isStarting ? 0 : 1
+    const head = this.#peek(typeBytes + LENGTH_BYTES)
+    return head === undefined ? 0 : Math.max(0, head.readInt32BE(typeBytes))
+  }
+
   push(chunk: Buffer): void {
     this.#chunks.push(chunk)
     this.#bytes += chunk.length

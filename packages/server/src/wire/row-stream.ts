@@ -3,6 +3,7 @@ import type pg from 'pg'
 import type { Description, ResultColumn } from '../data/sql/evaluate.js'
 import type { RowSink } from '../data/sql/run-sql.js'
 import type { Lane } from '../postgres/user-settings.js'
+import { type ClientOutput, FLUSH_BYTES } from './client-output.js'
 import { rowMessage } from './frames.js'
 import { toBinary } from './values.js'
 import { WireError } from './wire-error.js'
@@ -16,13 +17,8 @@ const TAGS: Readonly<Record<Exclude<Kind, 'truncate'>, string>> = {
   delete: 'DELETE',
 }
 
-/** Bytes of rows that are collected before they are sent. */
-const FLUSH_BYTES = 64 * 1024
-
 interface RowStreamOptions {
-  readonly socket: Socket
-  /** Sends what was written before the rows. */
-  flush(): void
+  readonly output: ClientOutput
   /** Called once the columns are certain, and before any row is sent. */
   begin(columns: readonly ResultColumn[]): void
   /** One format for all columns, one for each, or none: texts. */
@@ -31,8 +27,6 @@ interface RowStreamOptions {
   readonly isKept: boolean
   /** Bytes of rows that are kept. */
   readonly bytesMax: number
-  /** How long a client may read nothing. */
-  readonly stallMs: number
 }
 
 /**
@@ -76,14 +70,16 @@ export class RowStream implements RowSink {
     { client }: { client: pg.ClientBase },
   ): void {
     if (this.#isTooLarge || this.#failure !== undefined) return
-    let message: Buffer
     try {
-      message = rowMessage(row.map((text, column) => this.#encode(text, column)))
+      this.#add(rowMessage(row.map((text, column) => this.#encode(text, column))), client)
     } catch (error) {
       // It is reported when PostgreSQL has sent the rest.
       this.#failure = error
-      return
+      this.#rows = []
     }
+  }
+
+  #add(message: Buffer, client: pg.ClientBase): void {
     this.#count++
     this.#rows.push(message)
     this.#bytes += message.length
@@ -105,10 +101,16 @@ export class RowStream implements RowSink {
     if (!this.#isSent) this.#options.begin(this.#columns)
   }
 
+  /** Bytes of rows that are kept. */
+  get bytes(): number {
+    return this.#bytes
+  }
+
   /** Takes rows that are kept, up to a number. Returns whether there are more. */
   take(rowsMax: number): { rows: readonly Buffer[]; hasMore: boolean } {
     const rows = rowsMax === 0 ? this.#rows : this.#rows.slice(0, rowsMax)
     this.#rows = this.#rows.slice(rows.length)
+    for (const row of rows) this.#bytes -= row.length
     return { rows, hasMore: this.#rows.length > 0 }
   }
 
@@ -127,22 +129,16 @@ export class RowStream implements RowSink {
   }
 
   #send(client: pg.ClientBase): void {
-    const { socket, flush, stallMs } = this.#options
+    const { output } = this.#options
     if (!this.#isSent) this.#options.begin(this.#columns)
-    flush()
     this.#isSent = true
-    const hasRoom = socket.write(Buffer.concat(this.#rows))
+    for (const row of this.#rows) output.write(row)
     this.#rows = []
     this.#bytes = 0
-    if (hasRoom || socket.destroyed) return
+    const reading = output.send()
+    if (reading === undefined) return
     const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
-    const stalled = setTimeout(() => socket.destroy(), stallMs)
-    const resume = () => {
-      clearTimeout(stalled)
-      socket.off('drain', resume).off('close', resume)
-      stream.resume()
-    }
     stream.pause()
-    socket.once('drain', resume).once('close', resume)
+    void reading.then(() => stream.resume())
   }
 }

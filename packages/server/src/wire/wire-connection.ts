@@ -6,6 +6,8 @@ import type { FastifyBaseLogger } from 'fastify'
 import { plainAddress } from '../http/client-address.js'
 import { version } from '../version.js'
 import { BranchRunner, type WireContext } from './branch-runner.js'
+import { ClientBytes } from './client-bytes.js'
+import { ClientOutput } from './client-output.js'
 import { ClientSession } from './client-session.js'
 import { type Frame, FrameContent, FrameReader, MessageWriter, ProtocolError } from './frames.js'
 import { SessionSettings } from './session-settings.js'
@@ -56,6 +58,11 @@ export class WireConnection {
   #isClosing = false
   /** Ends a connection that does not complete its start or a message in time. */
   #late: NodeJS.Timeout | undefined
+  /** When the message began that has not arrived completely. */
+  #begunAt: number | undefined
+  #bytes: ClientBytes | undefined
+  /** Bytes of the message that is being handled. */
+  #handledBytes = 0
 
   constructor(socket: Socket, options: ConnectionOptions) {
     this.#options = options
@@ -78,6 +85,7 @@ export class WireConnection {
   #listen(socket: Socket): void {
     socket.on('data', (chunk) => {
       this.#reader.push(chunk)
+      if (!this.#holdMessages()) return
       if (this.#isBusy) {
         if (this.#reader.bytes > WAITING_BYTES_MAX) socket.pause()
         return
@@ -89,7 +97,17 @@ export class WireConnection {
     socket.on('close', () => {
       clearTimeout(this.#late)
       this.#session?.cancel()
+      this.#isClosing = true
+      this.#bytes?.close()
     })
+  }
+
+  /** Counts the messages that have arrived. Ends the connection and returns false if there is no room for them. */
+  #holdMessages(): boolean {
+    if (this.#isClosing) return false
+    if (this.#bytes?.holdMessages(this.#reader.bytes + this.#handledBytes) !== false) return true
+    this.#end(noRoom())
+    return false
   }
 
   /** Handles the messages that have arrived, one after the other. */
@@ -98,11 +116,15 @@ export class WireConnection {
     try {
       for (let frame = this.#reader.next(); frame !== undefined; frame = this.#reader.next()) {
         if (this.#session !== undefined) clearTimeout(this.#late)
+        this.#begunAt = undefined
+        this.#handledBytes = frame.body.length
         if (!(await this.#handle(frame))) {
           this.#socket.end()
           return
         }
+        this.#handledBytes = 0
       }
+      this.#holdMessages()
     } catch (error) {
       this.#fail(error)
       return
@@ -113,14 +135,17 @@ export class WireConnection {
     this.#watchRest()
   }
 
-  /** A message that has begun must arrive in time. */
+  /** A message that has begun must arrive in time, at the rate that a body must have at least. */
   #watchRest(): void {
     if (this.#session === undefined) return
     clearTimeout(this.#late)
-    const { stallTimeoutMs } = this.#options.services.limits
-    if (this.#reader.bytes > 0) {
-      this.#late = setTimeout(() => this.#socket.destroy(), stallTimeoutMs)
-    }
+    if (this.#reader.bytes === 0) return
+    const now = performance.now()
+    this.#begunAt ??= now
+    const { stallTimeoutMs, transferBytesPerSecondMin } = this.#options.services.limits
+    const allowedMs = (1000 * this.#reader.expectedBytes) / transferBytesPerSecondMin
+    const leftMs = this.#begunAt + stallTimeoutMs + allowedMs - now
+    this.#late = setTimeout(() => this.#socket.destroy(), Math.min(leftMs, TIMER_MS_MAX))
   }
 
   #fail(error: unknown): void {
@@ -137,6 +162,8 @@ export class WireConnection {
     if (this.#isClosing) return
     this.#isClosing = true
     this.#session?.cancel()
+    this.#bytes?.close()
+    this.#reader.takeRest()
     this.#socket.end(errorMessage(error, 'FATAL'))
     const socket = this.#socket
     // A client that does not close its side keeps nothing.
@@ -227,7 +254,13 @@ export class WireConnection {
       origin: services.publicUrl ?? '',
     }
     const runner = new BranchRunner(this.#options, { request, addressGroup: group })
-    await runner.open()
+    const share = await runner.open()
+    const bytes = new ClientBytes({
+      budget: this.#options.admission.budget,
+      share,
+      abort: () => this.#end(noRoom()),
+    })
+    this.#bytes = bytes
     const serverVersion = await this.#options.serverVersion()
     const settings = new SessionSettings({
       application_name: startup.get('application_name') ?? '',
@@ -237,7 +270,8 @@ export class WireConnection {
     })
     const subject = { workspace: workspaceId, database: databaseName, branch: branchName }
     this.#session = new ClientSession({
-      socket: this.#socket,
+      output: new ClientOutput(this.#socket, { stallMs: services.limits.stallTimeoutMs }),
+      bytes,
       runner,
       limits: services.limits,
       facts: {
@@ -269,12 +303,16 @@ export class WireConnection {
         new MessageWriter('K').int32(processId).int32(this.#secret).toBuffer(),
       ]),
     )
-    this.#session.start()
+    await this.#session.start()
   }
 }
 
 /** How long a client may take to close its side of a connection. */
 const CLOSE_MS = 5_000
+const TIMER_MS_MAX = 2 ** 31 - 1
+
+const noRoom = () =>
+  new WireError('53200', 'the messages of this API key take too much memory; try again later')
 
 function isEncrypted(socket: Socket): boolean {
   return socket instanceof TLSSocket
