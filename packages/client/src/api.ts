@@ -367,8 +367,15 @@ export type Resolution =
 /** A decision about one column of a record. The value is checked as in an update. */
 export type CellResolution = { readonly take: Take } | { readonly value: unknown }
 
-/** How conflicts are decided. */
+/** A part of a difference. What is left out is still there in the next difference. */
+export type Only =
+  | { readonly tables: readonly string[] }
+  | { readonly records: readonly { readonly table: string; readonly id: string }[] }
+
+/** What is merged, and how conflicts are decided. */
 export interface ConflictOptions {
+  /** The part of the difference to take: some tables with their schema, or single records. Default: all of it. */
+  readonly only?: Only
   /** How to resolve changes that contradict each other. Default: `fail`. */
   readonly strategy?: MergeStrategy
   /** Decisions about single conflicts. They take precedence over `strategy`. */

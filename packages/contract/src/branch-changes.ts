@@ -9,6 +9,7 @@ import {
   DatabaseNameSchema,
   MigrationStatusSchema,
   NAME_PATTERN,
+  RecordIdSchema,
   TableNameSchema,
 } from './names.js'
 import type { SchemaOperation } from './schema-edits.js'
@@ -142,7 +143,37 @@ const StrategySchema = Type.Enum(['fail', 'ours', 'theirs'], {
     'state of the target, `theirs` takes the state of the merged branch.',
 })
 
+const OnlySchema = Type.Object(
+  {
+    tables: Type.Optional(
+      Type.Array(TableNameSchema, {
+        description: 'Names of tables, as the target or the merged branch calls them.',
+        minItems: 1,
+        maxItems: LIMITS.onlyMax,
+      }),
+    ),
+    records: Type.Optional(
+      Type.Array(Type.Object({ table: TableNameSchema, id: RecordIdSchema }, closed), {
+        description:
+          'Records that are inserted, updated or deleted as the merged branch has them. Their tables must ' +
+          'have the same schema already.',
+        minItems: 1,
+        maxItems: LIMITS.onlyMax,
+      }),
+    ),
+  },
+  {
+    ...closed,
+    description:
+      'Merges only these tables, with their schema, or only these records. Everything else is left out, and ' +
+      'is still there in the next difference. Either `tables` or `records`.',
+    examples: [{ tables: ['users'] }],
+  },
+)
+export type Only = Static<typeof OnlySchema>
+
 const mergeProperties = {
+  only: Type.Optional(OnlySchema),
   dryRun: Type.Optional(Type.Boolean({ description: 'Report the result without applying it.' })),
   strategy: Type.Optional(StrategySchema),
   resolutions: Type.Optional(ResolutionsSchema),

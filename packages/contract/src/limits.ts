@@ -65,8 +65,10 @@ export const LIMITS = {
   /** Records of a table that are counted to report the data loss of removing it or its columns. */
   dataLossRecordsMax: 10_000,
   transactionOperationsMax: 1000,
-  /** Resolutions of conflicts in one merge or pull. */
+  /** Resolutions of conflicts in one merge, pull or revert. */
   resolutionsMax: 10_000,
+  /** Tables or records that `only` of one merge, pull or revert names. */
+  onlyMax: 1000,
   pageSizeMax: 1000,
   /** Bytes of rows that PostgreSQL returns for one request: 64 MiB. */
   answerBytesMax: 64 * 1024 * 1024,

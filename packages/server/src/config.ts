@@ -391,6 +391,7 @@ const FIXED_LIMITS = [
   'urlSecondsMax',
   'transactionOperationsMax',
   'resolutionsMax',
+  'onlyMax',
 ] as const satisfies readonly LimitName[]
 type SetLimitName = Exclude<LimitName, (typeof FIXED_LIMITS)[number]>
 

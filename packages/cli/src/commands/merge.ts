@@ -24,6 +24,8 @@ export interface MergeFlags {
   readonly allowDataLoss?: boolean
   readonly interactive?: boolean
   readonly resolutions?: string
+  readonly onlyTable?: readonly string[]
+  readonly onlyRecord?: readonly string[]
 }
 
 export const withMergeFlags = (command: Command) =>
@@ -42,18 +44,25 @@ const withResolutionFlags = (command: Command) =>
     .option('--interactive', 'decide conflicts one by one in the terminal, then merge')
     .option('--resolutions <file>', 'decide conflicts by a JSON file; - reads stdin')
 
+const append = (value: string, earlier: readonly string[] = []) => [...earlier, value]
+
+/** The flags of merges, pulls and reverts. */
+const withPartFlags = (command: Command) =>
+  withResolutionFlags(withMergeFlags(command))
+    .option('--only-table <table>', 'take only this table with its schema; repeatable', append)
+    .option('--only-record <table/id>', 'take only this record; repeatable', append)
+
 /** `offshoot merge`: merges a branch into its source or another branch. */
 export const mergeCommand = () =>
-  withResolutionFlags(
-    withMergeFlags(
-      withBranch(
-        createCommand('merge', 'merge a branch into the branch that it was forked from', [
-          'offshoot merge feat-login --dry-run',
-          'offshoot merge feat-login',
-          'offshoot merge feat-login --into staging --theirs',
-          'offshoot merge feat-login --interactive',
-        ]),
-      ),
+  withPartFlags(
+    withBranch(
+      createCommand('merge', 'merge a branch into the branch that it was forked from', [
+        'offshoot merge feat-login --dry-run',
+        'offshoot merge feat-login',
+        'offshoot merge feat-login --into staging --theirs',
+        'offshoot merge feat-login --interactive',
+        'offshoot merge feat-login --only-table users',
+      ]),
     ),
   )
     .argument('[branch]', 'branch to merge; default: the current one')
@@ -72,14 +81,12 @@ export const mergeCommand = () =>
 
 /** `offshoot pull`: merges the source of a branch into it. */
 export const pullCommand = () =>
-  withResolutionFlags(
-    withMergeFlags(
-      withBranch(
-        createCommand('pull', 'bring the changes of the source into a branch', [
-          'offshoot pull',
-          'offshoot pull --interactive',
-        ]),
-      ),
+  withPartFlags(
+    withBranch(
+      createCommand('pull', 'bring the changes of the source into a branch', [
+        'offshoot pull',
+        'offshoot pull --interactive',
+      ]),
     ),
   )
     .argument('[branch]', 'branch that gets the changes; default: the current one')
@@ -114,7 +121,24 @@ export function optionsOf({
     ...(dryRun ? { dryRun } : {}),
     ...(ours ? { strategy: 'ours' } : theirs ? { strategy: 'theirs' } : {}),
     ...(allowDataLoss ? { allowDataLoss } : {}),
+    ...onlyOf(flags),
   }
+}
+
+/** Returns the part of the difference that the flags name. */
+function onlyOf({ onlyTable, onlyRecord }: MergeFlags): Pick<MergeOptions, 'only'> {
+  if (onlyTable !== undefined && onlyRecord !== undefined) {
+    throw new UsageError('use --only-table or --only-record, not both')
+  }
+  if (onlyTable !== undefined) return { only: { tables: onlyTable } }
+  if (onlyRecord === undefined) return {}
+  const records = onlyRecord.map((text) => {
+    const [table = '', ...rest] = text.split('/')
+    const id = rest.join('/')
+    if (table === '' || id === '') throw new UsageError(`--only-record ${text}: must be table/id`)
+    return { table, id }
+  })
+  return { only: { records } }
 }
 
 interface Merging {

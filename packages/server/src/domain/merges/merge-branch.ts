@@ -23,6 +23,7 @@ import { compareMerge } from './merge-compare.js'
 import { isLarge, isNewForSure, mergePinned } from './merge-pinned.js'
 import { findSides, type MergeOptions, type MergeSides, planMerge } from './merge-plan.js'
 import { hasNothingNew, logMerge, requireNoConflicts, toResult } from './merge-result.js'
+import { checkOnly } from './only.js'
 import { Resolutions } from './resolutions.js'
 
 /** How often a merge is tried whose history changes between two of its statements. */
@@ -54,6 +55,7 @@ export async function mergeBranches(
   if (!options.dryRun && options.page.after !== undefined) {
     throw new AppError('invalid_request', 'body: field [page.after]: needs [dryRun]')
   }
+  checkOnly(options.only, options.tables)
   // Malformed resolutions are refused before anything is read.
   Resolutions.check(options.resolutions)
   if (!options.dryRun) {
@@ -162,7 +164,8 @@ async function mergeLocked(
   // A checkpoint closes the epoch, and rows are written with the next one.
   const ours = checkpoint === undefined ? plan.ours : await getState(transaction, into)
   const outcome = await applyMerge(transaction, plan, { comparison, ours })
-  transaction.lastStatements.push(insertMergeSql(plan))
+  // A state with some of the records of another one does not contain it.
+  if (plan.records === undefined) transaction.lastStatements.push(insertMergeSql(plan))
   const effect = { ...compared, tables: outcome.tables }
   const result = logMerge(transaction, plan, { effect, checkpoint })
   await plan.keep?.(transaction, result)

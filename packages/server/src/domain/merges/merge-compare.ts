@@ -89,6 +89,7 @@ async function compareTable(
     ours: stateOf(plan.ours, table),
     strategy,
     mergesRows: mode === 'merge',
+    ids: plan.records?.get(table.id),
   })
   const resolutions = new TableResolutions(compared, {
     requests,

@@ -63,12 +63,14 @@ import { deleteLostPins, deletePins } from './pins.js'
 const WRITTEN_SHARE = 0.5
 
 /** Returns whether more rows have to be compared than a merge may do with locked branches. */
-export function isLarge(
+export async function isLarge(
   transaction: Transaction,
   { limits }: MergeOptions,
   sides: MergeSides,
 ): Promise<boolean> {
-  const { ownRowsMax } = sides
+  const { ownRowsMax, records } = sides
+  // The limit of records that a request names is low enough.
+  if (records !== undefined) return false
   const options = { limit: limits.mergeLockedRowsMax, ownRowsMax }
   return hasManyChanges(transaction, listMerged(sides, limits), options)
 }

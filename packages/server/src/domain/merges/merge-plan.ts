@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { MergeResult } from '@offshoot/contract/branch-changes'
+import type { MergeResult, Only } from '@offshoot/contract/branch-changes'
 import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
@@ -15,7 +15,12 @@ import { type BranchState, getStartOf, getState, readState } from '../branches/b
 import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
 import type { MergeStrategy, Take } from '../schemas/merge-definitions.js'
-import { mergeSchemas, type SchemaConflict, type TableRule } from '../schemas/merge-schemas.js'
+import {
+  mergeSchemas,
+  type SchemaConflict,
+  sameTable,
+  type TableRule,
+} from '../schemas/merge-schemas.js'
 import { SameIds } from '../schemas/same-ids.js'
 import type { ConflictPage } from './conflict-list.js'
 import { type Contested, countContested } from './contested-removals.js'
@@ -30,6 +35,7 @@ import {
   nameBases,
   StateGoneError,
 } from './merge-base.js'
+import { isNamed, recordsByTable, requireKnownOnly } from './only.js'
 import { Resolutions } from './resolutions.js'
 import { findUnfit } from './unfit-values.js'
 
@@ -41,6 +47,8 @@ export interface MergeOptions {
   readonly dryRun: boolean
   readonly strategy: MergeStrategy
   readonly tables: Readonly<Record<string, { strategy?: MergeStrategy; mode?: TableRule['mode'] }>>
+  /** The part of the difference that is merged. undefined: all of it. */
+  readonly only?: Only | undefined
   /** Whether the merge may remove tables and columns of the target that hold values. */
   readonly allowDataLoss: boolean
   readonly resolutions: readonly Resolution[]
@@ -59,6 +67,8 @@ export interface MergePlan extends MergeOptions {
   readonly bases: Bases
   readonly ids: SameIds
   ruleOf(tableId: number): TableRule
+  /** The records to merge, by table id. undefined: all of them. */
+  readonly records: ReadonlyMap<number, readonly string[]> | undefined
   /** The merged schema. */
   readonly schema: StoredSchema
   /** The edits that turn the schema of the target into the merged one. */
@@ -98,6 +108,8 @@ export interface MergeSides extends Sides {
   /** A bound of the number of rows that the merged branch has written. It can be infinite. */
   readonly ownRowsMax: number
   ruleOf(tableId: number): TableRule
+  /** The records to merge, by table id. undefined: all of them. */
+  readonly records: ReadonlyMap<number, readonly string[]> | undefined
 }
 
 const UNBOUNDED = Promise.resolve(Number.POSITIVE_INFINITY)
@@ -124,7 +136,7 @@ export async function findSides(
   if (pins !== undefined && nameBases(history, { from, into }, states) !== pins.bases) {
     throw new StateGoneError()
   }
-  requireKnownTables(options.tables, [there.schema, here.schema])
+  requireKnownTables(options, [there.schema, here.schema])
   const known = new SameIds({ ours: here.schema, theirs: there.schema })
   const bases = await findBases(
     transaction,
@@ -143,7 +155,16 @@ export async function findSides(
   const theirs = readState(renamed, ids)
   // The target is written, so its rows stay under their own ids, which are those that all others are read by.
   const ours = { rows: here.rows, schema: ids.read(here.schema) }
-  return { theirs, ours, bases, ids, ownRowsMax, ruleOf: rulesOf(options, { theirs, ours }) }
+  const named = [...theirs.schema.tables, ...ours.schema.tables]
+  return {
+    theirs,
+    ours,
+    bases,
+    ids,
+    ownRowsMax,
+    ruleOf: rulesOf(options, { theirs, ours }),
+    records: recordsByTable(options.only, named),
+  }
 }
 
 async function findPlaces(transaction: Transaction, pins: Pins): Promise<ComparedStates> {
@@ -158,7 +179,7 @@ async function findPlaces(transaction: Transaction, pins: Pins): Promise<Compare
 export async function planMerge(
   transaction: Transaction,
   options: MergeOptions,
-  { theirs, ours, bases, ids, ruleOf }: MergeSides,
+  { theirs, ours, bases, ids, ruleOf, records }: MergeSides,
 ): Promise<MergePlan> {
   const { limits } = options
   const base = baseSchema(bases)
@@ -183,7 +204,8 @@ export async function planMerge(
     limits,
   })
   const conflicts = [...merged.conflicts, ...unfit]
-  const schema = ids.store(merged.schema)
+  if (records !== undefined) requireSameSchema(ours.schema, merged, [...records.keys()])
+  const schema = ids.store(records === undefined ? merged.schema : ours.schema)
   // Tables and columns in conflict are not removed.
   const removals = listRemovals(ours.schema, schema)
   return {
@@ -194,6 +216,7 @@ export async function planMerge(
     bases,
     ids,
     ruleOf,
+    records,
     schema,
     decisions,
     // No edits lead to a schema in conflict.
@@ -255,11 +278,32 @@ function listTables({ theirs, ours }: Sides): number[] {
   return [...new Set([...theirs.schema.tables, ...ours.schema.tables].map(({ id }) => id))]
 }
 
+/** Throws if the merged branch has changed the schema of a table of which only single records are merged. */
+function requireSameSchema(
+  ours: StoredSchema,
+  { schema, conflicts }: ReturnType<typeof mergeSchemas>,
+  tableIds: readonly number[],
+): void {
+  for (const tableId of tableIds) {
+    const [before, after] = [ours, schema].map(({ tables }) =>
+      tables.find(({ id }) => id === tableId),
+    )
+    const name = before?.name ?? after?.name
+    const isSame = before !== undefined && after !== undefined && sameTable(before, after)
+    if (name === undefined || (isSame && !conflicts.some(({ table }) => table === name))) continue
+    throw new AppError(
+      'conflict',
+      `table [${name}]: the merged branch has changed its schema, so single records cannot be merged; merge the table first, or its schema alone with the mode [schema]`,
+    )
+  }
+}
+
 function requireKnownTables(
-  tables: MergeOptions['tables'],
+  { tables, only }: MergeOptions,
   schemas: readonly StoredSchema[],
 ): void {
   const names = new Set(schemas.flatMap((schema) => schema.tables.map((table) => table.name)))
+  requireKnownOnly(only, names)
   for (const name of Object.keys(tables)) {
     if (!names.has(name)) {
       throw new AppError(
@@ -275,10 +319,14 @@ function rulesOf(options: MergeOptions, { theirs, ours }: Sides): (tableId: numb
   const rules = new Map(Object.entries(options.tables))
   const byId = new Map<number, TableRule>()
   for (const { id, name } of [...ours.schema.tables, ...theirs.schema.tables]) {
+    if (!isNamed(options.only, name)) continue
     const rule = rules.get(name)
-    if (rule === undefined) continue
-    byId.set(id, { strategy: rule.strategy ?? options.strategy, mode: rule.mode ?? 'merge' })
+    if (rule === undefined && options.only === undefined) continue
+    byId.set(id, { strategy: rule?.strategy ?? options.strategy, mode: rule?.mode ?? 'merge' })
   }
-  const rest: TableRule = { strategy: options.strategy, mode: 'merge' }
+  const rest: TableRule = {
+    strategy: options.strategy,
+    mode: options.only === undefined ? 'merge' : 'skip',
+  }
   return (tableId) => byId.get(tableId) ?? rest
 }

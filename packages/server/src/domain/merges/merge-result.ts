@@ -8,6 +8,7 @@ import { conflictFields } from './conflict-list.js'
 import { baseOfTable, baseSchema } from './merge-base.js'
 import type { MergeEffect } from './merge-compare.js'
 import type { MergePlan } from './merge-plan.js'
+import { describeOnly } from './only.js'
 
 /**
  * Returns whether the target already contains the whole merged branch. Changes without an effect,
@@ -17,6 +18,8 @@ import type { MergePlan } from './merge-plan.js'
 export function hasNothingNew(plan: MergePlan, effect: MergeEffect): boolean {
   const { theirs, ours, bases, ids, schema, changedRecords, deletedFrom } = plan
   if (ids.isNew) return false
+  // Records that are merged one by one have no history with this merge, so only the effect counts.
+  if (plan.records !== undefined) return effect.tables.every(({ tally }) => tally.changed === 0)
   const leftOut = new Set(plan.leftOut)
   // A table whose schema alone is merged has no history with this merge, so only the effect counts.
   const onlySchema = ({ tables }: StoredSchema) =>
@@ -59,7 +62,8 @@ export function logMerge(
     operations: plan.operations.length,
   }
   const entry = entryOf(plan.into)
-  const details = { ...entry.details, from: plan.from.branchName, checkpoint, counts }
+  const only = plan.only && describeOnly(plan.only)
+  const details = { ...entry.details, from: plan.from.branchName, only, checkpoint, counts }
   lastStatements.push(insertEntrySql({ ...entry, id, kind: plan.kind, details }))
   return toResult(plan, effect, { entry: id })
 }

@@ -69,6 +69,8 @@ interface ComparedTable extends TableSides {
   readonly strategy: RowStrategy
   /** Whether changes of theirs are merged. Otherwise only the rules of the columns are checked. */
   readonly mergesRows: boolean
+  /** The ids of the rows that are merged. undefined: all rows. */
+  readonly ids?: readonly string[] | undefined
 }
 
 /** Decisions about the rows of a table. */
@@ -180,7 +182,7 @@ export class TableComparison {
   #isReviewed = false
 
   constructor(compared: ComparedTable, stage: Stage) {
-    const { table, form, theirs, ours, strategy } = compared
+    const { table, form, theirs, ours, strategy, ids } = compared
     this.codec = compileTable(table, form)
     this.#compared = compared
     this.#stage = stage
@@ -191,6 +193,7 @@ export class TableComparison {
       base: rowsOfBase(compared.base, this.codec),
       theirs: rowsOfTable(theirs),
       ours: rowsOfTable(ours),
+      ids,
     }
   }
 
@@ -233,7 +236,7 @@ export class TableComparison {
   async #stageUncontested(transaction: Transaction) {
     const { base, theirs, ours, table } = this.#compared
     const only = singleState(this.#merge.base)
-    if (this.#stage.isShared || only === undefined) return undefined
+    if (this.#stage.isShared || only === undefined || this.#compared.ids) return undefined
     const rulesOf = ({ columns, constraints }: StoredTable) =>
       JSON.stringify([columns, constraints])
     const rules = rulesOf(table)

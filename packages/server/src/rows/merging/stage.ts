@@ -57,6 +57,8 @@ export interface RowMerge {
   readonly ours: BranchRows
   /** Decides the conflicts that nothing else decides. */
   readonly strategy: RowStrategy
+  /** The ids of the rows that are merged. undefined: all rows. */
+  readonly ids?: readonly string[] | undefined
 }
 
 /** The tables with the staged rows of one merge. */
@@ -194,7 +196,10 @@ export async function stageRows(
   const { codec, base, theirs } = merge
   await stage.open(transaction)
   const changed = base.states.map((rows) => changedIds(rows, theirs, codec.table.id))
-  const candidates = [...changed, ...restoredIds(merge)]
+  const candidates =
+    merge.ids === undefined
+      ? [...changed, ...restoredIds(merge)]
+      : [sql`select id from unnest(${merge.ids}::text[]) g (id)`]
   const [range] = await transaction.query<{ first: string | null; last: string | null }>(sql`
     with added as (
       insert into ${stage.ids} (n, id)
