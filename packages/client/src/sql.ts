@@ -13,6 +13,8 @@ export interface SqlResult<Row> {
   readonly total: number
   /** Says that there are more rows than `rowsMax`. */
   readonly warning?: string
+  /** In what a change of the schema differs from that in PostgreSQL. */
+  readonly notices?: readonly string[]
 }
 
 /** A result with its rows as arrays, so that columns with the same name stay apart. */
@@ -35,6 +37,8 @@ export interface SqlOptions extends CallOptions {
    * one that is too large is an error.
    */
   readonly rowsMax?: number
+  /** Whether statements may remove tables and columns that hold values. */
+  readonly allowDataLoss?: boolean
 }
 
 /**

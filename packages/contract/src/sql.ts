@@ -1,11 +1,13 @@
 import { type Static, Type } from 'typebox'
+import { AllowDataLossSchema } from './data-loss.js'
 
 const closed = { additionalProperties: false } as const
 
 const statement = {
   statement: Type.String({
     minLength: 1,
-    description: 'One SELECT, INSERT, UPDATE or DELETE statement in the SQL of PostgreSQL.',
+    description:
+      'One SELECT, INSERT, UPDATE or DELETE statement in the SQL of PostgreSQL, or statements that change the schema, such as CREATE TABLE.',
   }),
   params: Type.Optional(
     Type.Union([Type.Array(Type.Unknown()), Type.Null()], {
@@ -26,6 +28,7 @@ const options = {
       description: '`json` returns rows as objects in `records`, `array` as arrays in `rows`.',
     }),
   ),
+  allowDataLoss: Type.Optional(AllowDataLossSchema),
   rowsMax: Type.Optional(
     Type.Integer({
       minimum: 1,
@@ -77,6 +80,11 @@ export const SqlResultSchema = Type.Object(
     total: Type.Integer({ description: 'Number of rows returned or of records written.' }),
     warning: Type.Optional(
       Type.String({ description: 'The statement has more rows than `rowsMax`.' }),
+    ),
+    notices: Type.Optional(
+      Type.Array(Type.String(), {
+        description: 'In what a change of the schema differs from that in PostgreSQL.',
+      }),
     ),
   },
   {

@@ -41,6 +41,8 @@ export interface StatementRun {
   readonly signal: AbortSignal
   /** Milliseconds; 0 for the limit of the service. */
   readonly timeoutMs: number
+  /** Whether the statement may remove tables and columns that hold values. */
+  readonly allowDataLoss: boolean
 }
 
 /** Runs the statements of one connection on its branch. Between two statements it holds nothing of PostgreSQL. */
@@ -92,6 +94,7 @@ export class BranchRunner {
         runSql(context, {
           statements: [statement],
           form: rowsForm(sink),
+          allowDataLoss: run.allowDataLoss,
           toAnswer: () => '',
         }),
       ),
@@ -110,13 +113,13 @@ export class BranchRunner {
 
   #contextOf(session: Session, { signal, timeoutMs }: StatementRun): SqlContext {
     const { services, engine } = this.#context
-    const { files, limits, database } = services
+    const { files, limits, database, storage } = services
     const { queryTimeoutMs } = limits
     const bounds = {
       timeoutMs: timeoutMs === 0 ? queryTimeoutMs : Math.min(timeoutMs, queryTimeoutMs),
       signal,
     }
-    return { session, files, limits, database, bounds, ...engine, idempotent: undefined }
+    return { session, files, limits, database, storage, bounds, ...engine, idempotent: undefined }
   }
 
   /** Runs work as a request of the key: it counts for the same limits as a request over HTTP. */

@@ -3,7 +3,7 @@ import type { ResultColumn } from '../data/sql/evaluate.js'
 import type { BranchRunner, StatementRun } from './branch-runner.js'
 import type { ClientBytes } from './client-bytes.js'
 import type { ClientOutput } from './client-output.js'
-import { type ClientStatement, parseStatements } from './client-statement.js'
+import { type ClientStatement, joinSchemaStatements, parseStatements } from './client-statement.js'
 import { type Frame, FrameContent, MessageWriter, ProtocolError, rowMessage } from './frames.js'
 import { NamedItems } from './named-items.js'
 import { RowStream } from './row-stream.js'
@@ -140,7 +140,8 @@ export class ClientSession {
 
   async #simple(text: string): Promise<void> {
     try {
-      const statements = await parseStatements(text, this.#connection.limits)
+      const parsed = await parseStatements(text, this.#connection.limits)
+      const statements = joinSchemaStatements(parsed, text)
       if (statements.length === 0) this.#write(new MessageWriter('I').toBuffer())
       for (const statement of statements) {
         if (statement.parameterCount > 0) {
@@ -354,6 +355,7 @@ export class ClientSession {
       parameters,
       signal: this.#running.signal,
       timeoutMs: settings.statementTimeoutMs,
+      allowDataLoss: settings.allowsDataLoss,
     }
   }
 

@@ -2,6 +2,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Node } from 'libpg-query'
 import type { Session } from '../data/session/session.js'
 import { TableNames } from '../data/sql/branch-tables.js'
+import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import type { ParameterTypes } from '../data/sql/typed-plan.js'
 import { contentOf, kindOf, namesOf } from '../dialect/nodes.js'
 import { parseSql, SqlSyntaxError } from '../dialect/parser.js'
@@ -56,18 +57,32 @@ function toStatement(
   const kind = kindOf(node)
   if (kind === 'TransactionStmt') return { ...found, kind: 'transaction' }
   if (SESSION_KINDS.has(kind) || isSessionSelect(node)) return { ...found, kind: 'session' }
-  if (kind !== 'SelectStmt' && !WRITE_KINDS.has(kind)) {
+  const isWrite = WRITE_KINDS.has(kind) || isSchemaNode(node)
+  if (kind !== 'SelectStmt' && !isWrite) {
     const words = kind.replace(/Stmt$/, '').replace(/([a-z])([A-Z])/g, '$1 $2')
     throw unsupported(
-      `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE, DELETE, TRUNCATE and settings are`,
+      `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE, DELETE, TRUNCATE, changes of the schema and settings are`,
     )
   }
   return {
     ...found,
     kind: 'query',
-    isWrite: WRITE_KINDS.has(kind),
+    isWrite,
     namesMetadata: /(?:service|xata)\./i.test(text),
   }
+}
+
+/** Makes statements that change the schema one, because they are one migration. Statements between them stay apart. */
+export function joinSchemaStatements(
+  statements: readonly ClientStatement[],
+  text: string,
+): readonly ClientStatement[] {
+  const [first, last] = [statements[0], statements.at(-1)]
+  const isEnd = (each: ClientStatement) => each === first || each === last
+  const isPart = (each: ClientStatement) =>
+    isSchemaNode(each.node) || (each.kind === 'transaction' && isEnd(each))
+  const schema = statements.find(({ node }) => isSchemaNode(node))
+  return schema !== undefined && statements.every(isPart) ? [{ ...schema, text }] : statements
 }
 
 /** Visits all members of a parsed statement. The parser has limited their number and depth. */

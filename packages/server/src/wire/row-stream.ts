@@ -8,9 +8,9 @@ import { rowMessage } from './frames.js'
 import { toBinary } from './values.js'
 import { WireError } from './wire-error.js'
 
-type Kind = Parameters<RowSink['end']>[0]['kind']
+type Result = Parameters<RowSink['end']>[0]
 
-const TAGS: Readonly<Record<Exclude<Kind, 'truncate'>, string>> = {
+const TAGS: Readonly<Record<Exclude<Result['kind'], 'truncate' | 'schema'>, string>> = {
   select: 'SELECT',
   insert: 'INSERT 0',
   update: 'UPDATE',
@@ -43,8 +43,7 @@ export class RowStream implements RowSink {
   #isSending = false
   #failure: unknown
   #columns: readonly ResultColumn[] = []
-  #kind: Kind = 'select'
-  #written = 0
+  #result: Result = { kind: 'select', written: 0 }
 
   constructor(options: RowStreamOptions) {
     this.#options = options
@@ -91,9 +90,8 @@ export class RowStream implements RowSink {
     }
   }
 
-  end({ kind, written }: { kind: Kind; written: number }): void {
-    this.#kind = kind
-    this.#written = written
+  end(result: Result): void {
+    this.#result = result
     if (this.#failure !== undefined) throw this.#failure
     if (this.#isTooLarge) {
       throw new WireError('54000', `the result has more than ${this.#options.bytesMax} bytes`)
@@ -116,9 +114,10 @@ export class RowStream implements RowSink {
 
   /** What the statement has done. `count` is the number of rows that were sent, if it was sent in parts. */
   tag(count = this.#count): string {
-    if (this.#kind === 'truncate') return 'TRUNCATE TABLE'
-    const total = this.#kind === 'select' ? count : this.#written
-    return `${TAGS[this.#kind]} ${total}`
+    const result = this.#result
+    if (result.kind === 'schema') return result.tag
+    if (result.kind === 'truncate') return 'TRUNCATE TABLE'
+    return `${TAGS[result.kind]} ${result.kind === 'select' ? count : result.written}`
   }
 
   #encode(text: string | null, column: number): Buffer | null {

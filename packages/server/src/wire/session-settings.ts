@@ -136,4 +136,9 @@ export class SessionSettings {
       /^(\d+)\s*(ms|s|min)?$/.exec(this.get('statement_timeout')) ?? []
     return Number(count) * ({ ms: 1, s: 1000, min: 60_000 }[unit] ?? 1)
   }
+
+  /** Whether statements may remove tables and columns that hold values: `set offshoot.allow_data_loss = on`. */
+  get allowsDataLoss(): boolean {
+    return /^(?:on|true|yes|1)$/i.test(this.find('offshoot.allow_data_loss') ?? '')
+  }
 }

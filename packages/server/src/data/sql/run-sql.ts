@@ -16,11 +16,14 @@ import type { UserConnections } from '../../postgres/user-connections.js'
 import type { Lane } from '../../postgres/user-settings.js'
 import { quoteJson } from '../../rows/columns/text-types.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
+import type { Storage } from '../../rows/storage.js'
 import { answerOnce, keepAnswer } from '../records/idempotency.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { rowSet } from '../sets/row-set.js'
 import { type Description, type Evaluated, Evaluator, type ResultColumn } from './evaluate.js'
 import { encodeParameters } from './parameters.js'
+import { changeSchema } from './schema/change-schema.js'
+import { parseSchema } from './schema/parse-schema.js'
 import { PERMISSION_DENIED } from './sql-errors.js'
 import { type StatementPlan, writtenTables } from './statement-plan.js'
 import {
@@ -33,6 +36,7 @@ import { findTypeNames } from './type-names.js'
 import { grows, writeRecords } from './write-records.js'
 
 export interface SqlContext extends TransactionContext {
+  readonly storage: Storage
   readonly readers: ReaderRoles
   readonly bounds: Bounds
   readonly connections: UserConnections
@@ -52,6 +56,8 @@ interface PreparedStatement {
 interface SqlRun {
   readonly statements: readonly RunStatement[]
   readonly form: ResultForm
+  /** Whether statements may remove tables and columns that hold values. */
+  readonly allowDataLoss?: boolean
   /** Joins the results of the statements. */
   toAnswer(results: readonly string[]): JsonText
 }
@@ -63,22 +69,29 @@ export interface ResultForm {
   read(run: Run, query: Sql, values: readonly Parameter[]): Promise<Evaluated>
   /** Returns the result of a statement. `total` is the number of records that it has written. */
   finish(run: Run, result: { found: Evaluated; total: number }): Promise<string>
+  /** Returns the result of a text that has changed the schema. */
+  change(result: { tag: string; notices: readonly string[] }): string
 }
 
 /** Runs statements in order in one transaction. */
 export async function runSql(context: SqlContext, request: SqlRun): Promise<JsonText> {
   const { session } = context
   requireLimits(context.limits, request.statements)
+  const schema = await parseSchema(request.statements.map(({ statement }) => statement))
+  if (schema !== undefined) {
+    if (request.statements.some(({ params }) => (params?.length ?? 0) > 0)) {
+      throw invalidSql('a statement that changes the schema cannot have parameters')
+    }
+    requireWritable(context)
+    return changeSchema(context, schema, {
+      allowDataLoss: request.allowDataLoss ?? false,
+      toAnswer: (results) => request.toAnswer(results.map((each) => request.form.change(each))),
+    })
+  }
   const prepared = await prepareAll(context, request.statements)
   const isWrite = prepared.some(({ plan }) => plan.kind !== 'select')
   if (!isWrite) return runPrepared(context, request, { prepared, isWrite })
-  requireAccess(session.principal.scope, 'write')
-  if (session.checkpoint !== undefined) {
-    throw new AppError(
-      'invalid_request',
-      'query: parameter [at]: statements on a state of the past can only read',
-    )
-  }
+  requireWritable(context)
   const execute = async () => {
     if (prepared.some(({ plan }) => grows(plan))) await session.growth.admit(0)
     const written = prepared.flatMap(({ plan }) => writtenTables(plan))
@@ -86,6 +99,15 @@ export async function runSql(context: SqlContext, request: SqlRun): Promise<Json
     return runPrepared(context, request, { prepared, isWrite })
   }
   return answerOnce(context, execute, { isShort: true })
+}
+
+function requireWritable({ session }: SqlContext): void {
+  requireAccess(session.principal.scope, 'write')
+  if (session.checkpoint === undefined) return
+  throw new AppError(
+    'invalid_request',
+    'query: parameter [at]: statements on a state of the past can only read',
+  )
 }
 
 async function runPrepared(
@@ -317,6 +339,11 @@ export function jsonForm({
         : ''
       return `{"${key}":[${rows.join(',')}],"columns":[${described.join(',')}],"total":${total}${warning}}`
     },
+    change({ notices }) {
+      const key = responseType === 'json' ? 'records' : 'rows'
+      const told = notices.length === 0 ? '' : `,"notices":${JSON.stringify(notices)}`
+      return `{"${key}":[],"columns":[],"total":0${told}}`
+    },
   }
 }
 
@@ -344,7 +371,12 @@ export interface RowSink {
   describe(description: Description): void
   row(row: TextRow, bytes: number, options: { client: pg.ClientBase }): void
   /** `written` is the number of records that a statement has written, and undefined for a query. */
-  end(result: { kind: StatementPlan['kind']; written: number }): void
+  end(
+    result:
+      | { kind: StatementPlan['kind']; written: number }
+      /** The statement has changed the schema. */
+      | { kind: 'schema'; tag: string; notices: readonly string[] },
+  ): void
 }
 
 /** Hands on rows as PostgreSQL sends them. */
@@ -362,6 +394,10 @@ export function rowsForm(sink: RowSink): ResultForm {
     },
     async finish({ statement: { plan } }, { total }) {
       sink.end({ kind: plan.kind, written: total })
+      return ''
+    },
+    change(result) {
+      sink.end({ kind: 'schema', ...result })
       return ''
     },
   }
@@ -400,6 +436,9 @@ export async function describeSql(
 ): Promise<Description> {
   const { session, readers, bounds } = context
   requireLimits(context.limits, [statement])
+  if ((await parseSchema([statement.statement])) !== undefined) {
+    return { parameterTypeIds: [], columns: [] }
+  }
   const [prepared] = await prepareAll(context, [statement])
   if (prepared === undefined) throw new Error('a statement must be prepared')
   if (prepared.planned.description !== undefined) {

@@ -636,7 +636,7 @@ describe('messages', () => {
     ["select 'a'::regclass", 'type [regclass] is not supported at position 13'],
     [
       'drop table users',
-      'DROP is not supported: only SELECT, INSERT, UPDATE, DELETE and TRUNCATE are',
+      'DROP is not supported: only SELECT, INSERT, UPDATE, DELETE, TRUNCATE and statements that change the schema are',
     ],
     [
       'select * from users for update',

@@ -127,7 +127,7 @@ export async function parseStatement(
       .replace(/Stmt$/, '')
       .replace(/([a-z])([A-Z])/g, '$1 $2')
     throw invalidSql(
-      `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE, DELETE and TRUNCATE are`,
+      `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE, DELETE, TRUNCATE and statements that change the schema are`,
     )
   }
   return { text, node, ...counted }

@@ -38,7 +38,7 @@ type PlannedEdit = Pick<Migration, 'operations'> & Partial<Migration>
 /** Plans the edits after the branch has been locked. */
 export type PlanEdits = (
   head: BranchHead,
-  transaction: Queryable,
+  transaction: Transaction,
 ) => Promise<readonly PlannedEdit[]>
 
 /**
@@ -49,7 +49,13 @@ export type PlanEdits = (
 export function editSchema(
   storage: Storage,
   access: BranchAccess,
-  options: { plan: PlanEdits; limits: Limits; allowDataLoss: boolean },
+  options: {
+    plan: PlanEdits
+    limits: Limits
+    allowDataLoss: boolean
+    /** Changes what is part of the schema, but not of migrations. */
+    finish?: ((transaction: Transaction) => Promise<void>) | undefined
+  },
 ): Promise<SchemaUpdate> {
   const { limits } = options
   return withHead(storage, access, async (transaction, head) => {
@@ -60,7 +66,9 @@ export function editSchema(
       losses.length === 0
         ? undefined
         : await insertAutomatic(transaction, access, { before: 'migration', limits })
-    return applyEdits(transaction, { head, edits, access, limits, checkpoint })
+    const update = await applyEdits(transaction, { head, edits, access, limits, checkpoint })
+    await options.finish?.(transaction)
+    return update
   })
 }
 

@@ -77,19 +77,49 @@ export async function addIndex(
   await storage.extensions.find('vector')
   return withHead(storage, access, async (transaction, head) => {
     requireUnprotected(access, head)
-    const rows = await getRows(transaction, access)
-    const found = getColumn(head.schema, target)
-    await requireIndexable(transaction, found)
-    const [index] = await findIndexes(transaction, rows, [found])
-    if (index !== undefined && index.state !== 'failed') return index
-    requireRoom(found, limits)
-    const column = { ...found.column, index: true }
-    const table = withColumn(found.table, column)
-    await setTable(transaction, { access, rows, head, table, limits, columns: [column] })
-    const [made] = await findIndexes(transaction, rows, [{ ...found, column }])
-    if (made === undefined) throw new Error('a column that was given an index must have it')
-    return made
+    return insertIndex(transaction, { access, limits, head, target })
   })
+}
+
+interface IndexEdit extends EditContext {
+  readonly head: BranchHead
+  readonly target: Target
+}
+
+async function insertIndex(
+  transaction: Queryable,
+  { access, limits, head, target }: IndexEdit,
+): Promise<Index> {
+  const rows = await getRows(transaction, access)
+  const found = getColumn(head.schema, target)
+  await requireIndexable(transaction, found)
+  const [index] = await findIndexes(transaction, rows, [found])
+  if (index !== undefined && index.state !== 'failed') return index
+  requireRoom(found, limits)
+  const column = { ...found.column, index: true }
+  const table = withColumn(found.table, column)
+  await setTable(transaction, { access, rows, head, table, limits, columns: [column] })
+  const [made] = await findIndexes(transaction, rows, [{ ...found, column }])
+  if (made === undefined) throw new Error('a column that was given an index must have it')
+  return made
+}
+
+/** Adds and removes indexes in a transaction that holds the branch exclusively. */
+export async function setIndexes(
+  transaction: Queryable,
+  context: EditContext,
+  wishes: readonly {
+    readonly table: string
+    readonly column: string
+    readonly isWanted: boolean
+  }[],
+): Promise<void> {
+  for (const { table, column, isWanted } of wishes) {
+    const target = { tableName: table, columnName: column }
+    const edit = { ...context, head: await getHead(transaction, context.access), target }
+    if (isWanted) await insertIndex(transaction, edit)
+    else await removeIndex(transaction, edit)
+  }
 }
 
 export async function deleteIndex(
@@ -99,19 +129,26 @@ export async function deleteIndex(
 ): Promise<void> {
   await withHead(storage, access, async (transaction, head) => {
     requireUnprotected(access, head)
-    const rows = await getRows(transaction, access)
-    const found = getColumn(head.schema, target)
-    if (found.column.unique) {
-      throw new AppError(
-        'invalid_schema',
-        `table [${target.tableName}]: column [${found.path}]: is unique, so its index cannot be deleted`,
-      )
-    }
-    if (!wantsIndex(found.column)) throw indexNotFound(target)
-    const column = { ...found.column, index: false }
-    const table = withColumn(found.table, column)
-    await setTable(transaction, { access, rows, head, table, limits, columns: [column] })
+    await removeIndex(transaction, { access, limits, head, target })
   })
+}
+
+async function removeIndex(
+  transaction: Queryable,
+  { access, limits, head, target }: IndexEdit,
+): Promise<void> {
+  const rows = await getRows(transaction, access)
+  const found = getColumn(head.schema, target)
+  if (found.column.unique) {
+    throw new AppError(
+      'invalid_schema',
+      `table [${target.tableName}]: column [${found.path}]: is unique, so its index cannot be deleted`,
+    )
+  }
+  if (!wantsIndex(found.column)) throw indexNotFound(target)
+  const column = { ...found.column, index: false }
+  const table = withColumn(found.table, column)
+  await setTable(transaction, { access, rows, head, table, limits, columns: [column] })
 }
 
 /** Replaces a table of the schema by a version in which the indexes of the given columns differ. */

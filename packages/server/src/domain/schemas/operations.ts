@@ -185,14 +185,16 @@ export function pushMigrations(
 }
 
 /** Applies schema edits of a request. A protected branch refuses them; it accepts merges. */
-function editDirectly(
+export function editDirectly(
   storage: Storage,
   { access, limits, allowDataLoss }: WriteContext,
   plan: PlanEdits,
+  finish?: Parameters<typeof editSchema>[2]['finish'],
 ): Promise<SchemaUpdate> {
   return editSchema(storage, access, {
     limits,
     allowDataLoss,
+    finish,
     plan: async (head, transaction) => {
       requireUnprotected(access, head)
       return plan(head, transaction)

@@ -32,6 +32,7 @@ export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginA
     asked: {
       statements: readonly SqlStatement[]
       form: ResultForm
+      allowDataLoss: boolean
       toAnswer(results: readonly string[]): JsonText
     },
   ) =>
@@ -60,7 +61,7 @@ export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginA
           operationId: 'runSql',
           summary: 'Run a SQL statement on a branch',
           description:
-            'Runs one SELECT, VALUES, INSERT, UPDATE, DELETE or TRUNCATE with parameters `$1`, `$2` and so on. Only the tables of the branch are visible. Statements that write are executed once for all requests with the same `Idempotency-Key`.',
+            'Runs one SELECT, VALUES, INSERT, UPDATE, DELETE or TRUNCATE with parameters `$1`, `$2` and so on, or any number of statements that change the schema, which become one migration. Only the tables of the branch are visible. Statements that write are executed once for all requests with the same `Idempotency-Key`.',
           params: BranchParamsSchema,
           querystring: AtQuerySchema,
           body: SqlRequestSchema,
@@ -69,11 +70,11 @@ export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginA
         config: { acceptsIdempotencyKey: true },
       },
       async (request, reply) => {
-        const { statement, params, responseType, rowsMax } = request.body
+        const { statement, params, responseType, rowsMax, allowDataLoss = false } = request.body
         const statements = [{ statement, params: params ?? null }]
         const toAnswer = ([result = '']: readonly string[]) => result
         const form = jsonForm({ responseType, rowsMax })
-        const asked = { statements, form, toAnswer }
+        const asked = { statements, form, allowDataLoss, toAnswer }
         return sendJson(reply, await run(request, reply, asked))
       },
     )
@@ -100,10 +101,10 @@ export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginA
         config: { acceptsIdempotencyKey: true },
       },
       async (request, reply) => {
-        const { statements, responseType, rowsMax } = request.body
+        const { statements, responseType, rowsMax, allowDataLoss = false } = request.body
         const toAnswer = (results: readonly string[]) => listJson('{"results":[', results, ']}')
         const form = jsonForm({ responseType, rowsMax })
-        const asked = { statements, form, toAnswer }
+        const asked = { statements, form, allowDataLoss, toAnswer }
         return sendJson(reply, await run(request, reply, asked))
       },
     )

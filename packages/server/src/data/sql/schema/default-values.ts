@@ -1,0 +1,89 @@
+import type { Column, ColumnType } from '@offshoot/contract/schema'
+import type { Node } from 'libpg-query'
+import { contentOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
+import { notSupported } from './not-supported.js'
+import { type ColumnForm, readType } from './sql-types.js'
+
+/** What gives a column its value. */
+export type Default = Pick<Column, 'defaultValue' | 'generate'>
+
+const MOMENT_TYPES: readonly ColumnType[] = ['datetime', 'date', 'time']
+const TEXT_TYPES: readonly ColumnType[] = ['string', 'text', 'email', 'enum']
+const NOW = new Set(['now', 'transaction_timestamp', 'statement_timestamp', 'clock_timestamp'])
+const NOW_VALUES = new Set([
+  'SVFOP_CURRENT_TIMESTAMP',
+  'SVFOP_CURRENT_TIMESTAMP_N',
+  'SVFOP_LOCALTIMESTAMP',
+  'SVFOP_LOCALTIMESTAMP_N',
+  'SVFOP_CURRENT_DATE',
+  'SVFOP_CURRENT_TIME',
+  'SVFOP_CURRENT_TIME_N',
+  'SVFOP_LOCALTIME',
+  'SVFOP_LOCALTIME_N',
+])
+const NEW_UUID = new Set(['gen_random_uuid', 'uuid_generate_v4', 'uuidv4', 'uuidv7'])
+
+/** Returns the default that an expression of SQL stands for. Only constants and some functions do. */
+export function readDefault(
+  node: Node | undefined,
+  form: ColumnForm,
+  enums: ReadonlyMap<string, readonly string[]>,
+): Default {
+  const cast = contentOf(node, 'TypeCast')
+  if (cast !== undefined) {
+    const { form: given } = readType(cast.typeName, enums)
+    if (!isSameKind(given, form)) throw unknownDefault('a cast to another type')
+    return readDefault(cast.arg, form, enums)
+  }
+  const constant = constantOf(node)
+  if (constant === null) return {}
+  if (constant !== undefined) {
+    if (constant === 'now' && MOMENT_TYPES.includes(form.type)) {
+      throw unknownDefault("'now'", 'write now()')
+    }
+    return { defaultValue: constant }
+  }
+  const value = contentOf(node, 'SQLValueFunction')?.op
+  const [call, ...args] = callOf(contentOf(node, 'FuncCall'))
+  const isNow = value === undefined ? call !== undefined && NOW.has(call) : NOW_VALUES.has(value)
+  if (isNow && args.length === 0 && MOMENT_TYPES.includes(form.type)) return { defaultValue: 'now' }
+  if (call !== undefined && NEW_UUID.has(call) && args.length === 0) return { generate: 'uuid' }
+  throw unknownDefault(call === undefined ? 'an expression' : `function [${call}]`)
+}
+
+function unknownDefault(what: string, instead = 'only constants, now() and gen_random_uuid() are') {
+  return notSupported(`DEFAULT with ${what}`, instead)
+}
+
+/** Whether a constant of one type is the same value of the other. */
+function isSameKind(one: ColumnForm, other: ColumnForm): boolean {
+  const isText = ({ type }: ColumnForm) => TEXT_TYPES.includes(type)
+  return one.type === other.type || (isText(one) && isText(other))
+}
+
+/** Returns the text of a constant, null for NULL, or undefined for another expression. */
+function constantOf(node: Node | undefined): string | null | undefined {
+  const constant = contentOf(node, 'A_Const')
+  if (constant === undefined) return negativeOf(contentOf(node, 'A_Expr'))
+  if (constant.isnull) return null
+  if (constant.sval !== undefined) return constant.sval.sval ?? ''
+  if (constant.boolval !== undefined) return String(constant.boolval.boolval ?? false)
+  if (constant.fval !== undefined) return constant.fval.fval ?? '0'
+  return constant.ival === undefined ? undefined : String(constant.ival.ival ?? 0)
+}
+
+function negativeOf(expression: NodeOf<'A_Expr'> | undefined): string | undefined {
+  const [operator] = namesOf(expression?.name)
+  if (operator !== '-' || expression?.lexpr !== undefined) return undefined
+  const constant = contentOf(expression?.rexpr, 'A_Const')
+  if (constant?.ival === undefined && constant?.fval === undefined) return undefined
+  return `-${constantOf(expression?.rexpr)}`
+}
+
+function callOf(call: NodeOf<'FuncCall'> | undefined): (string | undefined)[] {
+  if (call === undefined) return []
+  const names = namesOf(call.funcname)
+  const isKnown = names.length === 1 || (names.length === 2 && names[0] === 'pg_catalog')
+  if (!isKnown) throw unknownDefault(`function [${names.join('.')}]`)
+  return [names.at(-1), ...(call.args ?? []).map(() => '')]
+}

@@ -1,0 +1,139 @@
+import type { Node } from 'libpg-query'
+import { invalidSql } from '../../../dialect/invalid-sql.js'
+import { contentOf, kindOf, type NodeKind, type NodeOf, namesOf } from '../../../dialect/nodes.js'
+import { parseSql, SqlSyntaxError } from '../../../dialect/parser.js'
+import { readAfter, readParentheses } from '../../../dialect/source-text.js'
+
+/** A statement that changes the schema, or that stands beside such a statement. */
+export interface ParsedSchemaStatement {
+  readonly node: Node
+  /** The text that the node is part of. */
+  readonly source: string
+}
+
+export interface ParsedSchema {
+  /** The statements of each text. */
+  readonly texts: readonly (readonly ParsedSchemaStatement[])[]
+  /** The texts of expressions, by the parts of statements that have them. */
+  readonly expressions: ReadonlyMap<object, string>
+}
+
+/** A text without these words changes no schema. */
+const SCHEMA_WORDS = /\b(?:create|alter|drop|comment)\b/i
+
+const SCHEMA_KINDS: ReadonlySet<NodeKind> = new Set([
+  'CreateStmt',
+  'AlterTableStmt',
+  'RenameStmt',
+  'DropStmt',
+  'IndexStmt',
+  'CommentStmt',
+  'CreateEnumStmt',
+  'AlterEnumStmt',
+  'CreateSchemaStmt',
+])
+
+export function isSchemaNode(node: Node): boolean {
+  return SCHEMA_KINDS.has(kindOf(node))
+}
+
+/** Parses texts of which at least one changes the schema. Returns undefined if none does. */
+export async function parseSchema(texts: readonly string[]): Promise<ParsedSchema | undefined> {
+  if (!texts.some((text) => SCHEMA_WORDS.test(text))) return undefined
+  const parsed: ParsedSchemaStatement[][] = []
+  for (const source of texts) {
+    const found = await parseSql(source).catch((error: unknown) => {
+      // Planning reports it, with its place.
+      if (error instanceof SqlSyntaxError) return undefined
+      throw error
+    })
+    if (found === undefined) return undefined
+    parsed.push(found.nodes.map((node) => ({ node, source })))
+  }
+  if (!parsed.flat().some(({ node }) => isSchemaNode(node))) return undefined
+  const expressions = new Map<object, string>()
+  for (const statement of parsed.flat()) await readExpressions(statement, expressions)
+  return { texts: parsed, expressions }
+}
+
+/** Reads the texts of the checks and conversions of a statement. */
+async function readExpressions(
+  { node, source }: ParsedSchemaStatement,
+  expressions: Map<object, string>,
+): Promise<void> {
+  const { relname = '' } =
+    (contentOf(node, 'CreateStmt') ?? contentOf(node, 'AlterTableStmt'))?.relation ?? {}
+  const elements = [
+    ...(contentOf(node, 'CreateStmt')?.tableElts ?? []),
+    ...(contentOf(node, 'AlterTableStmt')?.cmds ?? []).flatMap(
+      (command) => contentOf(command, 'AlterTableCmd')?.def ?? [],
+    ),
+  ]
+  for (const element of elements) {
+    const column = contentOf(element, 'ColumnDef')
+    const inner = [element, ...(column?.constraints ?? [])].flatMap(
+      (each) => contentOf(each, 'Constraint') ?? [],
+    )
+    for (const constraint of inner) {
+      const { contype, raw_expr: tree, location } = constraint
+      if (tree === undefined || contype !== 'CONSTR_CHECK') continue
+      const text = readParentheses(source, { from: location ?? 0, after: 'check' })
+      expressions.set(tree, await readExpression(text, tree, relname))
+    }
+    if (column?.raw_default !== undefined) {
+      const text = readAfter(source, { from: column.location ?? 0, after: 'using' })
+      const tree = column.raw_default
+      expressions.set(tree, await readExpression(text, tree, relname))
+    }
+  }
+}
+
+const PREFIX = 'select (\n'
+
+/**
+ * Returns a text that was cut out of a statement if it is that of an expression. Columns lose the name of the table, which
+ * an expression over one row does not know.
+ */
+async function readExpression(
+  text: string | undefined,
+  tree: Node,
+  table: string,
+): Promise<string> {
+  const { nodes } = await parseSql(`${PREFIX}${text ?? ''}\n)`).catch(() => ({ nodes: [] }))
+  const [target] = contentOf(nodes[0], 'SelectStmt')?.targetList ?? []
+  const found = contentOf(target, 'ResTarget')?.val
+  if (text === undefined || nodes.length !== 1 || shapeOf(found) !== shapeOf(tree)) {
+    throw invalidSql('the text of an expression cannot be read: write it without comments')
+  }
+  const places = listColumnRefs(found).flatMap(({ location = 0, fields = [] }) =>
+    fields.length === 2 && namesOf(fields)[0] === table ? location - PREFIX.length : [],
+  )
+  let bytes = Buffer.from(text)
+  for (const place of places.sort((left, right) => right - left)) {
+    const rest = bytes.subarray(place).toString().replace(QUALIFIER, '')
+    bytes = Buffer.concat([bytes.subarray(0, place), Buffer.from(rest)])
+  }
+  return bytes.toString().trim()
+}
+
+/** The name of a table before that of its column. */
+const QUALIFIER = /^(?:"(?:[^"]|"")*"|[^\s."]+)\s*\.\s*/
+
+/** Lists the columns that an expression names. */
+export function listColumnRefs(root: Node | undefined): NodeOf<'ColumnRef'>[] {
+  const found: NodeOf<'ColumnRef'>[] = []
+  const waiting: unknown[] = [root]
+  while (waiting.length > 0) {
+    const value = waiting.pop()
+    if (typeof value !== 'object' || value === null) continue
+    const column = contentOf(value as Node, 'ColumnRef')
+    if (column !== undefined) found.push(column)
+    waiting.push(...Object.values(value))
+  }
+  return found
+}
+
+/** The form of a tree, without the places of its parts. */
+function shapeOf(tree: Node | undefined): string {
+  return JSON.stringify(tree, (name, value: unknown) => (name === 'location' ? undefined : value))
+}

@@ -1,0 +1,738 @@
+import type { Column, IdType, Schema } from '@offshoot/contract/schema'
+import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import type { Node } from 'libpg-query'
+import { invalidSql } from '../../../dialect/invalid-sql.js'
+import { contentOf, kindOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
+import { cutName } from '../../../dialect/scope.js'
+import { type Default, readDefault } from './default-values.js'
+import { notSupported, requireParts } from './not-supported.js'
+import { listColumnRefs, type ParsedSchema, type ParsedSchemaStatement } from './parse-schema.js'
+import {
+  type ColumnModel,
+  findColumn,
+  getColumn,
+  SchemaModel,
+  type TableModel,
+} from './schema-model.js'
+import { type ColumnForm, nameOf, readType } from './sql-types.js'
+
+export interface SchemaPlan {
+  readonly operations: readonly SchemaOperation[]
+  readonly indexes: readonly {
+    readonly table: string
+    readonly column: string
+    readonly isWanted: boolean
+  }[]
+  /** In what the outcome differs from that in PostgreSQL. */
+  readonly notices: readonly string[]
+  /** The command tag of the last statement, as PostgreSQL reports it. */
+  readonly tag: string
+}
+
+/** Plans the operations that statements stand for. */
+export function planSchema(
+  { texts, expressions }: ParsedSchema,
+  schema: Schema,
+  usedBy: ConstructorParameters<typeof SchemaModel>[1],
+): SchemaPlan {
+  const statements = texts.flat()
+  const planner = new SchemaPlanner(new SchemaModel(schema, usedBy), expressions)
+  for (const [index, statement] of statements.entries()) {
+    planner.plan(statement, { isFirst: index === 0, isLast: index === statements.length - 1 })
+  }
+  return planner.finish()
+}
+
+type TableConstraint = NodeOf<'Constraint'>
+type RangeVar = NodeOf<'RangeVar'>
+type Enums = ReadonlyMap<string, readonly string[]>
+
+const PUBLIC = 'public'
+
+class SchemaPlanner {
+  readonly #model: SchemaModel
+  readonly #expressions: ReadonlyMap<object, string>
+  /** The values of enums that the statements create, by the names of their types. */
+  readonly #enums = new Map<string, string[]>()
+  readonly #notices = new Set<string>()
+  #source = ''
+  #tag = ''
+
+  constructor(model: SchemaModel, expressions: ReadonlyMap<object, string>) {
+    this.#model = model
+    this.#expressions = expressions
+  }
+
+  finish(): SchemaPlan {
+    const { operations, indexes, tables } = this.#model
+    const known = new Set(tables)
+    return {
+      operations,
+      indexes: indexes
+        .filter(({ table, column }) => known.has(table) && table.columns.includes(column))
+        .map(({ table, column, isWanted }) => ({
+          table: table.name,
+          column: column.definition.name,
+          isWanted,
+        })),
+      notices: [...this.#notices],
+      tag: this.#tag,
+    }
+  }
+
+  plan(
+    { node, source }: ParsedSchemaStatement,
+    { isFirst, isLast }: { isFirst: boolean; isLast: boolean },
+  ): void {
+    this.#source = source
+    const transaction = contentOf(node, 'TransactionStmt')
+    const isBegin = ['TRANS_STMT_BEGIN', 'TRANS_STMT_START'].includes(transaction?.kind ?? '')
+    // The statements are applied all or not at all in any case.
+    if (isBegin && isFirst) return
+    if (transaction?.kind === 'TRANS_STMT_COMMIT' && isLast) return
+    this.#tag = this.#planOne(node)
+  }
+
+  #planOne(node: Node): string {
+    const create = contentOf(node, 'CreateStmt')
+    if (create !== undefined) return this.#createTable(create)
+    const alter = contentOf(node, 'AlterTableStmt')
+    if (alter !== undefined) return this.#alterTable(alter)
+    const rename = contentOf(node, 'RenameStmt')
+    if (rename !== undefined) return this.#rename(rename)
+    const drop = contentOf(node, 'DropStmt')
+    if (drop !== undefined) return this.#drop(drop)
+    const index = contentOf(node, 'IndexStmt')
+    if (index !== undefined) return this.#createIndex(index)
+    const comment = contentOf(node, 'CommentStmt')
+    if (comment !== undefined) return this.#comment(comment)
+    const type = contentOf(node, 'CreateEnumStmt')
+    if (type !== undefined) return this.#createEnum(type)
+    const values = contentOf(node, 'AlterEnumStmt')
+    if (values !== undefined) return this.#alterEnum(values)
+    const schema = contentOf(node, 'CreateSchemaStmt')
+    if (schema?.schemaname === PUBLIC && schema.if_not_exists && !schema.schemaElts) {
+      return 'CREATE SCHEMA'
+    }
+    const words = kindOf(node)
+      .replace(/Stmt$/, '')
+      .replace(/([a-z])([A-Z])/g, '$1 $2')
+    throw notSupported(`${words.toUpperCase()} among statements that change the schema`)
+  }
+
+  // Names
+
+  /** Returns the name of a relation. Only the schema `public` exists. */
+  #nameOf(relation: RangeVar | undefined): string {
+    const { catalogname, schemaname, relname = '', relpersistence = 'p' } = relation ?? {}
+    if (catalogname !== undefined) throw notSupported(`database [${catalogname}]`)
+    if (schemaname !== undefined && schemaname !== PUBLIC) {
+      throw notSupported(`schema [${schemaname}]`)
+    }
+    if (relpersistence === 't') throw notSupported('a temporary table')
+    if (relpersistence !== 'p') throw notSupported('UNLOGGED')
+    return relname
+  }
+
+  #getTable(relation: RangeVar | undefined): TableModel {
+    const name = this.#nameOf(relation)
+    const table = this.#model.findTable(name)
+    if (table === undefined) throw invalidSql(`table [${name}] not found`)
+    return table
+  }
+
+  /** Returns a name for something new. PostgreSQL's parser cuts longer ones off without telling. */
+  #newName(name: string): string {
+    if (Buffer.byteLength(name) < NAME_BYTES_MAX) return name
+    const folded = this.#source.toLowerCase()
+    for (let at = 0; ; ) {
+      at = folded.indexOf(name.toLowerCase(), at)
+      if (at < 0) break
+      at += name.length
+      if (/[\p{L}\p{N}_$~-]/u.test(folded.charAt(at))) {
+        throw invalidSql(`name [${name}…] is longer than ${NAME_BYTES_MAX} bytes`)
+      }
+    }
+    return name
+  }
+
+  // Tables
+
+  #createTable(statement: NodeOf<'CreateStmt'>): string {
+    requireParts(statement, ['relation', 'tableElts', 'if_not_exists', 'oncommit'], {
+      of: 'CREATE TABLE',
+      names: TABLE_PARTS,
+    })
+    if (statement.oncommit !== undefined && statement.oncommit !== 'ONCOMMIT_NOOP') {
+      throw notSupported('CREATE TABLE: ON COMMIT')
+    }
+    const name = this.#newName(this.#nameOf(statement.relation))
+    const tag = 'CREATE TABLE'
+    if (statement.if_not_exists && this.#model.findTable(name) !== undefined) return tag
+    const elements = statement.tableElts ?? []
+    const columns = elements.flatMap((each) => contentOf(each, 'ColumnDef') ?? [])
+    const constraints = elements.flatMap((each) => contentOf(each, 'Constraint') ?? [])
+    if (columns.length + constraints.length < elements.length) {
+      throw notSupported('CREATE TABLE: LIKE')
+    }
+    const id = this.#primaryKey(columns, constraints)
+    if (id === undefined) {
+      this.#notices.add(
+        `table [${name}] has no primary key: its records get a column [id] of texts`,
+      )
+    }
+    const table = this.#model.addTable(name, id === undefined ? 'string' : this.#idType(id))
+    for (const column of columns) if (column !== id) this.#addColumn(table, column)
+    for (const each of constraints) {
+      if (each.contype !== 'CONSTR_PRIMARY') this.#addConstraint(table, each)
+    }
+    return tag
+  }
+
+  /** Returns the column of the primary key, which can only be the id. */
+  #primaryKey(
+    columns: readonly NodeOf<'ColumnDef'>[],
+    constraints: readonly TableConstraint[],
+  ): NodeOf<'ColumnDef'> | undefined {
+    const names = constraints
+      .filter(({ contype }) => contype === 'CONSTR_PRIMARY')
+      .map((constraint) => {
+        requireParts(constraint, ['contype', 'conname', 'keys', 'location'], {
+          of: 'PRIMARY KEY',
+          names: CONSTRAINT_PARTS,
+        })
+        return namesOf(constraint.keys)
+      })
+    for (const { colname, constraints: own = [] } of columns) {
+      if (own.some((each) => contentOf(each, 'Constraint')?.contype === 'CONSTR_PRIMARY')) {
+        names.push([colname])
+      }
+    }
+    const [key] = names
+    if (key === undefined) {
+      if (columns.some(({ colname }) => colname === 'id')) {
+        throw notSupported('a column [id] that is not the primary key')
+      }
+      return undefined
+    }
+    if (names.length > 1) throw invalidSql('a table cannot have several primary keys')
+    if (key.length > 1 || key[0] !== 'id') {
+      throw notSupported(
+        `PRIMARY KEY (${key.join(', ')})`,
+        'the primary key of a table is its column [id]; use UNIQUE for other columns',
+      )
+    }
+    const id = columns.find(({ colname }) => colname === 'id')
+    if (id === undefined) throw invalidSql('column [id] of the primary key not found')
+    return id
+  }
+
+  /** Returns the type of ids, which are always generated. */
+  #idType(column: NodeOf<'ColumnDef'>): IdType {
+    requireParts(column, COLUMN_PARTS, { of: 'PRIMARY KEY', names: COLUMN_WORDS })
+    const { form, isSerial = false } = this.#readType(column.typeName, 'id')
+    const type = ID_TYPES[form.type]
+    if (type === undefined) throw notSupported(`PRIMARY KEY of type [${form.type}]`)
+    for (const each of column.constraints ?? []) {
+      const constraint = contentOf(each, 'Constraint') ?? {}
+      switch (constraint.contype) {
+        case 'CONSTR_PRIMARY':
+        case 'CONSTR_NOTNULL':
+        case 'CONSTR_UNIQUE':
+          break
+        case 'CONSTR_IDENTITY':
+          requireIdentity(constraint)
+          if (type !== 'int' || isSerial) throw notSupported(`IDENTITY of type [${form.type}]`)
+          break
+        case 'CONSTR_DEFAULT': {
+          const { generate } = readDefault(constraint.raw_expr, form, this.#enums)
+          if (type === 'uuid' && generate === 'uuid') break
+          throw notSupported('DEFAULT of the primary key', 'ids are generated by the service')
+        }
+        default:
+          throw notSupported(`PRIMARY KEY with ${wordsOf(constraint.contype)}`)
+      }
+    }
+    return type
+  }
+
+  // Columns
+
+  #readType(typeName: NodeOf<'TypeName'> | undefined, column: string) {
+    const type = readType(typeName, this.#enums)
+    if (type.notice !== undefined) this.#notices.add(`column [${column}]: ${type.notice}`)
+    return type
+  }
+
+  #addColumn(table: TableModel, node: NodeOf<'ColumnDef'>): void {
+    requireParts(node, COLUMN_PARTS, { of: 'a column', names: COLUMN_WORDS })
+    const name = this.#newName(node.colname ?? '')
+    const { form, isSerial = false } = this.#readType(node.typeName, name)
+    const constraints = (node.constraints ?? []).map((each) => contentOf(each, 'Constraint') ?? {})
+    const defaults = constraints.map((each) => this.#columnDefault(each, form))
+    const given = defaults.filter((each) => each !== undefined)
+    if (isSerial) throw notSupported(`type serial of column [${name}]`, 'only the id can be serial')
+    if (given.length > 1) throw invalidSql(`column [${name}] has more than one default`)
+    const column = this.#model.addColumn(table, { name, ...form, ...given[0] } as Column)
+    for (const [index, constraint] of constraints.entries()) {
+      if (defaults[index] === undefined) this.#columnConstraint(table, column, constraint)
+    }
+    const isLink = constraints.some(({ contype }) => contype === 'CONSTR_FOREIGN')
+    const deferred = constraints.find(({ contype }) => DEFERRED.has(contype ?? ''))
+    if (deferred !== undefined && !isLink) throw notSupported(wordsOf(deferred.contype))
+  }
+
+  /** Returns the default that a constraint of a column is. */
+  #columnDefault(constraint: TableConstraint, form: ColumnForm): Default | undefined {
+    if (constraint.contype !== 'CONSTR_DEFAULT') return undefined
+    return readDefault(constraint.raw_expr, form, this.#enums)
+  }
+
+  #columnConstraint(table: TableModel, column: ColumnModel, constraint: TableConstraint): void {
+    const { name } = column.definition
+    const { contype } = constraint
+    if (contype === 'CONSTR_NULL' || DEFERRED.has(contype ?? '')) return
+    if (contype === 'CONSTR_NOTNULL') this.#model.requireValues(table, column)
+    else if (contype === 'CONSTR_UNIQUE') {
+      this.#addUnique(table, { ...constraint, keys: [{ String: { sval: name } }] })
+    } else if (contype === 'CONSTR_CHECK') this.#addCheck(table, constraint)
+    else if (contype === 'CONSTR_FOREIGN') {
+      this.#addReference(table, { ...constraint, fk_attrs: [{ String: { sval: name } }] })
+    } else throw notSupported(`${wordsOf(contype)} of column [${name}]`)
+  }
+
+  // Constraints
+
+  #addConstraint(table: TableModel, constraint: TableConstraint): void {
+    const { contype } = constraint
+    if (contype === 'CONSTR_UNIQUE') this.#addUnique(table, constraint)
+    else if (contype === 'CONSTR_CHECK') this.#addCheck(table, constraint)
+    else if (contype === 'CONSTR_FOREIGN') this.#addReference(table, constraint)
+    else throw notSupported(`${wordsOf(contype)} of table [${table.name}]`)
+  }
+
+  #addUnique(table: TableModel, constraint: TableConstraint): void {
+    requireParts(constraint, ['contype', 'conname', 'keys', 'location'], {
+      of: 'UNIQUE',
+      names: CONSTRAINT_PARTS,
+    })
+    const keys = namesOf(constraint.keys).map((name) => name ?? '')
+    if (constraint.keys === undefined) throw notSupported('UNIQUE USING INDEX')
+    this.#makeUnique(table, keys, constraint.conname)
+  }
+
+  #makeUnique(table: TableModel, keys: readonly string[], given: string | undefined): void {
+    if (keys.includes('id')) {
+      throw notSupported('UNIQUE with column [id]', 'the id is unique by itself')
+    }
+    const columns = keys.map((key) => getColumn(table, key))
+    for (const column of columns) this.#model.makeIndexable(table, column)
+    const names = columns.map(({ definition }) => definition.name)
+    const usual = cutName(`${table.name}_${names.join('_')}_key`)
+    const name = given === undefined ? usual : this.#newName(given)
+    const [column, ...others] = columns
+    if (column !== undefined && others.length === 0 && name === usual) {
+      const { defaultValue, generate } = column.definition
+      if (defaultValue === undefined && (generate === undefined || generate === 'uuid')) {
+        this.#model.changeColumn(table, column, { unique: true })
+        return
+      }
+    }
+    this.#model.addConstraint(table, { name, unique: names }, names)
+  }
+
+  #addCheck(table: TableModel, constraint: TableConstraint): void {
+    const known = ['contype', 'conname', 'raw_expr', 'is_enforced', 'initially_valid', 'location']
+    requireParts(constraint, known, { of: 'CHECK', names: CONSTRAINT_PARTS })
+    if (constraint.is_enforced !== true) throw notSupported('CHECK: NOT ENFORCED')
+    const check = this.#expressionOf(constraint.raw_expr)
+    const named = listColumnRefs(constraint.raw_expr).map(({ fields }) => namesOf(fields).at(-1))
+    const columns = [...new Set(named)].flatMap((name = '') => {
+      return findColumn(table, name)?.definition.name ?? []
+    })
+    const name =
+      constraint.conname === undefined
+        ? freeName(table, columns.length === 1 ? `${table.name}_${columns[0]}` : table.name)
+        : this.#newName(constraint.conname)
+    this.#model.addConstraint(table, { name, check }, columns)
+  }
+
+  #expressionOf(tree: Node | undefined): string {
+    const text = tree && this.#expressions.get(tree)
+    if (text === undefined) throw new Error('expressions are read before they are planned')
+    return text
+  }
+
+  #addReference(_table: TableModel, { pktable }: TableConstraint): never {
+    throw notSupported(`REFERENCES ${this.#nameOf(pktable)}`, 'links that must exist')
+  }
+
+  #dropConstraint(table: TableModel, name: string): boolean {
+    const constraint = table.constraints.find((each) => each.name === name)
+    if (constraint !== undefined) {
+      this.#model.removeConstraint(table, constraint)
+      return true
+    }
+    const column = table.columns.find(
+      ({ definition }) =>
+        definition.unique === true && cutName(`${table.name}_${definition.name}_key`) === name,
+    )
+    if (column === undefined) return false
+    this.#model.changeColumn(table, column, { unique: false })
+    return true
+  }
+
+  // Changes of tables
+
+  #alterTable(statement: NodeOf<'AlterTableStmt'>): string {
+    requireParts(statement, ['relation', 'cmds', 'objtype', 'missing_ok'], { of: 'ALTER TABLE' })
+    const { objtype, relation, missing_ok: isOptional } = statement
+    if (objtype !== 'OBJECT_TABLE') throw notSupported(`ALTER ${objectWords(objtype)}`)
+    const tag = 'ALTER TABLE'
+    if (isOptional && this.#model.findTable(this.#nameOf(relation)) === undefined) return tag
+    const table = this.#getTable(relation)
+    for (const each of statement.cmds ?? []) {
+      this.#alter(table, contentOf(each, 'AlterTableCmd') ?? {})
+    }
+    return tag
+  }
+
+  #alter(table: TableModel, command: NodeOf<'AlterTableCmd'>): void {
+    const { subtype, name = '', def, missing_ok: isOptional = false } = command
+    switch (subtype) {
+      case 'AT_AddColumn': {
+        const column = contentOf(def, 'ColumnDef') ?? {}
+        const isKnown = findColumn(table, column.colname ?? '') !== undefined
+        if (!(isOptional && isKnown)) this.#addColumn(table, column)
+        return
+      }
+      case 'AT_DropColumn': {
+        requireOther(name, 'DROP COLUMN')
+        const column = findColumn(table, name)
+        if (column === undefined && isOptional) return
+        this.#model.removeColumn(table, getColumn(table, name))
+        return
+      }
+      case 'AT_AlterColumnType':
+        this.#alterType(table, name, contentOf(def, 'ColumnDef') ?? {})
+        return
+      case 'AT_ColumnDefault': {
+        requireOther(name, 'ALTER COLUMN')
+        const column = getColumn(table, name)
+        const { defaultValue, generate } = def
+          ? readDefault(def, column.definition, this.#enums)
+          : ({} as Default)
+        this.#model.changeColumn(table, column, {
+          defaultValue: defaultValue ?? null,
+          generate: generate ?? null,
+        })
+        return
+      }
+      case 'AT_SetNotNull':
+        if (name !== 'id') this.#model.requireValues(table, getColumn(table, name))
+        return
+      case 'AT_DropNotNull':
+        requireOther(name, 'DROP NOT NULL')
+        this.#model.allowNulls(table, getColumn(table, name))
+        return
+      case 'AT_AddConstraint':
+        this.#addConstraint(table, contentOf(def, 'Constraint') ?? {})
+        return
+      case 'AT_DropConstraint':
+        if (this.#dropConstraint(table, name) || isOptional) return
+        throw invalidSql(`constraint [${name}] of table [${table.name}] not found`)
+      default:
+        throw notSupported(`ALTER TABLE: ${subtypeWords(subtype)}`)
+    }
+  }
+
+  #alterType(table: TableModel, name: string, node: NodeOf<'ColumnDef'>): void {
+    requireOther(name, 'ALTER COLUMN')
+    requireParts(node, ['typeName', 'raw_default', 'location'], {
+      of: 'ALTER COLUMN',
+      names: COLUMN_WORDS,
+    })
+    const column = getColumn(table, name)
+    const { form, isSerial } = this.#readType(node.typeName, name)
+    if (isSerial) throw notSupported(`type serial of column [${name}]`)
+    if (
+      node.raw_default !== undefined &&
+      !isPlainCast(node.raw_default, { name, form, enums: this.#enums })
+    ) {
+      throw notSupported('ALTER COLUMN ... USING with an expression', 'only USING column::type is')
+    }
+    const isUnique = table.constraints.some(
+      (each) => each.isUnique && each.columns.includes(column.definition.name),
+    )
+    // A text column that is unique stays one whose values can be.
+    const isKept = form.type === 'text' && (column.definition.unique || isUnique)
+    this.#model.changeColumn(table, column, {
+      ...form,
+      ...(isKept && { type: 'string' }),
+    } as ColumnForm & { enum?: { values: string[] } })
+  }
+
+  #rename(statement: NodeOf<'RenameStmt'>): string {
+    const { renameType, relation, subname = '', newname = '', missing_ok } = statement
+    const tag = 'ALTER TABLE'
+    if (!['OBJECT_TABLE', 'OBJECT_COLUMN', 'OBJECT_TABCONSTRAINT'].includes(renameType ?? '')) {
+      throw notSupported(`ALTER ${objectWords(renameType)} ... RENAME`)
+    }
+    if (missing_ok && this.#model.findTable(this.#nameOf(relation)) === undefined) return tag
+    const table = this.#getTable(relation)
+    const newName = this.#newName(newname)
+    if (renameType === 'OBJECT_TABLE') this.#model.renameTable(table, newName)
+    else if (renameType === 'OBJECT_COLUMN') {
+      requireOther(subname, 'RENAME COLUMN')
+      this.#model.renameColumn(table, getColumn(table, subname), newName)
+    } else throw notSupported('RENAME CONSTRAINT', 'drop it and add another one')
+    return tag
+  }
+
+  #drop({ removeType, objects, missing_ok: isOptional = false }: NodeOf<'DropStmt'>): string {
+    for (const each of objects ?? []) {
+      if (removeType === 'OBJECT_TYPE') this.#dropType(each, isOptional)
+      else {
+        const parts = namesOf(contentOf(each, 'List')?.items)
+        const name = parts.at(-1) ?? ''
+        if (parts.length > 1 && parts.at(-2) !== PUBLIC) {
+          throw notSupported(`schema [${parts.slice(0, -1).join('.')}]`)
+        }
+        if (removeType === 'OBJECT_TABLE') this.#dropTable(name, isOptional)
+        else if (removeType === 'OBJECT_INDEX') this.#dropIndex(name, isOptional)
+        else throw notSupported(`DROP ${objectWords(removeType)}`)
+      }
+    }
+    return `DROP ${objectWords(removeType)}`
+  }
+
+  #dropTable(name: string, isOptional: boolean): void {
+    const table = this.#model.findTable(name)
+    if (table !== undefined) this.#model.removeTable(table)
+    else if (!isOptional) throw invalidSql(`table [${name}] not found`)
+  }
+
+  // Indexes
+
+  #createIndex(statement: NodeOf<'IndexStmt'>): string {
+    const known = ['idxname', 'relation', 'accessMethod', 'indexParams', 'unique']
+    requireParts(statement, [...known, 'concurrent', 'if_not_exists'], {
+      of: 'CREATE INDEX',
+      names: INDEX_PARTS,
+    })
+    const { accessMethod = 'btree', unique: isUnique = false, idxname } = statement
+    if (accessMethod !== 'btree') throw notSupported(`CREATE INDEX: USING ${accessMethod}`)
+    const table = this.#getTable(statement.relation)
+    const keys = (statement.indexParams ?? []).map((each) => indexedName(each))
+    const names = keys.map((key) => (key === 'id' ? key : getColumn(table, key).definition.name))
+    const tag = 'CREATE INDEX'
+    if (isUnique) {
+      const isKnown = table.constraints.some(({ name }) => name === idxname)
+      if (statement.if_not_exists && isKnown) return tag
+      // An index and a constraint of one name would be the same thing here.
+      this.#makeUnique(table, names, idxname ?? cutName(`${table.name}_${names.join('_')}_idx`))
+      return tag
+    }
+    const [name = '', ...others] = names
+    if (others.length > 0) {
+      throw notSupported('CREATE INDEX over several columns', 'create one for each column')
+    }
+    if (name === 'id') throw notSupported('CREATE INDEX on column [id]', 'it has an index')
+    const usual = indexName(table, name)
+    if (idxname !== undefined && idxname !== usual) {
+      this.#notices.add(`index [${idxname}] is called [${usual}]`)
+    }
+    const column = getColumn(table, name)
+    this.#model.makeIndexable(table, column)
+    this.#model.indexes.push({ table, column, isWanted: true })
+    return tag
+  }
+
+  #dropIndex(name: string, isOptional: boolean): void {
+    const { tables } = this.#model
+    const found = tables.find(
+      (table) =>
+        table.constraints.some((each) => each.isUnique && each.name === name) ||
+        table.columns.some(
+          ({ definition }) =>
+            definition.unique && cutName(`${table.name}_${definition.name}_key`) === name,
+        ),
+    )
+    if (found !== undefined) {
+      this.#dropConstraint(found, name)
+      return
+    }
+    for (const table of tables) {
+      const column = table.columns.find(
+        ({ definition }) => indexName(table, definition.name) === name,
+      )
+      if (column === undefined) continue
+      this.#model.indexes.push({ table, column, isWanted: false })
+      return
+    }
+    if (isOptional) return
+    throw invalidSql(
+      `index [${name}] not found: the index of a column is called {table}_{column}_idx`,
+    )
+  }
+
+  // Comments and types
+
+  #comment({ objtype, object, comment }: NodeOf<'CommentStmt'>): string {
+    if (objtype !== 'OBJECT_COLUMN') {
+      throw notSupported(`COMMENT ON ${objectWords(objtype)}`, 'only columns have a description')
+    }
+    const parts = namesOf(contentOf(object, 'List')?.items)
+    const [name = '', tableName = '', schemaname] = [...parts].reverse()
+    requireOther(name, 'COMMENT ON COLUMN')
+    const table = this.#getTable({ relname: tableName, ...(schemaname && { schemaname }) })
+    this.#model.changeColumn(table, getColumn(table, name), { description: comment ?? null })
+    return 'COMMENT'
+  }
+
+  #createEnum({ typeName, vals }: NodeOf<'CreateEnumStmt'>): string {
+    const name = this.#newName(nameOf({ names: typeName ?? [] }))
+    if (this.#enums.has(name)) throw invalidSql(`type [${name}] already exists`)
+    this.#enums.set(
+      name,
+      namesOf(vals).map((value) => value ?? ''),
+    )
+    return 'CREATE TYPE'
+  }
+
+  #alterEnum(statement: NodeOf<'AlterEnumStmt'>): string {
+    const name = nameOf({ names: statement.typeName ?? [] })
+    throw notSupported(
+      `ALTER TYPE [${name}]`,
+      'the values of an enum belong to its column; change them there',
+    )
+  }
+
+  #dropType(object: Node, isOptional: boolean): void {
+    const name = nameOf(contentOf(object, 'TypeName') ?? {})
+    if (this.#enums.delete(name) || isOptional) return
+    throw invalidSql(`type [${name}] not found: the values of an enum belong to its column`)
+  }
+}
+
+const NAME_BYTES_MAX = 63
+
+const ID_TYPES: Readonly<Partial<Record<Column['type'], IdType>>> = {
+  int: 'int',
+  uuid: 'uuid',
+  text: 'string',
+  string: 'string',
+}
+
+const COLUMN_PARTS = ['colname', 'typeName', 'is_local', 'constraints', 'location']
+const COLUMN_WORDS = {
+  collClause: 'COLLATE',
+  compression: 'COMPRESSION',
+  storage_name: 'STORAGE',
+  fdwoptions: 'OPTIONS',
+}
+const TABLE_PARTS = {
+  inhRelations: 'INHERITS',
+  partspec: 'PARTITION BY',
+  partbound: 'PARTITION OF',
+  ofTypename: 'OF',
+  options: 'WITH',
+  tablespacename: 'TABLESPACE',
+  accessMethod: 'USING',
+}
+const CONSTRAINT_PARTS = {
+  deferrable: 'DEFERRABLE',
+  initdeferred: 'INITIALLY DEFERRED',
+  skip_validation: 'NOT VALID',
+  is_no_inherit: 'NO INHERIT',
+  nulls_not_distinct: 'NULLS NOT DISTINCT',
+  without_overlaps: 'WITHOUT OVERLAPS',
+  including: 'INCLUDE',
+  options: 'WITH',
+  indexname: 'USING INDEX',
+  indexspace: 'USING INDEX TABLESPACE',
+}
+const INDEX_PARTS = {
+  whereClause: 'WHERE',
+  indexIncludingParams: 'INCLUDE',
+  options: 'WITH',
+  tableSpace: 'TABLESPACE',
+  nulls_not_distinct: 'NULLS NOT DISTINCT',
+}
+
+const DEFERRED = new Set([
+  'CONSTR_ATTR_DEFERRABLE',
+  'CONSTR_ATTR_NOT_DEFERRABLE',
+  'CONSTR_ATTR_DEFERRED',
+  'CONSTR_ATTR_IMMEDIATE',
+])
+
+const wordsOf = (contype: string | undefined): string =>
+  (contype ?? '').replace(/^CONSTR_(?:ATTR_)?/, '').replaceAll('_', ' ')
+const objectWords = (objtype: string | undefined): string =>
+  (objtype ?? '').replace(/^OBJECT_/, '').replaceAll('_', ' ')
+const subtypeWords = (subtype: string | undefined): string =>
+  (subtype ?? '')
+    .replace(/^AT_/, '')
+    .replace(/([a-z])([A-Z])/g, '$1 $2')
+    .toUpperCase()
+
+const indexName = (table: TableModel, column: string): string =>
+  cutName(`${table.name}_${column}_idx`)
+
+/** Refuses changes of the id, which is not a column of its own. */
+function requireOther(name: string, what: string): void {
+  if (name === 'id') throw notSupported(`${what} of column [id]`)
+}
+
+/** The sequence of an identity starts at one, as all sequences here do. Its other options do not matter. */
+function requireIdentity({ options = [] }: TableConstraint): void {
+  for (const each of options) {
+    const { defname = '', arg } = contentOf(each, 'DefElem') ?? {}
+    const value =
+      contentOf(arg, 'Integer')?.ival ?? Number(contentOf(arg, 'Float')?.fval ?? Number.NaN)
+    const isUsual =
+      ['sequence_name', 'cache', 'maxvalue', 'as'].includes(defname) ||
+      (['start', 'increment', 'minvalue'].includes(defname) && value === 1) ||
+      (defname === 'cycle' && !contentOf(arg, 'Boolean')?.boolval)
+    if (!isUsual) throw notSupported(`IDENTITY with ${defname.toUpperCase()}`)
+  }
+}
+
+/** Returns the column of an index. */
+function indexedName(node: Node): string {
+  const element = contentOf(node, 'IndexElem') ?? {}
+  requireParts(element, ['name', 'ordering', 'nulls_ordering'], {
+    of: 'CREATE INDEX',
+    names: { expr: 'an expression', collation: 'COLLATE', opclass: 'an operator class' },
+  })
+  return element.name ?? ''
+}
+
+/** Whether a conversion is the one that a change of the type makes anyway: `column::type`, or `column::text::type`. */
+function isPlainCast(
+  node: Node,
+  { name, form, enums }: { name: string; form: ColumnForm; enums: Enums },
+): boolean {
+  let inner: Node | undefined = node
+  const types: string[] = []
+  for (let cast = contentOf(inner, 'TypeCast'); cast !== undefined; ) {
+    types.push(readType(cast.typeName, enums).form.type)
+    inner = cast.arg
+    cast = contentOf(inner, 'TypeCast')
+  }
+  const [column, ...more] = namesOf(contentOf(inner, 'ColumnRef')?.fields)
+  const [last = form.type, ...others] = types
+  const isText = others.every((type) => type === 'text')
+  return column === name && more.length === 0 && last === form.type && isText
+}
+
+/** Returns the name of a check that has none, as PostgreSQL would choose it. */
+function freeName(table: TableModel, start: string): string {
+  const taken = new Set(table.constraints.map(({ name }) => name))
+  for (let count = 0; ; count++) {
+    const suffix = `_check${count === 0 ? '' : count}`
+    const name = `${cutName(start, NAME_BYTES_MAX - suffix.length)}${suffix}`
+    if (!taken.has(name)) return name
+  }
+}

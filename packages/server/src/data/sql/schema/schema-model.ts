@@ -1,0 +1,198 @@
+import type { Column, Constraint, IdType, Schema } from '@offshoot/contract/schema'
+import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { invalidSql } from '../../../dialect/invalid-sql.js'
+import { cutName, findName } from '../../../dialect/scope.js'
+import { COLUMN_TYPE_ENTRIES } from '../../../rows/columns/column-types.js'
+
+type Alteration = Extract<SchemaOperation, { alterColumn: unknown }>['alterColumn']
+/** What statements change in a column. Null removes a field. */
+type ColumnChanges = Omit<Alteration, 'table' | 'column' | 'name'>
+
+export interface ColumnModel {
+  definition: Column
+  /** The operation that adds the column, if the statements do. */
+  readonly added?: { column: Column }
+  /** The operation that changes it. A column has one, because each would be stored and checked by itself. */
+  altered?: Alteration
+}
+
+interface ConstraintModel {
+  readonly name: string
+  readonly isUnique: boolean
+  /** The names of its columns. */
+  columns: string[]
+}
+
+export interface TableModel {
+  name: string
+  readonly idType: IdType
+  readonly columns: ColumnModel[]
+  readonly constraints: ConstraintModel[]
+}
+
+/** An index that a column gets or loses. */
+interface IndexWish {
+  readonly table: TableModel
+  readonly column: ColumnModel
+  readonly isWanted: boolean
+}
+
+/** The tables of a branch while statements change them, and the operations that these changes are. */
+export class SchemaModel {
+  readonly operations: SchemaOperation[] = []
+  readonly indexes: IndexWish[] = []
+  readonly tables: TableModel[]
+
+  /** `usedBy` returns the names of the columns that a constraint of a table uses. */
+  constructor(schema: Schema, usedBy: (table: string, constraint: string) => readonly string[]) {
+    this.tables = schema.tables.map(({ name, idType = 'string', columns, constraints = [] }) => ({
+      name,
+      idType,
+      columns: columns.map((definition) => ({ definition })),
+      constraints: constraints.map((each) => ({
+        name: each.name,
+        isUnique: 'unique' in each,
+        columns: [...usedBy(name, each.name)],
+      })),
+    }))
+  }
+
+  findTable(name: string): TableModel | undefined {
+    return findName(this.tables, name, (table) => cutName(table.name))
+  }
+
+  addTable(name: string, idType: IdType): TableModel {
+    this.operations.push({
+      addTable: { table: name, ...(idType !== 'string' && { idType }) },
+    })
+    const table = { name, idType, columns: [], constraints: [] }
+    this.tables.push(table)
+    return table
+  }
+
+  removeTable(table: TableModel): void {
+    this.operations.push({ removeTable: { table: table.name } })
+    this.tables.splice(this.tables.indexOf(table), 1)
+  }
+
+  renameTable(table: TableModel, newName: string): void {
+    this.operations.push({ renameTable: { oldName: table.name, newName } })
+    table.name = newName
+  }
+
+  addColumn(table: TableModel, definition: Column): ColumnModel {
+    const added = { table: table.name, column: definition }
+    this.operations.push({ addColumn: added })
+    const column = { definition, added }
+    table.columns.push(column)
+    return column
+  }
+
+  /** Removes a column and the constraints that use it. */
+  removeColumn(table: TableModel, column: ColumnModel): void {
+    const { name } = column.definition
+    for (const constraint of table.constraints.filter(({ columns }) => columns.includes(name))) {
+      this.removeConstraint(table, constraint)
+    }
+    this.operations.push({ removeColumn: { table: table.name, column: name } })
+    table.columns.splice(table.columns.indexOf(column), 1)
+  }
+
+  renameColumn(table: TableModel, column: ColumnModel, newName: string): void {
+    const oldName = column.definition.name
+    this.operations.push({ renameColumn: { table: table.name, oldName, newName } })
+    column.definition = { ...column.definition, name: newName }
+    for (const constraint of table.constraints) {
+      constraint.columns = constraint.columns.map((name) => (name === oldName ? newName : name))
+    }
+  }
+
+  changeColumn(table: TableModel, column: ColumnModel, changes: ColumnChanges): void {
+    const { name } = column.definition
+    column.definition = applied(column.definition, changes)
+    if (column.added !== undefined) {
+      // It may have been renamed since.
+      column.added.column = applied(column.added.column, changes)
+      return
+    }
+    let { altered } = column
+    if (altered === undefined) {
+      altered = { table: table.name, column: name }
+      column.altered = altered
+      this.operations.push({ alterColumn: altered })
+    }
+    Object.assign(altered, changes)
+  }
+
+  addConstraint(
+    table: TableModel,
+    constraint: Constraint,
+    columns: readonly string[],
+  ): ConstraintModel {
+    this.operations.push({ addConstraint: { table: table.name, constraint } })
+    const added = {
+      name: constraint.name,
+      isUnique: 'unique' in constraint,
+      columns: [...columns],
+    }
+    table.constraints.push(added)
+    return added
+  }
+
+  removeConstraint(table: TableModel, constraint: ConstraintModel): void {
+    this.operations.push({
+      removeConstraint: { table: table.name, constraint: constraint.name },
+    })
+    table.constraints.splice(table.constraints.indexOf(constraint), 1)
+  }
+
+  /** Makes a text column one whose values can be indexed and unique, as those of PostgreSQL are up to a length. */
+  makeIndexable(table: TableModel, column: ColumnModel): void {
+    if (column.definition.type === 'text') this.changeColumn(table, column, { type: 'string' })
+  }
+
+  /** Requires a value. Columns of some types have a check for it, because they have no such rule of their own. */
+  requireValues(table: TableModel, column: ColumnModel): void {
+    const { name, type } = column.definition
+    if (COLUMN_TYPE_ENTRIES[type].allows.notNull) {
+      this.changeColumn(table, column, { notNull: true })
+    } else if (findValueCheck(table, column) === undefined) {
+      const check = `"${name}" is not null`
+      this.addConstraint(table, { name: valueCheckName(table, column), check }, [name])
+    }
+  }
+
+  allowNulls(table: TableModel, column: ColumnModel): void {
+    const check = findValueCheck(table, column)
+    if (check !== undefined) this.removeConstraint(table, check)
+    if (column.definition.notNull) this.changeColumn(table, column, { notNull: false })
+  }
+}
+
+export function findColumn(table: TableModel, name: string): ColumnModel | undefined {
+  return findName(table.columns, name, ({ definition }) => cutName(definition.name))
+}
+
+export function getColumn(table: TableModel, name: string): ColumnModel {
+  const column = findColumn(table, name)
+  if (column !== undefined) return column
+  throw invalidSql(`column [${name}] of table [${table.name}] not found`)
+}
+
+function valueCheckName(table: TableModel, { definition }: ColumnModel): string {
+  return `${table.name}_${definition.name}_not_null`
+}
+
+function findValueCheck(table: TableModel, column: ColumnModel): ConstraintModel | undefined {
+  return table.constraints.find(({ name }) => name === valueCheckName(table, column))
+}
+
+/** Returns a definition after changes. The options of a type end with the type. */
+function applied(before: Column, changes: ColumnChanges): Column {
+  const { vector: _, decimal: __, enum: ___, link: ____, ...untyped } = before
+  const isNewType = changes.type !== undefined && changes.type !== before.type
+  const entries = Object.entries({ ...(isNewType ? untyped : before), ...changes })
+  return Object.fromEntries(
+    entries.filter(([, value]) => value !== null && value !== false),
+  ) as unknown as Column
+}

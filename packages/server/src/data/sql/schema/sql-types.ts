@@ -1,0 +1,101 @@
+import { LIMITS } from '@offshoot/contract/limits'
+import type { Column } from '@offshoot/contract/schema'
+import type { Node } from 'libpg-query'
+import { contentOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
+import { notSupported } from './not-supported.js'
+
+/** The type of a column, with the options of the type. */
+export type ColumnForm = Pick<Column, 'type' | 'decimal' | 'vector' | 'enum'>
+
+interface SqlType {
+  readonly form: ColumnForm
+  /** The type of PostgreSQL that gives new rows numbers. */
+  readonly isSerial?: boolean
+  /** In what the column differs from one of PostgreSQL. */
+  readonly notice?: string
+}
+
+type TypeName = NodeOf<'TypeName'>
+
+const PLAIN: Readonly<Record<string, SqlType>> = {
+  bool: { form: { type: 'bool' } },
+  int2: { form: { type: 'int' } },
+  int4: { form: { type: 'int' } },
+  int8: { form: { type: 'int' } },
+  smallserial: { form: { type: 'int' }, isSerial: true },
+  serial2: { form: { type: 'int' }, isSerial: true },
+  serial: { form: { type: 'int' }, isSerial: true },
+  serial4: { form: { type: 'int' }, isSerial: true },
+  bigserial: { form: { type: 'int' }, isSerial: true },
+  serial8: { form: { type: 'int' }, isSerial: true },
+  float4: { form: { type: 'float' } },
+  float8: { form: { type: 'float' } },
+  text: { form: { type: 'text' } },
+  timestamptz: { form: { type: 'datetime' } },
+  timestamp: { form: { type: 'datetime' } },
+  date: { form: { type: 'date' } },
+  time: { form: { type: 'time' } },
+  uuid: { form: { type: 'uuid' } },
+  json: { form: { type: 'json' } },
+  jsonb: { form: { type: 'json' } },
+}
+
+/** Types whose numbers in parentheses are digits of a second, which are stored anyway. */
+const MOMENTS = new Set(['timestamptz', 'timestamp', 'time'])
+const TEXTS = new Set(['text', 'varchar'])
+
+/** Returns the column type that a type of PostgreSQL stands for. */
+export function readType(
+  typeName: TypeName | undefined,
+  enums: ReadonlyMap<string, readonly string[]>,
+): SqlType {
+  if (typeName === undefined) throw notSupported('a column without a type')
+  const { setof, pct_type: isReference, arrayBounds, typmods } = typeName
+  const name = nameOf(typeName)
+  if (setof || isReference) throw notSupported(`type [${name}]`)
+  const numbers = (typmods ?? []).map(numberOf)
+  if (arrayBounds !== undefined) {
+    if (arrayBounds.length === 1 && TEXTS.has(name)) return { form: { type: 'multiple' } }
+    throw notSupported(`type [${name}[]]`, 'only text[] is')
+  }
+  const values = enums.get(name)
+  if (values !== undefined) return { form: { type: 'enum', enum: { values } } }
+  if (name === 'varchar') return varchar(numbers)
+  if (name === 'numeric') return numeric(numbers)
+  const plain = PLAIN[name]
+  if (plain !== undefined && (numbers.length === 0 || MOMENTS.has(name))) return plain
+  const [dimension] = numbers
+  if (name === 'vector' && dimension !== undefined) {
+    return { form: { type: 'vector', vector: { dimension } } }
+  }
+  throw notSupported(`type [${name}${numbers.length > 0 ? `(${numbers.join(', ')})` : ''}]`)
+}
+
+/** Returns the name of a type without its schema. */
+export function nameOf({ names }: TypeName): string {
+  const parts = namesOf(names)
+  const [schema, name] = parts.length > 1 ? parts.slice(-2) : ['public', parts[0]]
+  if (schema !== 'pg_catalog' && schema !== 'public') {
+    throw notSupported(`type [${parts.join('.')}]`)
+  }
+  return name ?? ''
+}
+
+function numberOf(node: Node): number {
+  const number = contentOf(node, 'A_Const')?.ival
+  if (number === undefined) throw notSupported('a type with options that are not numbers')
+  return number.ival ?? 0
+}
+
+function varchar([length]: readonly number[]): SqlType {
+  if (length === undefined) return { form: { type: 'text' } }
+  const type = length <= LIMITS.stringLengthMax ? 'string' : 'text'
+  return { form: { type }, notice: `the length of varchar(${length}) is not checked` }
+}
+
+function numeric([precision, scale = 0]: readonly number[]): SqlType {
+  if (precision === undefined) {
+    throw notSupported('numeric without precision and scale', 'write numeric(precision, scale)')
+  }
+  return { form: { type: 'decimal', decimal: { precision, scale } } }
+}
