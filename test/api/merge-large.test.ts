@@ -132,6 +132,11 @@ describe('a large merge that has pinned both branches', () => {
   })
 })
 
+/** The target changes the table, so the merge decides about each of its rows, and stages the decisions. */
+async function contest(branches: TestBranches): Promise<void> {
+  await branches.put('main', 'items', 'own', { price: 0 })
+}
+
 /** Returns the past of `notes` on `main`. The comparison reads it after `items`. */
 async function pastOfNotes(branches: TestBranches): Promise<string> {
   const [row] = await service.database.query<{ name: string }>(sql`
@@ -181,6 +186,7 @@ async function leftovers(): Promise<number> {
 describe('while a large merge compares', () => {
   it('both branches are written, and the merge takes its own state and keeps the writes', async () => {
     const branches = await open()
+    await contest(branches)
     const { status, body } = await during(branches, {}, async () => {
       await branches.put('main', 'items', 'x', { code: 'X' })
       // Both sides insert the same record, so one insert less is merged.
@@ -318,9 +324,109 @@ describe('while a large merge compares', () => {
   })
 })
 
+describe('a large merge into a table that the target has not changed', () => {
+  it('goes on if the target writes other records, and takes the state that it began with', async () => {
+    const branches = await open()
+    const { status, body } = await during(branches, {}, async () => {
+      await branches.put('main', 'items', 'x', { code: 'X' })
+      await branches.patch('main', 'items', 'b', { price: 20 })
+      await branches.put('dev', 'items', 'late', { price: 0 })
+    })
+    expect([status, body.tables]).toEqual([
+      200,
+      [
+        { name: 'items', inserted: COUNT + 1, updated: 1, deleted: 0 },
+        { name: 'notes', inserted: 1, updated: 0, deleted: 0 },
+      ],
+    ])
+    expect(await branches.read('main', 'items', ['a', 'b', 'd', 'x', idOf(7), 'late'])).toEqual({
+      a: { code: 'A', price: 10 },
+      b: { code: 'B', price: 20 },
+      d: { code: 'D' },
+      x: { code: 'X' },
+      [idOf(7)]: { price: 7 },
+    })
+    expect(await leftovers()).toBe(0)
+  })
+
+  it('compares again if the target writes a record of the merge, and keeps what it has written', async () => {
+    const branches = await open()
+    const { status, body } = await during(branches, {}, () =>
+      branches.patch('main', 'items', 'a', { code: 'AA' }),
+    )
+    expect([status, body.tables[0]]).toEqual([
+      200,
+      { name: 'items', inserted: COUNT + 1, updated: 1, deleted: 0 },
+    ])
+    expect(await branches.read('main', 'items', ['a'])).toEqual({ a: { code: 'AA', price: 10 } })
+  })
+
+  it('gives records the versions and times that a small merge gives them', async () => {
+    const limits = { mergeLockedRowsMax: 10_000 }
+    const locking = await createTestService({ limits, url: service.url })
+    try {
+      const mergedBy = async (via: TestService) => {
+        const branches = (await open()).through(via)
+        await branches.patch('dev', 'items', 'a', { price: 11 })
+        await branches.remove('dev', 'items', 'b')
+        await branches.put('dev', 'items', 'b', { price: 12 })
+        const before = await branches.record('main', 'items', 'a')
+        await branches.merge('dev')
+        const after = await Promise.all(
+          ['a', 'b', 'd', idOf(0)].map((id) => branches.record('main', 'items', id)),
+        )
+        expect(after[0].service.createdAt).toBe(before.service.createdAt)
+        for (const { service: metadata } of after.slice(2)) {
+          expect(metadata.createdAt).toBe(metadata.updatedAt)
+        }
+        return after.map(({ id, price, service: { version } }) => ({ id, price, version }))
+      }
+      const large = await mergedBy(service)
+      expect(large).toEqual([
+        { id: 'a', price: 11, version: 1 },
+        { id: 'b', price: 12, version: 1 },
+        { id: 'd', price: undefined, version: 0 },
+        { id: idOf(0), price: 0, version: 0 },
+      ])
+      expect(await mergedBy(locking)).toEqual(large)
+    } finally {
+      await locking.close()
+    }
+  })
+
+  it('adds a table with many records', async () => {
+    const branches = await open()
+    await branches.edit('dev', { addTable: { table: 'parts' } })
+    await branches.edit('dev', {
+      addColumn: { table: 'parts', column: { name: 'code', type: 'string', unique: true } },
+    })
+    const ids = Array.from({ length: COUNT }, (_, index) => idOf(index))
+    await branches.bulk(
+      'dev',
+      'parts',
+      ids.map((id) => ({ id, code: `c${id}` })),
+    )
+    expect((await branches.merge('dev')).tables).toContainEqual({
+      name: 'parts',
+      inserted: COUNT,
+      updated: 0,
+      deleted: 0,
+    })
+    expect(await branches.read('main', 'parts', [idOf(9)])).toEqual({
+      [idOf(9)]: { code: `c${idOf(9)}` },
+    })
+    const taken = await branches.call('main', 'PUT', '/tables/parts/data/z', {
+      code: `c${idOf(9)}`,
+    })
+    expect([taken.status, taken.body.code]).toEqual([400, 'unique_violation'])
+    expect(await leftovers()).toBe(0)
+  })
+})
+
 describe('while a large merge waits for writers of the target', () => {
   it('PostgreSQL crashes and empties the staged rows, and the merge compares again', async () => {
     const branches = await open()
+    await contest(branches)
     const writer = new pg.Client({ connectionString: service.url })
     await writer.connect()
     try {

@@ -87,7 +87,6 @@ function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
       expiry: often(() => endExpiredBranches(services)),
       statistics: often(() => analyzeGrown(database)),
       usage: often(() => measureUsage(database, sessions.quotas)),
-      // The request of a merge moves the rows of its layers. Only a crash leaves them to the background.
       layers: often(rows.absorb),
       pins: often((work) => collectPins(database, work)),
       // Heaps lose their branch in many ways, one of which is the deletion of its database.

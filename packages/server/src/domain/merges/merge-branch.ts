@@ -124,10 +124,7 @@ async function mergeInSteps(storage: Storage, options: MergeOptions): Promise<Me
   }
   for (let attempt = 0; attempt < PINNED_ATTEMPTS; attempt++) {
     const merged = await mergePinned(storage, options)
-    if (merged === undefined) continue
-    // The merge is done. If this fails, the background continues.
-    await storage.absorb(options.into.branchId).catch(() => undefined)
-    return merged
+    if (merged !== undefined) return merged
   }
   const { result } = await runLocked(storage, options, (transaction, sides) =>
     mergeLocked(transaction, options, sides),

@@ -103,6 +103,8 @@ export async function withHead<Result>(
   })
   const gone = new AppError('branch_not_found', `branch [${access.branchName}] not found`)
   if (branch === undefined) throw gone
+  // A change of heaps needs them without layers. Nobody waits for that here.
+  await storage.absorb(branch.id)
   return storage.runAlone([branch.id], async (transaction) => {
     const head = await findHead(transaction, access.branchId)
     if (head === undefined) throw gone

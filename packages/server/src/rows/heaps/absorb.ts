@@ -40,13 +40,8 @@ async function listLayered(transaction: Queryable, layout: Layout): Promise<Laye
  * Moves all rows of layers to the heaps of a branch at once. Requires the exclusive gate. The layout stays
  * valid until the transaction ends: its layers are empty.
  */
-export async function absorbAll(
-  transaction: Queryable,
-  layout: Layout,
-  tableIds?: ReadonlySet<number>,
-): Promise<void> {
+export async function absorbAll(transaction: Queryable, layout: Layout): Promise<void> {
   for (const layered of await listLayered(transaction, layout)) {
-    if (tableIds !== undefined && !tableIds.has(layered.tableId)) continue
     await move(transaction, layered, sql`select id from ${heapName(layered.layer)}`)
     await release(transaction, layered)
   }
@@ -118,10 +113,18 @@ interface LayeredHeaps {
  * the branch for as long as a step takes.
  */
 export async function absorbLayers(heaps: LayeredHeaps, branchId: string): Promise<void> {
-  let next = (await hasLayer(heaps.database, branchId)) ? NOTHING_MOVED : undefined
-  while (next !== undefined) {
+  if (!(await hasLayer(heaps.database, branchId))) return
+  await absorbSteps(heaps, { branchId, isHidden: false, endsAt: Number.POSITIVE_INFINITY })
+}
+
+async function absorbSteps(
+  heaps: LayeredHeaps,
+  { endsAt, ...branch }: { branchId: string; isHidden: boolean; endsAt: number },
+): Promise<void> {
+  let next: Progress | undefined = NOTHING_MOVED
+  while (next !== undefined && performance.now() < endsAt) {
     const startedAt = performance.now()
-    next = await absorbStep(heaps, { branchId, isHidden: false, progress: next })
+    next = await absorbStep(heaps, { ...branch, progress: next })
     if (next !== undefined) await delay(performance.now() - startedAt)
   }
 }
@@ -156,7 +159,10 @@ async function dropReleased(database: Database, layer: HeapAddress): Promise<voi
   )
 }
 
-/** Moves some rows of a layer, if its merge did not. Returns whether there may be more. */
+/** The background moves rows of one branch for this time, then it is the turn of others. */
+const TURN_MS_MAX = 2000
+
+/** Moves rows of the layers of a branch for a while. Returns whether there may be more. */
 export async function absorbNext(heaps: LayeredHeaps): Promise<boolean> {
   const [found] = await heaps.database.query<{ branchId: string; isHidden: boolean }>(sql`
     select b.id as "branchId", b.deleted_at is not null as "isHidden"
@@ -172,6 +178,6 @@ export async function absorbNext(heaps: LayeredHeaps): Promise<boolean> {
     order by random()
     limit 1`)
   if (found === undefined) return false
-  await absorbStep(heaps, { ...found, progress: NOTHING_MOVED })
+  await absorbSteps(heaps, { ...found, endsAt: performance.now() + TURN_MS_MAX })
   return true
 }

@@ -25,7 +25,9 @@ import { listCompared, type RowTexts } from './compare-rows.js'
 import {
   amendOutcome,
   buildOutcome,
+  countOutcome,
   isCheckFailed,
+  isRowWritten,
   isValueTaken,
   publishOutcomes,
 } from './outcome-layer.js'
@@ -34,12 +36,15 @@ import { type RecordToken, readConflictsToken, readTokens } from './review-token
 import { type RowResolution, type RowStrategy, settleRest, settleRows } from './settle.js'
 import {
   addUnchanged,
+  boundStaged,
   countStaged,
   findConflicts,
+  hasContested,
   listConflicts,
   type MergeTally,
   mapTally,
   NO_EFFECT,
+  NOT_RESTAGED,
   type Restaged,
   type RowConflict,
   type RowMerge,
@@ -125,6 +130,7 @@ export class Comparison {
    */
   async prepare(database: Database, rowsMax: number): Promise<void> {
     let rows = 0
+    for (const table of this.tables) await table.bound(database, rowsMax)
     const tables = [...this.tables].sort((left, right) => left.effects - right.effects)
     for (const table of tables) {
       rows += table.effects
@@ -176,6 +182,8 @@ export class TableComparison {
   #merge: RowMerge
   #staged: StagedRows | undefined
   #tally = NO_EFFECT
+  /** The number of rows that are not counted yet, or one more than a bound. */
+  #bounded: number | undefined
   /** Ids of the rows that were decided one by one. */
   readonly #resolved: string[] = []
   /** Whether the strategy is a decision about the conflicts that were there, and not about whatever comes. */
@@ -206,9 +214,14 @@ export class TableComparison {
     return this.#tally
   }
 
-  /** The number of rows that the merge writes or deletes. */
+  /** The number of rows that the merge writes or deletes. If they are not counted yet, it is bounded. */
   get effects(): number {
-    return effectsOf(this.#tally)
+    return this.#bounded ?? effectsOf(this.#tally)
+  }
+
+  /** Counts up to one row more than `rowsMax`, if the rows are not counted yet. */
+  async bound(database: Queryable, rowsMax: number): Promise<void> {
+    if (this.#staged?.isQuery) this.#bounded = await boundStaged(database, this.#staged, rowsMax)
   }
 
   /** Whether rows of the table may change. */
@@ -232,18 +245,21 @@ export class TableComparison {
     this.#tally = tally
   }
 
-  /** Stages without a table, if there is nothing to decide and no later transaction needs the stage. */
+  /** Stages without a table, if there is nothing to decide. */
   async #stageUncontested(transaction: Transaction) {
     const { base, theirs, ours, table } = this.#compared
     const only = singleState(this.#merge.base)
-    if (this.#stage.isShared || only === undefined || this.#compared.ids) return undefined
+    if (only === undefined || this.#compared.ids) return undefined
     const rulesOf = ({ columns, constraints }: StoredTable) =>
       JSON.stringify([columns, constraints])
     const rules = rulesOf(table)
-    const isSame = [...base.states, theirs, ours].every(
-      (state) => state.table !== undefined && rulesOf(state.table) === rules,
-    )
-    return isSame ? stageUncontested(transaction, this.#merge, only) : undefined
+    const isSame = (state: TableState) =>
+      state.table !== undefined && rulesOf(state.table) === rules
+    const before = [...base.states, ours]
+    // A table that theirs has added has all of its rows from theirs.
+    const isAdded = before.every((state) => state.table === undefined)
+    if (!isSame(theirs) || !(isAdded || before.every(isSame))) return undefined
+    return stageUncontested(transaction, this.#merge, only)
   }
 
   async count(transaction: Transaction): Promise<void> {
@@ -412,12 +428,18 @@ export class TableComparison {
   async buildLayer(transaction: Transaction): Promise<NewLayer> {
     if (this.#staged === undefined || !this.#stage.isShared) throw new Error('nothing is kept')
     await this.#requireRows(transaction)
-    return buildOutcome(transaction, { staged: this.#staged, ours: this.#merge.ours })
+    const layer = await buildOutcome(transaction, { staged: this.#staged, ours: this.#merge.ours })
+    if (this.#staged.isQuery) {
+      const counts = await countOutcome(transaction, layer)
+      this.#tally = { ...this.#tally, ...counts, changed: effectsOf(counts) }
+    }
+    return layer
   }
 
   /** Throws if staged rows are gone: PostgreSQL empties unlogged tables after a crash, and the merge goes on. */
   async #requireRows(transaction: Queryable): Promise<void> {
-    if (this.#staged === undefined || !this.#stage.isShared || this.#tally.changed === 0) return
+    if (this.#staged === undefined || this.#staged.isQuery) return
+    if (!this.#stage.isShared || this.#tally.changed === 0) return
     const rows = await transaction.query(sql`select from ${this.#staged.name} limit 1`)
     if (rows.length === 0) throw new OutdatedError('the staged rows were lost in a crash')
   }
@@ -434,7 +456,9 @@ export class TableComparison {
     const oursBefore = this.#merge.ours
     const ours = rowsOfTable(state)
     const staged = this.#staged
-    const { since, before, after } = await this.#restage(transaction, staged, ours)
+    const { since, before, after } = staged.isQuery
+      ? await this.#requireUncontested(transaction, ours, layer)
+      : await this.#restage(transaction, staged, ours)
     const tally = mapTally((count) => this.#tally[count] - before[count] + after[count])
     if (tally.conflictCount > 0) throw new OutdatedError('rows in conflict were written')
     if (layer !== undefined) {
@@ -454,6 +478,24 @@ export class TableComparison {
     return { staged, tally, layer, isOpened: isOpened && isWritten({ staged, tally }) }
   }
 
+  /** Throws if the target has changed rows that theirs has changed, too, since they were compared. */
+  async #requireUncontested(
+    transaction: Transaction,
+    ours: BranchRows,
+    layer: NewLayer | undefined,
+  ): Promise<Restaged> {
+    const { codec } = this
+    const { ours: oursBefore, theirs } = this.#merge
+    if (mayDiffer(oursBefore, ours, codec.table.id)) {
+      const isWritten =
+        layer === undefined
+          ? await hasContested(transaction, { codec, theirs, ours }, oursBefore)
+          : await isRowWritten(transaction, layer, { codec, ours, oursBefore })
+      if (isWritten) throw new OutdatedError('rows must be decided again')
+    }
+    return NOT_RESTAGED
+  }
+
   async #restage(
     transaction: Transaction,
     staged: StagedRows,
@@ -462,7 +504,7 @@ export class TableComparison {
     const { ours: oursBefore } = this.#merge
     const { id: tableId } = this.codec.table
     if (!mayDiffer(oursBefore, ours, tableId)) {
-      return { since: undefined, before: NO_EFFECT, after: NO_EFFECT }
+      return NOT_RESTAGED
     }
     if (this.#resolved.length > 0) {
       const written = await transaction.query(sql`
@@ -534,6 +576,10 @@ function constraintIdsOf(table: StoredTable | undefined): number[] {
   return (table?.constraints ?? []).map(({ id }) => id)
 }
 
-function effectsOf({ inserted, updated, deleted }: MergeTally): number {
+function effectsOf({
+  inserted,
+  updated,
+  deleted,
+}: Pick<MergeTally, 'inserted' | 'updated' | 'deleted'>): number {
   return inserted + updated + deleted
 }

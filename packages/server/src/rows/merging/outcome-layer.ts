@@ -10,7 +10,7 @@ import { type BranchRows, heapName, layoutOf } from '../layout/layout.js'
 import { joinVisible, selectVisible } from '../reading/arms.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
 import { getTarget, openTarget } from './publish-stage.js'
-import type { StagedRows } from './stage.js'
+import { type MergeTally, NO_EFFECT, type StagedRows } from './stage.js'
 import { EFFECTS } from './stage-sql.js'
 
 /*
@@ -33,15 +33,51 @@ export function buildOutcome(transaction: Queryable, rows: OutcomeRows): Promise
 }
 
 /** Selects the staged rows `s` that meet a condition as rows of the target. Their epoch is that of the layer. */
-function selectOutcome({ staged: { codec, name }, ours }: OutcomeRows, condition: Sql): Sql {
+function selectOutcome(
+  { staged: { codec, name, isQuery }, ours }: OutcomeRows,
+  condition: Sql,
+): Sql {
   const columns = codec.physical.map(({ physicalName }) => sql`, s.${ident(physicalName)}`)
+  const joined = { id: sql`s.id`, alias: sql`r`, outer: true, columns: new Set<number>() }
+  // A query has the rows of the target already: they are those of the base.
+  const [alias, target] = isQuery
+    ? [sql`s`, empty]
+    : [sql`r`, joinVisible(layoutOf(ours), codec, joined)]
   return sql`
-    select case s.decision when 'update' then r.version + 1 else 0 end as version, 0 as epoch,
-      coalesce(r.created_at, now())::timestamptz(3) as created_at, now()::timestamptz(3) as updated_at,
+    select case s.decision when 'update' then ${alias}.version + 1 else 0 end as version, 0 as epoch,
+      coalesce(${alias}.created_at, now())::timestamptz(3) as created_at, now()::timestamptz(3) as updated_at,
       s.decision = 'delete' as deleted, s.id${join([empty, ...columns], '')}
     from ${name} s
-    ${joinVisible(layoutOf(ours), codec, { id: sql`s.id`, alias: sql`r`, outer: true, columns: new Set() })}
+    ${target}
     where ${condition}`
+}
+
+/** Counts the effects of an outcome. A row that is new to the target has version 0, and no other one has. */
+export async function countOutcome(
+  transaction: Queryable,
+  layer: NewLayer,
+): Promise<Pick<MergeTally, 'inserted' | 'updated' | 'deleted'>> {
+  const [counts] = await transaction.query<
+    Pick<MergeTally, 'inserted' | 'updated' | 'deleted'>
+  >(sql`
+    select (count(*) filter (where not deleted and version = 0))::integer as inserted,
+      (count(*) filter (where not deleted and version > 0))::integer as updated,
+      (count(*) filter (where deleted))::integer as deleted
+    from ${heapName(layer)}`)
+  return counts ?? NO_EFFECT
+}
+
+/** Returns whether the target has written a row of the outcome since. */
+export async function isRowWritten(
+  transaction: Queryable,
+  layer: NewLayer,
+  { codec, ours, oursBefore }: TargetSince,
+): Promise<boolean> {
+  const written = await transaction.query(sql`
+    select from (${changedIds(oursBefore, ours, codec.table.id)}) c
+    where exists (select from ${heapName(layer)} o where o.id = c.id)
+    limit 1`)
+  return written.length > 0
 }
 
 /** Brings an outcome up to date with a locked target: replaces what staged rows gave that were decided again. */

@@ -6,17 +6,17 @@ import { compileStatement, type Statement, type TextRows } from '../../postgres/
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { StoredConstraint, StoredTable } from '../columns/stored-schema.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { absorbAll } from '../heaps/absorb.js'
 import { requestFolds } from '../heaps/folds.js'
 import { addHeapConstraint, createHeaps, dropHeapConstraint } from '../heaps/heap-ddl.js'
 import { assignSparesIn } from '../heaps/spare-heaps.js'
 import { findLayout, type Heap, heapName, type Layout, ownHeap } from '../layout/layout.js'
+import { AbsorbCalls } from '../writing/absorb-calls.js'
 import { clearStatement } from '../writing/change-statements.js'
 import { deleteStatement } from '../writing/delete-statement.js'
 import { replaceAnyStatement } from '../writing/replace-statements.js'
 import { furtherColumns, StatementParts } from '../writing/statement-parts.js'
 import { chunksOf, type MergeTally, type StagedRows } from './stage.js'
-import { WRITES } from './stage-sql.js'
+import { EFFECTS, WRITES } from './stage-sql.js'
 
 /** The number of rows written by one statement. Bounds the ids that it returns. */
 const CHUNK_ROWS = 10_000
@@ -33,6 +33,11 @@ export async function publishRows(
   for (const { staged, tally } of tables) {
     const heap = ownHeap(layout, staged.codec.table.id)
     if (heap === undefined) throw new Error('the target must have a heap')
+    const absorb = AbsorbCalls.find(layout, staged.codec)
+    if (absorb !== undefined) {
+      const source = sql`${staged.name} s where s.decision in ${EFFECTS}`
+      await runPipeline(transaction.client, absorb.forSource(source, []))
+    }
     const to = { layout, heap }
     if (!staged.isQuery) await publishTable(transaction, { staged, tally, target: to })
     tallies.set(staged, staged.isQuery ? await publishQuery(transaction, staged, to) : tally)
@@ -203,14 +208,13 @@ interface MergeTarget {
   readonly heap: Heap
 }
 
-/** Gives the target branch the heaps that it lacks, and absorbs layers. Returns its new layout. */
+/** Gives the target branch the heaps that it lacks. Returns its new layout. */
 export async function openTarget(
   transaction: Transaction,
   written: readonly StoredTable[],
   layout: Layout,
 ): Promise<Layout> {
   const { branchId } = layout
-  await absorbAll(transaction, layout, new Set(written.map(({ id }) => id)))
   const lacking = (known: Layout) => written.filter(({ id }) => ownHeap(known, id) === undefined)
   if (lacking(layout).length === 0) return layout
   const [, spared] = await allDone([

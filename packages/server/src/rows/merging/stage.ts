@@ -28,7 +28,7 @@ import { type RowBase, singleState } from './table-states.js'
  * A merge first compares all rows, and stages its decisions in tables: one for the ids that may have changed,
  * and one for the rows of each table. Then the outcome is checked as a whole, and written in a few statements.
  * Memory does not depend on the number of rows. The tables are temporary, or unlogged if the rows are written by
- * a later transaction. Rows that the target has not changed since the base need no table: their stage is a query.
+ * a later transaction. If the target has not changed such rows since the base, they need no table: their stage is a query.
  */
 
 /** The effect of a merge on one table. */
@@ -187,6 +187,18 @@ function isContested(
   )`
 }
 
+/** Returns whether the target may have changed a row that theirs has changed, or taken a unique value, since a state. */
+export async function hasContested(
+  transaction: Queryable,
+  merge: Pick<RowMerge, 'codec' | 'theirs' | 'ours'>,
+  oursBefore: BranchRows,
+): Promise<boolean> {
+  const [row] = await transaction.query<{ isContested: boolean }>(
+    sql`select ${isContested(merge, oursBefore)} as "isContested"`,
+  )
+  return row?.isContested === true
+}
+
 /** Compares the rows of a table, and stages the decisions. Also returns their effect. */
 export async function stageRows(
   transaction: Transaction,
@@ -322,8 +334,7 @@ export async function restageRows(
   merge: RowMerge & { readonly oursBefore: BranchRows },
 ): Promise<Restaged | undefined> {
   const { codec, base, ours, oursBefore } = merge
-  const nothing = { since: undefined, before: NO_EFFECT, after: NO_EFFECT }
-  if (!mayDiffer(oursBefore, ours, codec.table.id)) return nothing
+  if (!mayDiffer(oursBefore, ours, codec.table.id)) return NOT_RESTAGED
   const { server } = transaction
   const temporary = server.temporaryNames(schemaName(layoutOf(ours).databaseId))
   const since = temporary(`merge_since_${codec.table.id}`)
@@ -336,7 +347,7 @@ export async function restageRows(
     where s.id in (${changedIds(oursBefore, ours, codec.table.id)})`)
   const isSince = sql`n in (select n from ${since})`
   const before = await countStaged(transaction, staged, isSince)
-  if (before.changed === 0) return nothing
+  if (before.changed === 0) return NOT_RESTAGED
   const only = singleState(base)
   if (only === undefined) return undefined
   await transaction.query(sql`delete from ${staged.name} where ${isSince}`)
@@ -452,6 +463,17 @@ export async function countStaged(
   return tally ?? NO_EFFECT
 }
 
+/** Counts staged rows, up to one more than `rowsMax`. */
+export async function boundStaged(
+  database: Queryable,
+  { name }: StagedRows,
+  rowsMax: number,
+): Promise<number> {
+  const [row] = await database.query<{ count: number }>(sql`
+    select count(*)::integer as count from (select from ${name} s limit ${Math.floor(rowsMax) + 1}) s`)
+  return row?.count ?? 0
+}
+
 /** Selects the effects of the decisions in a relation. */
 function selectTally(relation: Sql): Sql {
   return sql`
@@ -475,6 +497,9 @@ export function mapTally(numberOf: (count: keyof MergeTally) => number): MergeTa
 }
 
 export const NO_EFFECT = mapTally(() => 0)
+
+/** Nothing was decided again. */
+export const NOT_RESTAGED: Restaged = { since: undefined, before: NO_EFFECT, after: NO_EFFECT }
 
 /** Lists conflicts in the order of ids, starting after an id. */
 export function listConflicts(
