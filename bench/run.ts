@@ -2,6 +2,7 @@ import { benchBranching } from './branching.js'
 import { benchBusy } from './busy.js'
 import { benchCluster } from './cluster.js'
 import { benchFiles } from './files.js'
+import { benchLinks } from './links.js'
 import { benchQuery } from './query.js'
 import { benchRecords } from './records.js'
 import { type Figure, printFigures, writeFigures } from './report.js'
@@ -14,6 +15,7 @@ import { benchVersus } from './versus.js'
 const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<Figure[]>>> = {
   records: benchRecords,
   sets: benchSets,
+  links: benchLinks,
   query: benchQuery,
   files: benchFiles,
   branching: benchBranching,

@@ -27,10 +27,14 @@ export type ColumnType =
 /** A new UUID of version 7, the id of the user who creates the record, or the time of each change. */
 export type ColumnGenerator = 'uuid' | 'user' | 'updatedAt'
 
+/** What happens to a link if the linked record is deleted. */
+export type LinkAction = 'none' | 'restrict' | 'setNull' | 'cascade'
+
 export interface ColumnDefinition {
   readonly name: string
   readonly type: ColumnType
-  readonly link?: { readonly table: string }
+  /** `onDelete` is omitted if linked records need not exist. */
+  readonly link?: { readonly table: string; readonly onDelete?: LinkAction }
   readonly vector?: { readonly dimension: number }
   /** Digits in all, and after the decimal point. */
   readonly decimal?: { readonly precision: number; readonly scale: number }
@@ -68,6 +72,8 @@ export interface ColumnChanges {
   readonly name?: string
   /** The new type. All values of the column must convert to it. */
   readonly type?: ColumnType
+  /** The linked table stays the same. */
+  readonly link?: { readonly table?: string; readonly onDelete: LinkAction }
   readonly vector?: { readonly dimension: number }
   readonly decimal?: { readonly precision: number; readonly scale: number }
   readonly enum?: { readonly values: string[] }
@@ -87,7 +93,7 @@ export interface ColumnChanges {
 export interface ColumnProblem {
   readonly table: string
   readonly column: string
-  readonly kind: 'conversion' | 'limit' | 'notNull' | 'unique'
+  readonly kind: 'conversion' | 'limit' | 'notNull' | 'unique' | 'link'
   readonly records: number
   /** The first of these records. */
   readonly samples: readonly { readonly id: string; readonly value?: string }[]
@@ -298,9 +304,9 @@ export interface DeletedConflict {
   readonly theirs: ConflictRecord
 }
 
-/** Records that would break the rule of a unique or a not-null column, or a constraint, after the merge. */
+/** Records that would break the rule of a unique or a not-null column, of a link, or a constraint, after the merge. */
 export interface RuleConflict {
-  readonly kind: 'notUnique' | 'notNull' | 'check'
+  readonly kind: 'notUnique' | 'notNull' | 'check' | 'link'
   readonly table: string
   /** The column, or the first one of the constraint. */
   readonly column: string
@@ -312,8 +318,15 @@ export interface RuleConflict {
   readonly tokens: Readonly<Record<string, string>>
   /** The value that is not unique. Of several columns: an object. */
   readonly value?: unknown
-  /** The number of all records without a value, or that fail the check. */
+  /** The number of all records without a value, that fail the check, or that have the link. */
   readonly records?: number
+  /** For a link: the record that would not exist, its token, and the side that has it. */
+  readonly target?: {
+    readonly table: string
+    readonly id: string
+    readonly token?: string
+    readonly takes: readonly Take[]
+  }
   readonly message: string
 }
 

@@ -9,6 +9,7 @@ export const SERVICE_ERROR_CODES = [
   'invalid_record',
   'unique_violation',
   'check_violation',
+  'link_violation',
   'constraint_violated',
   'invalid_resolution',
   'transaction_failed',
@@ -93,11 +94,13 @@ export interface Fault {
   readonly status?: number
   readonly line?: number
   /** For a record that breaks a rule of its table: the code, the table, and the column or the constraint. */
-  readonly code?: 'unique_violation' | 'check_violation'
+  readonly code?: 'unique_violation' | 'check_violation' | 'link_violation'
   readonly table?: string
   readonly column?: string
   readonly columns?: readonly string[]
   readonly constraint?: string
+  /** For a link: the record that is linked. */
+  readonly target?: { readonly table: string; readonly record: string }
 }
 
 /**

@@ -9,10 +9,11 @@ export const ColumnProblemSchema = Type.Object(
   {
     table: Type.String(),
     column: Type.String(),
-    kind: Type.Enum(['conversion', 'limit', 'notNull', 'unique'], {
+    kind: Type.Enum(['conversion', 'limit', 'notNull', 'unique', 'link'], {
       description:
         '`conversion`: values do not convert to the new type. `limit`: values are not among those that ' +
-        'the column can have. `notNull`: records have no value. `unique`: records have the same value.',
+        'the column can have. `notNull`: records have no value. `unique`: records have the same value. ' +
+        '`link`: records link to records that do not exist.',
     }),
     records: Type.Integer({ description: 'The number of records.' }),
     samples: Type.Array(

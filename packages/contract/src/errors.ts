@@ -27,6 +27,10 @@ export const ERROR_CODES = {
     400,
     'A record fails a check constraint; `table`, `columns` and `constraint` say which.',
   ],
+  link_violation: [
+    400,
+    'A record links to one that does not exist, or one that is linked would be deleted; `table`, `column` and `target` say which.',
+  ],
   constraint_violated: [
     400,
     'A constraint cannot be added, because records violate it; `records` lists the first of them.',
@@ -120,7 +124,7 @@ export const ERROR_CODES = {
 export type ErrorCode = keyof typeof ERROR_CODES
 
 /** The codes of errors about a rule of a table that a record breaks. */
-const VIOLATION_CODES = ['unique_violation', 'check_violation'] as const
+const VIOLATION_CODES = ['unique_violation', 'check_violation', 'link_violation'] as const
 export type ViolationCode = (typeof VIOLATION_CODES)[number]
 
 /** One entry of the `errors` list of an error body. */
@@ -138,6 +142,8 @@ export interface FaultEntry {
   /** The columns of a constraint. */
   readonly columns?: readonly string[]
   readonly constraint?: string
+  /** For a link: the record that is linked. */
+  readonly target?: { readonly table: string; readonly record: string }
 }
 
 /**
@@ -183,6 +189,12 @@ export const brokenRule = {
       description: 'For a violated constraint: its name. Omitted for a rule of a column.',
     }),
   ),
+  target: Type.Optional(
+    Type.Object(
+      { table: Type.String(), record: Type.String() },
+      { description: 'For `link_violation`: the record that is linked.' },
+    ),
+  ),
 }
 
 export const ErrorBodySchema = Type.Object(
@@ -209,11 +221,13 @@ export const ErrorBodySchema = Type.Object(
     ),
     ...brokenRule,
     record: Type.Optional(
-      Type.String({ description: 'For a violated constraint: the id of the record.' }),
+      Type.String({ description: 'For a violated constraint or link: the id of the record.' }),
     ),
     records: Type.Optional(
       Type.Array(Type.String(), {
-        description: 'For `constraint_violated`: the ids of the first records that violate it.',
+        description:
+          'For `constraint_violated`: the ids of the first records that violate it. For `link_violation`: those ' +
+          'of the first records with the link.',
       }),
     ),
     status: Type.Optional(Type.Integer()),

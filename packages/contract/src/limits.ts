@@ -36,6 +36,8 @@ export const LIMITS = {
   constraintsPerTableMax: 50,
   /** Columns of a unique constraint. */
   constraintColumnsMax: 8,
+  /** Records that the deletion of others deletes or changes, because they link to them. */
+  linkedRecordsMax: 100_000,
   /** Records that are listed because they violate a constraint that is added. */
   violationsListedMax: 10,
   /** Nesting depth of `object` columns. */

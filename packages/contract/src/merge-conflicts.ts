@@ -142,6 +142,7 @@ const MergeConflictSchema = Type.Object(
         'notUnique',
         'notNull',
         'check',
+        'link',
         'schema',
       ],
       {
@@ -151,6 +152,7 @@ const MergeConflictSchema = Type.Object(
           '`deletedThere`: the opposite. `notUnique`: several records would have the same value in a ' +
           'unique column or constraint. `notNull`: records would have no value in a column that must have one. ' +
           '`check`: records would fail a check constraint. ' +
+          '`link`: records would link to a record that does not exist. ' +
           '`schema`: names or links contradict each other, one side removed a table or column that ' +
           'the other changed, or both added a column of the same name with different definitions.',
       },
@@ -164,7 +166,8 @@ const MergeConflictSchema = Type.Object(
     ),
     tokens: Type.Optional(
       Type.Record(Type.String(), Type.String(), {
-        description: 'For `notUnique`, `notNull` and `check`: the token of each of the `ids`.',
+        description:
+          'For `notUnique`, `notNull`, `check` and `link`: the token of each of the `ids`.',
       }),
     ),
     columns: Type.Optional(
@@ -189,7 +192,7 @@ const MergeConflictSchema = Type.Object(
     column: Type.Optional(
       Type.String({
         description:
-          'For `notUnique`, `notNull`, `check` and `schema`: the column. For a constraint of several: the first one.',
+          'For `notUnique`, `notNull`, `check`, `link` and `schema`: the column. For a constraint of several: the first one.',
       }),
     ),
     constraint: Type.Optional(
@@ -207,9 +210,23 @@ const MergeConflictSchema = Type.Object(
     records: Type.Optional(
       Type.Integer({
         description:
-          'For `notNull` and `check`: the number of these records. For a removed table or column: the ' +
+          'For `notNull`, `check` and `link`: the number of these records. For a removed table or column: the ' +
           'number of records that the other side has changed there.',
       }),
+    ),
+    target: Type.Optional(
+      Type.Object(
+        {
+          table: TableNameSchema,
+          id: Type.String(),
+          token: Type.Optional(token('The token of the record, for a resolution with `take`.')),
+          takes: Type.Array(TakeSchema, {
+            description:
+              'The side that has the record. Taking it keeps the record, or gives it back to the target.',
+          }),
+        },
+        { description: 'For `link`: the record that would not exist.' },
+      ),
     ),
     takes: Type.Optional(
       Type.Array(TakeSchema, {

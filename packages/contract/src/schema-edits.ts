@@ -25,6 +25,7 @@ import {
   type Constraint,
   ConstraintNameSchema,
   IdTypeSchema,
+  OnDeleteSchema,
   type Schema,
 } from './schema.js'
 
@@ -116,6 +117,12 @@ const columnChanges = {
     Type.Enum([...COLUMN_TYPES], {
       description: 'The new type. All values of the column must convert to it.',
     }),
+  ),
+  link: Type.Optional(
+    Type.Object(
+      { table: Type.Optional(TableNameSchema), onDelete: OnDeleteSchema },
+      { ...closed, description: 'The linked table stays the same.' },
+    ),
   ),
   vector: Type.Optional(ColumnVectorSchema),
   decimal: Type.Optional(ColumnDecimalSchema),

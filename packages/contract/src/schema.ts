@@ -91,13 +91,26 @@ export const ColumnGenerateSchema = Type.Enum([...COLUMN_GENERATORS], {
     'record. `user`: the id of the user whose key creates the record. `updatedAt`: the time of each change.',
 })
 
+/** What happens to a link if the linked record is deleted. With `none`, linked records need not exist. */
+export const LINK_ACTIONS = ['none', 'restrict', 'setNull', 'cascade'] as const
+export type LinkAction = (typeof LINK_ACTIONS)[number]
+
+export const OnDeleteSchema = Type.Enum([...LINK_ACTIONS], {
+  description:
+    'Whether linked records must exist, and what happens if one is deleted. `none`, the default: they need not ' +
+    'exist. `restrict`: a linked record cannot be deleted. `setNull`: links to it become null. `cascade`: the ' +
+    'records that link to it are deleted, too.',
+})
+
 const ColumnFileSchema = Type.Object({ defaultPublicAccess: Type.Optional(Type.Boolean()) }, closed)
 
 export const ColumnSchema = Type.Object(
   {
     name: ColumnNameSchema,
     type: Type.Enum([...COLUMN_TYPES]),
-    link: Type.Optional(Type.Object({ table: TableNameSchema }, closed)),
+    link: Type.Optional(
+      Type.Object({ table: TableNameSchema, onDelete: Type.Optional(OnDeleteSchema) }, closed),
+    ),
     vector: Type.Optional(ColumnVectorSchema),
     decimal: Type.Optional(ColumnDecimalSchema),
     enum: Type.Optional(ColumnEnumSchema),
@@ -122,7 +135,7 @@ export const ColumnSchema = Type.Object(
 export interface Column {
   readonly name: string
   readonly type: ColumnType
-  readonly link?: { readonly table: string }
+  readonly link?: { readonly table: string; readonly onDelete?: LinkAction }
   readonly vector?: { readonly dimension: number }
   readonly decimal?: { readonly precision: number; readonly scale: number }
   readonly enum?: { readonly values: readonly string[] }

@@ -467,6 +467,8 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   sqlResultBytesMax: 'Bytes of JSON in the answer to one SQL request.',
   fileBytesMax: 'Bytes of one file.',
   inviteDaysMax: 'Days in which an invite can be accepted.',
+  linkedRecordsMax:
+    'Records that a deletion deletes or changes, because they link to deleted ones.',
 }
 
 /** An upper bound for limits: twice this number still fits into 32 bits. */

@@ -141,6 +141,7 @@ export function describeOperation(operation: SchemaOperation): string {
     const { table, column } = operation.addColumn
     const details = [
       column.type === 'link' ? `link to ${column.link?.table}` : column.type,
+      ...(column.link?.onDelete === undefined ? [] : [`on delete ${column.link.onDelete}`]),
       ...(column.unique ? ['unique'] : []),
       ...(column.notNull ? ['not null'] : []),
       ...(column.generate === undefined ? [] : [`generate ${column.generate}`]),

@@ -12,6 +12,7 @@ import {
   ColumnGenerateSchema,
   type ColumnType,
   ConstraintNameSchema,
+  LINK_ACTIONS,
 } from '@offshoot/contract/schema'
 import { type Static, type TSchema, Type } from 'typebox'
 import { Value } from 'typebox/value'
@@ -52,6 +53,7 @@ const StoredColumnSchema = Type.Object(
     name: ColumnNameSchema,
     type: Type.Enum([...COLUMN_TYPES]),
     link: Type.Optional(Type.Object({ tableId: Id, idType: StoredIdType }, closed)),
+    onDelete: Type.Optional(Type.Enum(LINK_ACTIONS.filter((action) => action !== 'none'))),
     vector: Type.Optional(
       Type.Object(
         { dimension: Type.Integer({ minimum: 1, maximum: LIMITS.vectorDimensionMax }) },

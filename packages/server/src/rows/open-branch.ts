@@ -1,3 +1,4 @@
+import type { Limits } from '@offshoot/contract/limits'
 import type pg from 'pg'
 import type { CachePart, SharedCache } from '../common/shared-cache.js'
 import type { Bounds } from '../postgres/bounds.js'
@@ -11,10 +12,11 @@ import { type BranchRows, layoutOf, ownHeap, withTable } from './layout/layout.j
 import { refuseColumns, type TableLookup } from './reading/read-plan.js'
 import { TableRead } from './reading/table-read.js'
 import { TableRows } from './reading/table-rows.js'
-import { type Guard, ownerOf } from './running/guard.js'
+import { isLinkingCall } from './running/calls.js'
+import { type Guard, isLinkBroken, ownerOf } from './running/guard.js'
 import { runReads, runSnapshot, type SnapshotOptions } from './running/reads.js'
 import type { SharedCalls } from './running/shared-calls.js'
-import { NewStorageError } from './running/staleness.js'
+import { NewStorageError, StaleError } from './running/staleness.js'
 import {
   type OpenTransaction,
   openTransaction,
@@ -26,6 +28,7 @@ import {
   type WriteTransaction,
 } from './running/transactions.js'
 import { takeNumbers } from './sequences.js'
+import { KeptLinks, type LinkedTables, linkChecks } from './writing/kept-links.js'
 import { StagedRows } from './writing/staged-rows.js'
 import { TableWriter } from './writing/table-writer.js'
 
@@ -53,8 +56,13 @@ export type WritableTable = BranchTable & { readonly writer: TableWriter }
 
 /** The tables of a schema. */
 export interface SchemaTables {
+  readonly limits: Limits
   tableByName(name: string): TableCodec | undefined
   tableById(id: number): TableCodec | undefined
+  /** Whether any column requires that linked records exist. */
+  readonly hasRequiredLinks: boolean
+  /** Returns the tables with columns that require that linked records of a table exist. */
+  referrersOf(tableId: number): readonly TableCodec[]
 }
 
 /** What the branches of one storage share. */
@@ -77,6 +85,7 @@ export class OpenBranch implements TableLookup {
   readonly #schema: SchemaTables
   readonly #tables = new Map<string, BranchTable>()
   readonly #tableRows = new Map<number, TableRows>()
+  #linkStatements: CachePart<Statement> | undefined
 
   constructor(shared: SharedByBranches, guard: Guard, schema: SchemaTables) {
     this.guard = guard
@@ -155,7 +164,14 @@ export class OpenBranch implements TableLookup {
     const known: CachePart<TableRead> = reads.createPart()
     return {
       codec,
-      writer: heap && new TableWriter(layout, codec, { heap, statements: statements.createPart() }),
+      writer:
+        heap &&
+        new TableWriter(layout, codec, {
+          heap,
+          statements: statements.createPart(),
+          isLinked: this.#schema.referrersOf(codec.table.id).length > 0,
+          nameOf: (tableId) => this.#schema.tableById(tableId)?.table.name ?? '',
+        }),
       read: (columns) => {
         const refused = refuseColumns(columns)
         if (refused !== undefined) return [refused]
@@ -214,21 +230,83 @@ export class OpenBranch implements TableLookup {
   }
 
   /** Inserts a row with a generated id into a table without unique columns, together with others. */
-  runSharedInsert(call: Call): Promise<TextRow | undefined> {
-    return this.#shared.sharedCalls.insert(this.guard, call)
+  async runSharedInsert(call: Call): Promise<TextRow | undefined> {
+    const checks = this.#linkChecks([call])
+    if (checks !== undefined) {
+      try {
+        return await this.#shared.sharedCalls.insert(this.guard, call, checks)
+      } catch (error) {
+        if (!isLinkBroken(error)) throw error
+      }
+    }
+    const [rows] = await this.#runWatched([call])
+    return rows?.[0]
+  }
+
+  /** Returns calls that look for broken links after others. undefined: these have to run in steps. */
+  #linkChecks(calls: readonly Call[]): readonly Call[] | undefined {
+    if (!this.#schema.hasRequiredLinks || !calls.some(isLinkingCall)) return NO_CALLS
+    // Nodes of a cluster do not have the function by which checks fail.
+    return this.#shared.database.server.hasRowsApart ? undefined : linkChecks(this.#links, calls)
+  }
+
+  /** Runs writes in steps, so that links are kept, and a broken one is explained. */
+  #runWatched(calls: readonly Call[]): Promise<TextRows[]> {
+    return this.runSteps(async (_, rows) => [...rows], { first: calls })
+  }
+
+  get #links(): LinkedTables {
+    this.#linkStatements ??= this.#shared.statements.createPart()
+    const { limits } = this.#schema
+    return {
+      layout: layoutOf(this.rows),
+      limits,
+      statements: this.#linkStatements,
+      tableById: (id) => this.#schema.tableById(id),
+      referrersOf: (tableId) => this.#schema.referrersOf(tableId),
+      writerOf: (codec) => {
+        const table = this.findTable(codec.table.name)
+        if (table === undefined) throw new Error('a table with a link must exist')
+        if (table.writer === undefined) throw new LackingHeapError(table)
+        return table.writer
+      },
+    }
   }
 
   /** Runs writes as one transaction in a single round trip. */
-  runWrites(calls: readonly Call[]): Promise<TextRows[]> {
-    return runWrites(this.#shared, this.guard, calls)
+  async runWrites(calls: readonly Call[]): Promise<TextRows[]> {
+    const checks = this.#linkChecks(calls)
+    if (checks === undefined) return this.#runWatched(calls)
+    if (checks.length === 0) return runWrites(this.#shared, this.guard, calls)
+    try {
+      const rows = await runWrites(this.#shared, this.guard, [...calls, ...checks])
+      return rows.slice(0, calls.length)
+    } catch (error) {
+      if (!isLinkBroken(error)) throw error
+      return this.#runWatched(calls)
+    }
   }
 
-  /** Runs a transaction in several steps. `body` may run more than once. */
-  runSteps<Result>(
+  /** Runs a transaction in several steps. `body` may run more than once. Links are kept when it ends. */
+  async runSteps<Result>(
     body: (transaction: WriteTransaction, first: readonly TextRows[]) => Promise<Result>,
-    options?: StepsOptions,
+    options: StepsOptions = {},
   ): Promise<Result> {
-    return runSteps(this.#shared, this.guard, body, options)
+    if (!this.#schema.hasRequiredLinks) return runSteps(this.#shared, this.guard, body, options)
+    const watched = async (transaction: WriteTransaction, first: readonly TextRows[]) => {
+      const links = new KeptLinks(this.#links, transaction)
+      links.note(options.first ?? [], first)
+      const result = await body(links.watch(transaction), first)
+      await links.settle()
+      return result
+    }
+    try {
+      return await runSteps(this.#shared, this.guard, watched, options)
+    } catch (error) {
+      if (!(error instanceof LackingHeapError)) throw error
+      await this.makeWritable([error.table])
+      throw error
+    }
   }
 
   /** Returns a transaction that was begun elsewhere, for calls of a request on the branch. */
@@ -241,6 +319,15 @@ export class OpenBranch implements TableLookup {
     return StagedRows.create(this.#shared, this.guard, options)
   }
 }
+
+/** A deletion changes rows of a table that the branch has not written to yet. */
+class LackingHeapError extends StaleError {
+  constructor(readonly table: BranchTable) {
+    super('the branch has no storage for the table')
+  }
+}
+
+const NO_CALLS: readonly Call[] = []
 
 function isWritable(table: BranchTable): table is WritableTable {
   return table.writer !== undefined

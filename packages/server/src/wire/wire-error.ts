@@ -31,6 +31,7 @@ const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
   key_scope: '42501',
   forbidden: '42501',
   unique_violation: '23505',
+  link_violation: '23503',
   invalid_record: '22023',
   invalid_request: '22023',
   invalid_sql: '42601',

@@ -21,6 +21,7 @@ const titlesOf = ({ ours, theirs }: Sides): Readonly<Record<MergeConflict['kind'
   notUnique: 'several records have a value that must be unique',
   notNull: 'a value is missing',
   check: 'records fail a check constraint',
+  link: 'a linked record does not exist',
   schema: 'the schemas contradict each other',
 })
 

@@ -15,6 +15,11 @@ test.each<[ColumnDefinition, ColumnDefinition, object]>([
     { name: 'n', type: 'enum', enum: { values: ['a', 'b'] } },
     { enum: { values: ['a', 'b'] } },
   ],
+  [
+    { name: 'n', type: 'link', link: { table: 't', onDelete: 'cascade' } },
+    { name: 'n', type: 'link', link: { table: 't' } },
+    { link: { onDelete: 'none' } },
+  ],
 ])('the changes from %j to %j are %j', (before, after, changes) => {
   expect(changesOf(before, after)).toEqual(changes)
 })

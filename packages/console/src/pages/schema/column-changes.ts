@@ -3,10 +3,12 @@ import type { ColumnChanges, ColumnDefinition } from '@offshoot/client'
 /** Returns what is to change to turn one definition of a column into another. */
 export function changesOf(before: ColumnDefinition, after: ColumnDefinition): ColumnChanges {
   const isSame = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other)
-  const { vector, decimal, enum: values } = after
+  const { link, vector, decimal, enum: values } = after
+  const onDelete = link?.onDelete ?? 'none'
   return {
     ...(before.name !== after.name && { name: after.name }),
     ...(before.type !== after.type && { type: after.type }),
+    ...(link && (before.link?.onDelete ?? 'none') !== onDelete && { link: { onDelete } }),
     ...(vector && !isSame(before.vector, vector) && { vector }),
     ...(decimal && !isSame(before.decimal, decimal) && { decimal }),
     ...(values && !isSame(before.enum, values) && { enum: { values: [...values.values] } }),

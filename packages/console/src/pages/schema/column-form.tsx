@@ -45,6 +45,14 @@ const NESTED_NEVER: ReadonlySet<Type> = new Set(['file', 'file[]'])
 const DIMENSION_DEFAULT = 1536
 const DECIMAL_DEFAULT = { precision: 12, scale: 2 }
 
+type LinkAction = NonNullable<NonNullable<ColumnDefinition['link']>['onDelete']>
+const ON_DELETE: Readonly<Record<LinkAction, string>> = {
+  none: 'nothing: linked records need not exist',
+  restrict: 'refuse',
+  setNull: 'remove the link',
+  cascade: 'delete this record, too',
+}
+
 export const BLANK: ColumnDefinition = { name: '', type: 'string' }
 
 /** Sets a type, and leaves out the options that it does not have. */
@@ -67,6 +75,11 @@ function withType(
     ...(type === 'enum' ? { enum: { values: [] } } : {}),
     ...(type === 'object' ? { columns: [BLANK] } : {}),
   }
+}
+
+function withOnDelete(column: ColumnDefinition, onDelete: LinkAction): ColumnDefinition {
+  const table = column.link?.table ?? ''
+  return { ...column, link: { table, ...(onDelete !== 'none' && { onDelete }) } }
 }
 
 function without<Key extends keyof ColumnDefinition>(
@@ -125,10 +138,26 @@ export function ColumnForm({
         <Field label="Links to">
           <select
             value={column.link?.table}
-            onChange={(event) => onChange({ ...column, link: { table: event.target.value } })}
+            onChange={(event) =>
+              onChange({ ...column, link: { ...column.link, table: event.target.value } })
+            }
           >
             {tables.map((name) => (
               <option key={name}>{name}</option>
+            ))}
+          </select>
+        </Field>
+      )}
+      {type === 'link' && (
+        <Field label="If the linked record is deleted">
+          <select
+            value={column.link?.onDelete ?? 'none'}
+            onChange={(event) => onChange(withOnDelete(column, event.target.value as LinkAction))}
+          >
+            {(Object.keys(ON_DELETE) as LinkAction[]).map((action) => (
+              <option key={action} value={action}>
+                {ON_DELETE[action]}
+              </option>
             ))}
           </select>
         </Field>

@@ -5,6 +5,7 @@ import type { WritableTable } from '../../rows/open-branch.js'
 import { rowsBefore } from '../../rows/writing/refusals.js'
 import type { RowInput } from '../../rows/writing/table-writer.js'
 import { type ViolationFields, violationFields } from '../session/record-errors.js'
+import { findBrokenLinks } from './broken-links.js'
 import { addFault, type Batch, encodeSlice } from './encode-input.js'
 import { recordInput } from './record-input.js'
 import { sliceRecords } from './record-slices.js'
@@ -13,7 +14,7 @@ import { isRepeated, readUniqueFields, type UniqueField } from './unique-fields.
 
 /**
  * Finds the records of a rejected bulk insert that break a rule: their id or unique value is taken, in the table or by
- * an earlier record of the request, or they fail a check.
+ * an earlier record of the request, they fail a check, or they link to a missing record.
  */
 export async function findConflicts(
   context: RecordContext,
@@ -36,6 +37,10 @@ export async function findConflicts(
   const fields = await readUniqueFields(context, table, rows)
   await inTurns(addConflicts(batch, fields, rows.length))
   await addFailures(context, table, { batch, rows })
+  for (const { row, violation } of await findBrokenLinks(context, table, rows)) {
+    const message = `invalid record: ${violation.message}`
+    addFault(batch, row, { message, ...violationFields(violation) })
+  }
   // The conflicting row may have been deleted since.
   if (batch.faultCount === 0) {
     addFault(batch, rowsBefore(options.error) ?? 0, {

@@ -10,7 +10,7 @@ import type { Storage } from '../../rows/storage.js'
 import { describeRefusal, rowsBefore } from '../../rows/writing/refusals.js'
 import { openSink, rowsPerStep } from '../../rows/writing/row-sink.js'
 import type { StagedRow, StagedRows, Written } from '../../rows/writing/staged-rows.js'
-import { findViolationFields } from '../session/record-errors.js'
+import { findBrokenLink, findViolationFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import { bulkEntryCall } from './bulk-entry.js'
 import {
@@ -66,7 +66,14 @@ interface HeldRows {
     context: StreamContext,
     table: WritableTable,
     error: unknown,
-  ): Promise<{ line: number; error: unknown } | undefined>
+  ): Promise<FoundLine | undefined>
+  /** Finds the line of a record, which has caused an error. */
+  findRow(id: string, error: unknown): Promise<FoundLine | undefined>
+}
+
+interface FoundLine {
+  readonly line: number
+  readonly error: unknown
 }
 
 /**
@@ -127,7 +134,8 @@ export class AtomicStream {
   ): Promise<void> {
     const { codec } = table
     // Records that exist are looked for by the lines of a stage that has no rules.
-    const mayReplace = this.#request.existing === 'refuse'
+    // Links can only be checked when the rows are inserted.
+    const mayReplace = this.#request.existing === 'refuse' && codec.links.length === 0
     this.#rows ??= await session.branch.stageRows({ table, mayReplace })
     const turn = new Turn()
     for (let start = 0; start < rows.length; start += rowsPerStep(codec)) {
@@ -152,6 +160,10 @@ export class AtomicStream {
     if (session !== staged.session) await session.growth.admit(staged.bytes)
     const writable = await session.branch.writable(table)
     const { existing } = this.#request
+    const findRow = async (id: string, error: unknown) => {
+      const line = await rows.findLine(id)
+      return line === undefined ? undefined : { line, error }
+    }
     if (existing !== 'refuse') {
       return this.#insertHeld(context, writable, staged, {
         insert: ({ writer }, transaction) =>
@@ -160,6 +172,7 @@ export class AtomicStream {
             : rows.replace(writer, transaction),
         findTaken: ({ session }, { writer }) =>
           rows.findTakenBeside(writer, session.branch.guard, existing),
+        findRow,
       })
     }
     return this.#insertHeld(context, writable, staged, {
@@ -175,6 +188,7 @@ export class AtomicStream {
         )
       },
       findTaken: ({ session }, { writer }) => rows.findTaken(writer, session.branch.guard),
+      findRow,
     })
   }
 
@@ -215,7 +229,11 @@ export class AtomicStream {
       if (findViolationFields(error, new Set([table.codec])) === undefined) {
         throw confirmed(new AppError('invalid_record', `${refusal}; nothing was inserted`))
       }
-      const found = await held.findTaken(context, table, error)
+      const [linking] = findBrokenLink(error)?.records ?? []
+      const found =
+        linking === undefined
+          ? await held.findTaken(context, table, error)
+          : await held.findRow(linking, error)
       if (found === undefined) throw confirmed(dataChanged(error))
       const refused = new Tally()
       const reason = describeRefusal(found.error, [table.codec])
@@ -308,6 +326,10 @@ function holdInMemory(rows: readonly StagedRow[]): HeldRows {
     },
     async findTaken(_context, _table, error) {
       const row = rows[rowsBefore(error) ?? 0]
+      return row && { line: row.line, error }
+    },
+    async findRow(wanted, error) {
+      const row = rows.find(({ id }) => id === wanted)
       return row && { line: row.line, error }
     },
   }

@@ -8,8 +8,14 @@ import { describeRefusal, isTaken } from '../../rows/writing/refusals.js'
 import { openSink } from '../../rows/writing/row-sink.js'
 import type { StagedRow } from '../../rows/writing/staged-rows.js'
 import type { Files } from '../files/files.js'
-import { findViolationFields, type Violation, violationFields } from '../session/record-errors.js'
+import {
+  findBrokenLink,
+  findViolationFields,
+  type Violation,
+  violationFields,
+} from '../session/record-errors.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
+import { findBrokenLinks } from './broken-links.js'
 import { bulkEntryCall } from './bulk-entry.js'
 import { storeFiles } from './record-files.js'
 import { recordInput } from './record-input.js'
@@ -152,8 +158,10 @@ async function insertWhatFits(
       onSettled(rows)
       return
     }
-    if (isTaken(error) && !insertion.isLookedUp) {
-      const free = await refuseTaken(context, table, insertion)
+    const isLinkBroken = findBrokenLink(error) !== undefined
+    if ((isTaken(error) || isLinkBroken) && !insertion.isLookedUp) {
+      const refuse = isLinkBroken ? refuseLinking : refuseTaken
+      const free = await refuse(context, table, insertion)
       await insertWhatFits(context, table, { ...insertion, rows: free, isLookedUp: true })
       return
     }
@@ -180,6 +188,22 @@ async function refuseTaken(
   }
   onSettled(refused)
   return rows.filter((_, row) => taken[row] === undefined)
+}
+
+/** Refuses the rows that link to records which do not exist, and returns the others. */
+async function refuseLinking(
+  context: RecordContext,
+  table: WritableTable,
+  { rows, tally, onSettled }: Insertion,
+): Promise<StagedRow[]> {
+  const broken = await findBrokenLinks(context, table, rows)
+  const refused = new Set(broken.map(({ row }) => row))
+  for (const { row, violation } of broken) {
+    const message = `invalid record: ${violation.message}`
+    tally.refuse(rows[row]?.line ?? 0, message, violationFields(violation))
+  }
+  onSettled(rows.filter((_, row) => refused.has(row)))
+  return rows.filter((_, row) => !refused.has(row))
 }
 
 /**

@@ -3,10 +3,11 @@ import type { Limits } from '@offshoot/contract/limits'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { type JsonText, listJson } from '../../common/write-json.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
+import { confirmed } from '../../rows/running/staleness.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { describeRefusal } from '../../rows/writing/refusals.js'
 import type { Files } from '../files/files.js'
-import { findViolationFields } from '../session/record-errors.js'
+import { findBrokenLink, findViolationFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import {
   answerOnce,
@@ -121,11 +122,34 @@ async function run(
       isStepwise: false,
     })
   } catch (error) {
+    const broken = linkBroken(planned, error)
+    if (broken !== undefined) throw broken
     const isRefused = error instanceof AppError && error.code === 'transaction_failed'
     if (!isRefused && describeRefusal(error, codecsOf(planned)) === undefined) throw error
     const groups = planned.map((operation) => ({ wave: 0, operations: [operation] }))
-    return runGroups(context, { planned, groups, isStepwise: true })
+    return runGroups(context, { planned, groups, isStepwise: true }).catch((again: unknown) => {
+      throw linkBroken(planned, again) ?? again
+    })
   }
+}
+
+/**
+ * Returns the error for the last operation that has written a broken link, or deleted its record. Returns undefined for
+ * any other error.
+ */
+function linkBroken(planned: readonly PlannedOperation[], error: unknown): AppError | undefined {
+  const codecs = codecsOf(planned)
+  const [broken, fields] = [findBrokenLink(error), findViolationFields(error, codecs)]
+  if (broken === undefined || fields === undefined) return undefined
+  const { codec, link, records, target, isDeleted } = broken
+  const [tableId, id] = isDeleted ? [link.tableId, target.record] : [codec.table.id, records[0]]
+  const written = planned.filter(({ kind }) => kind !== 'get')
+  const operation =
+    written.findLast((each) => each.id === id && each.table.codec.table.id === tableId) ??
+    written.at(-1)
+  const message = `table [${codec.table.name}]: ${describeRefusal(error, codecs)}`
+  const fault = { index: operation?.index ?? 0, message, ...fields }
+  return confirmed(transactionFailed([fault]))
 }
 
 async function runGroups(

@@ -53,6 +53,8 @@ interface UpsertRow {
   readonly missing: string | undefined
 }
 
+type MissingLinks = ReturnType<WritableTable['writer']['findMissing']>
+
 interface PreparedRows {
   readonly rows: readonly UpsertRow[]
   readonly call: Call
@@ -319,9 +321,11 @@ export class Upsert {
   async #writeRows(transaction: OpenTransaction, { rows, call }: PreparedRows): Promise<void> {
     const { codec, writer } = this.#table
     const checks = writer.checkWritten(rows.map(({ id = '' }) => id))
+    const links = writer.findMissing(rows)
     let written: TextRows = []
     try {
-      const after = checks.length === 0 ? [RELEASE] : checks.map((check) => check.call)
+      const looks = [...checks, ...links].map((look) => look.call)
+      const after = looks.length === 0 ? [RELEASE] : looks
       const found = await transaction.run([SAVEPOINT, call, ...after])
       written = found[1] ?? []
       const broken = checks.find((_, index) => (found[index + 2]?.length ?? 0) > 0)?.violation
@@ -331,7 +335,13 @@ export class Upsert {
         await this.#writeHalves(transaction, rows, fault)
         return
       }
-      if (checks.length > 0) await transaction.run([RELEASE])
+      const missing = found.slice(2 + checks.length)
+      if (links.some((_, index) => (missing[index]?.length ?? 0) > 0)) {
+        await transaction.run([ROLL_BACK])
+        await this.#writeLinked(transaction, rows, { links, missing })
+        return
+      }
+      if (looks.length > 0) await transaction.run([RELEASE])
     } catch (error) {
       const refusal = describeRefusal(error, [codec])
       if (refusal === undefined) throw error
@@ -347,6 +357,27 @@ export class Upsert {
       const outcome = isThere === undefined ? 'unchanged' : isThere ? 'updated' : 'inserted'
       this.#results[position] = { id, outcome }
     }
+  }
+
+  /** Fails the rows that link to missing records, whose positions are given, and writes the others. */
+  async #writeLinked(
+    transaction: OpenTransaction,
+    rows: readonly UpsertRow[],
+    { links, missing }: { links: MissingLinks; missing: readonly TextRows[] },
+  ): Promise<void> {
+    const failed = new Set<UpsertRow>()
+    for (const [index, { violationOf }] of links.entries()) {
+      for (const [position] of missing[index] ?? []) {
+        const row = rows[Number(position)]
+        if (row === undefined || failed.has(row)) continue
+        failed.add(row)
+        const violation = violationOf(Number(position))
+        const message = `invalid record: ${violation.message}`
+        this.#fail(row, { message, ...violationFields(violation) })
+      }
+    }
+    const others = rows.filter((row) => !failed.has(row))
+    if (others.length > 0) await this.#writeRows(transaction, this.#prepare(others))
   }
 
   async #writeHalves(

@@ -12,11 +12,16 @@ import { compileTable, type TableCodec } from '../../rows/columns/table-codec.js
 
 /** A schema whose tables are compiled on first use. */
 export interface CompiledSchema {
+  readonly limits: Limits
   readonly tableNames: readonly string[]
   /** The number of columns of all tables, including nested columns. */
   readonly columnCount: number
   tableByName(name: string): TableCodec | undefined
   tableById(id: number): TableCodec | undefined
+  /** Whether any column requires that linked records exist. */
+  readonly hasRequiredLinks: boolean
+  /** Returns the tables with columns that require that linked records of a table exist. */
+  referrersOf(tableId: number): readonly TableCodec[]
   /** Returns the stored definition of a table, without compiling it. */
   storedTable(name: string): StoredTable | undefined
   /** Finds the table that has the given file column. */
@@ -75,7 +80,9 @@ function compileSchema(
     }
     return codec
   }
+  const referrers = listReferrers(document)
   return {
+    limits: options.limits,
     tableNames: document.tables.map((table) => table.name),
     columnCount: document.tables.reduce(
       (count, table) => count + listAllColumns(table.columns).length,
@@ -83,6 +90,9 @@ function compileSchema(
     ),
     tableByName: (name) => compile(byName.get(name)),
     tableById: (tableId) => compile(byId.get(tableId)),
+    hasRequiredLinks: referrers.size > 0,
+    referrersOf: (tableId) =>
+      (referrers.get(tableId) ?? []).flatMap((table) => compile(table) ?? []),
     storedTable: (name) => byName.get(name),
     tableByFileColumn: (columnId) =>
       compile(
@@ -91,4 +101,16 @@ function compileSchema(
         ),
       ),
   }
+}
+
+/** Returns the tables whose columns require that linked records exist, by the ids of the linked tables. */
+function listReferrers({ tables }: StoredSchema): Map<number, StoredTable[]> {
+  const referrers = new Map<number, StoredTable[]>()
+  for (const table of tables) {
+    const required = listAllColumns(table.columns).filter(({ onDelete }) => onDelete !== undefined)
+    for (const tableId of new Set(required.flatMap(({ link }) => link?.tableId ?? []))) {
+      referrers.set(tableId, [...(referrers.get(tableId) ?? []), table])
+    }
+  }
+  return referrers
 }

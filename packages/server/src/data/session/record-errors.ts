@@ -15,19 +15,21 @@ export type Violation = NonNullable<ReturnType<typeof findViolation>>
 
 /** The fields of an error, or of one entry of its list, about a rule that a record breaks. */
 export type ViolationFields = { readonly code: ViolationCode; readonly table: string } & (
-  | { readonly column: string }
+  | { readonly column: string; readonly target?: NonNullable<Violation['target']> }
   | { readonly columns: readonly string[]; readonly constraint: string }
 )
 
 const CODES: Readonly<Record<Violation['kind'], ViolationCode>> = {
   unique: 'unique_violation',
   check: 'check_violation',
+  link: 'link_violation',
 }
 
-export function violationFields({ kind, codec, columns, constraint }: Violation): ViolationFields {
+export function violationFields(violation: Violation): ViolationFields {
+  const { kind, codec, columns, constraint, target } = violation
   const fields = { code: CODES[kind], table: codec.table.name }
   return constraint === undefined
-    ? { ...fields, column: columns.join() }
+    ? { ...fields, column: columns.join(), ...(target && { target }) }
     : { ...fields, columns, constraint }
 }
 
@@ -38,6 +40,11 @@ export function findViolationFields(
 ): ViolationFields | undefined {
   const violation = findViolation(error, codecs)
   return violation && violationFields(violation)
+}
+
+/** Returns the link that a transaction would have broken, or undefined for any other error. */
+export function findBrokenLink(error: unknown): Violation['broken'] {
+  return findViolation(error, [])?.broken
 }
 
 /** Returns the error for a rule that is broken, whose message says so in the words of the caller. */
@@ -76,6 +83,7 @@ export function versionConflict(): AppError {
 
 /** Converts an error of PostgreSQL about a value to an AppError. Returns other errors unchanged. */
 export function toRecordError(error: unknown, codec: TableCodec, record?: string): unknown {
+  if (findBrokenLink(error) !== undefined) return error
   const refusal = describeRefusal(error, [codec])
   if (refusal === undefined) return error
   const fields = findViolationFields(error, new Set([codec]))

@@ -18,7 +18,7 @@ export interface ConflictPage {
 export interface ConflictSection {
   /** The id of the table, or 0 for the schemas. */
   readonly tableId: number
-  readonly part: 'schema' | 'rows' | 'unique' | 'null' | 'check'
+  readonly part: 'schema' | 'rows' | 'unique' | 'null' | 'check' | 'link'
 }
 
 /** A conflict, and the position after which the list continues. */
@@ -137,7 +137,7 @@ export function conflictFields({
   }
 }
 
-const CURSOR_PATTERN = /^(\d{1,15}):(schema|rows|unique|null|check):(.+)$/s
+const CURSOR_PATTERN = /^(\d{1,15}):(schema|rows|unique|null|check|link):(.+)$/s
 const POSITION_PATTERN = /^\d{1,9}$/
 const ID_PATTERN = new RegExp(RECORD_ID_PATTERN)
 

@@ -1,5 +1,6 @@
+import type { MergeConflict } from '@offshoot/contract/merge-conflicts'
 import type { Transaction } from '../../postgres/run-transaction.js'
-import type { StoredTable } from '../../rows/columns/stored-schema.js'
+import { listAllColumns, type StoredTable } from '../../rows/columns/stored-schema.js'
 import { Comparison, type TableComparison } from '../../rows/merging/comparison.js'
 import {
   ConflictList,
@@ -13,6 +14,7 @@ import {
   describeClash,
   describeConflict,
   describeFailure,
+  describeLink,
   describeMissing,
 } from './merge-conflicts.js'
 import type { MergePlan } from './merge-plan.js'
@@ -40,7 +42,8 @@ export async function compareMerge(
   { pinId }: { pinId?: string } = {},
 ): Promise<ComparedMerge> {
   const { databaseId } = plan.into
-  const comparison = new Comparison(transaction, { databaseId, pinId })
+  const target = { ours: plan.ours.rows, schema: plan.schema }
+  const comparison = new Comparison(transaction, { databaseId, pinId }, target)
   const conflicts = new ConflictList(plan.page)
   for (const { table } of plan.conflicts) conflicts.add(table, 1)
   await conflicts.list({ tableId: 0, part: 'schema' }, readList(plan.conflicts))
@@ -49,9 +52,16 @@ export async function compareMerge(
     const sides = { ours: plan.ours.schema, theirs: plan.theirs.schema }
     const records = decisions.ofRecords(plan.schema, sides)
     const ofTables = decisions.ofTables(plan.schema, sides)
+    const tables = new Map<number, ResolvedTable>()
     for (const table of plan.schema.tables) {
       const asked = { requests: records.get(table.id) ?? [], rest: ofTables.get(table.id) }
-      await compareTable(transaction, { plan, table, ...asked, conflicts, comparison })
+      const compared = await compareTable(transaction, { plan, table, ...asked, comparison })
+      if (compared !== undefined) tables.set(table.id, compared)
+    }
+    await settleRules(transaction, [...tables.values()])
+    for (const table of tables.values()) await listConflicts(transaction, table, conflicts)
+    for (const table of tables.values()) {
+      await listLinks(transaction, { table, tables, plan, conflicts })
     }
     decisions.refuseUnused()
   }
@@ -60,7 +70,32 @@ export async function compareMerge(
   return { comparison, tables: comparison.tables, conflicts }
 }
 
-/** Compares a table, carries out the decisions about it, and lists the conflicts that are left. */
+/** A table whose rows are compared, and the decisions about them. */
+interface ResolvedTable {
+  readonly compared: TableComparison
+  readonly resolutions: TableResolutions
+}
+
+/** Rounds of deciding about rules. What decides one conflict can cause the next one, which another decision settles. */
+const ROUNDS_MAX = 10
+
+/** Carries out decisions about rules. They depend on the rows of all tables, because of links. */
+async function settleRules(
+  transaction: Transaction,
+  tables: readonly ResolvedTable[],
+): Promise<void> {
+  const others = tables.map(({ compared }) => compared)
+  for (let round = 0; round < ROUNDS_MAX; round++) {
+    let isChanged = false
+    for (const { resolutions } of tables) {
+      isChanged = (await resolutions.settleRules(transaction, others)) || isChanged
+    }
+    if (!isChanged) break
+  }
+  for (const { resolutions } of tables) resolutions.refuseUnneeded()
+}
+
+/** Compares a table, and carries out the decisions about its rows. Returns undefined for one that is left out. */
 async function compareTable(
   transaction: Transaction,
   options: {
@@ -69,17 +104,18 @@ async function compareTable(
     requests: readonly RecordResolution[]
     /** Decides the conflicts of records that no other resolution decides. */
     rest: TableResolution | undefined
-    conflicts: ConflictList
     comparison: Comparison
   },
-): Promise<void> {
-  const { plan, table, requests, rest, conflicts, comparison } = options
+): Promise<ResolvedTable | undefined> {
+  const { plan, table, requests, rest, comparison } = options
   const { mode, strategy } = plan.ruleOf(table.id)
   if (mode === 'skip') {
     for (const { index } of requests) {
       plan.decisions.refuse(index, `table [${table.name}] is left out of the merge`)
     }
-    return
+    // Its records may link to some that the merge deletes.
+    const hasLinks = listAllColumns(table.columns).some(({ onDelete }) => onDelete !== undefined)
+    if (!hasLinks) return undefined
   }
   const compared = await comparison.compare(transaction, {
     table,
@@ -92,12 +128,22 @@ async function compareTable(
     ids: plan.records?.get(table.id),
   })
   const resolutions = new TableResolutions(compared, {
-    requests,
+    requests: mode === 'skip' ? [] : requests,
     rest: mode === 'merge' ? rest : undefined,
     strategy,
     resolutions: plan.decisions,
   })
   await resolutions.carryOut(transaction)
+  return { compared, resolutions }
+}
+
+/** Lists the conflicts of a table that are left. */
+async function listConflicts(
+  transaction: Transaction,
+  { compared, resolutions }: ResolvedTable,
+  conflicts: ConflictList,
+): Promise<void> {
+  const { table } = compared.codec
   const sectionOf = (part: ConflictSection['part']) => ({ tableId: table.id, part })
   conflicts.addRecords(table.name, compared.tally.conflictCount, resolutions.token)
   await conflicts.list(sectionOf('rows'), async function* (after, limit) {
@@ -128,4 +174,41 @@ async function compareTable(
     sectionOf('check'),
     readList(failures.map((found) => describeFailure(compared.codec, found))),
   )
+}
+
+/** Lists the links of a table to records that would not exist. */
+async function listLinks(
+  transaction: Transaction,
+  options: {
+    table: ResolvedTable
+    tables: ReadonlyMap<number, ResolvedTable>
+    plan: MergePlan
+    conflicts: ConflictList
+  },
+): Promise<void> {
+  const { tables, plan, conflicts } = options
+  const { compared } = options.table
+  const { table } = compared.codec
+  const { count } = await compared.brokenLinks(transaction, { offset: 0, limit: 0 })
+  conflicts.add(table.name, count)
+  await conflicts.list({ tableId: table.id, part: 'link' }, async function* (after, limit) {
+    if (count === 0) return
+    const offset = Number(after ?? 0)
+    const { listed } = await compared.brokenLinks(transaction, { offset, limit })
+    const described = new Map<(typeof listed)[number], MergeConflict>()
+    for (const { id: tableId, name } of plan.schema.tables) {
+      const ofTable = listed.filter(({ link }) => link.tableId === tableId)
+      const ids = ofTable.map(({ target }) => target)
+      if (ids.length === 0) continue
+      const found = await tables.get(tableId)?.compared.missingRecords(transaction, ids)
+      for (const broken of ofTable) {
+        const target = { table: name, id: broken.target, takes: [], ...found?.get(broken.target) }
+        described.set(broken, describeLink(compared.codec, broken, target))
+      }
+    }
+    yield* placed(
+      listed.flatMap((broken) => described.get(broken) ?? []),
+      offset,
+    )
+  })
 }

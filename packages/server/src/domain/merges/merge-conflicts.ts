@@ -50,6 +50,26 @@ export function describeFailure(
   }
 }
 
+/** Describes links to a record that would not exist. `target` is that record, in the merged table. */
+export function describeLink(
+  codec: TableCodec,
+  { link, ids, tokens, count }: Found<TableComparison['brokenLinks']>['listed'][number],
+  target: NonNullable<MergeConflict['target']>,
+): MergeConflict {
+  const column = (codec.physical[link.column] ?? unknownColumn()).path.join('.')
+  const records = count === 1 ? '1 record' : `${count} records`
+  return {
+    table: codec.table.name,
+    column,
+    kind: 'link',
+    ids: [...ids],
+    tokens,
+    records: count,
+    target,
+    message: `column [${column}]: ${records} would link to record [${target.id}] of table [${target.table}], which would not exist after the merge`,
+  }
+}
+
 /** Describes rows that would have no value in a not-null column. */
 export function describeMissing(
   codec: TableCodec,

@@ -13,7 +13,7 @@ import {
   type Transaction,
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
-import type { StoredTable } from '../../rows/columns/stored-schema.js'
+import { listAllColumns, type StoredTable } from '../../rows/columns/stored-schema.js'
 import { analyzeGrownHeaps } from '../../rows/layout/heap-statistics.js'
 import { OutdatedError } from '../../rows/merging/comparison.js'
 import { Difference, hasManyChanges } from '../../rows/merging/difference.js'
@@ -218,15 +218,18 @@ async function requireSameBases(
 
 /**
  * Throws if the target has written to a table whose rows were counted or checked as a whole: one that is
- * removed, loses a column, or gets a constraint or a column that must have a value.
+ * removed, loses a column, gets a constraint or a column that must have a value, or has links whose records must exist.
  */
 async function requireUnwritten(
   transaction: Transaction,
   plan: MergePlan,
   ours: BranchState,
 ): Promise<void> {
-  const checked = plan.ours.schema.tables.filter((before) =>
-    isCheckedAsWhole(before, tableOf({ ...plan.ours, schema: plan.schema }, before)),
+  const linked = new Set(plan.schema.tables.flatMap(listRequired))
+  const checked = plan.ours.schema.tables.filter(
+    (before) =>
+      linked.has(before.id) ||
+      isCheckedAsWhole(before, tableOf({ ...plan.ours, schema: plan.schema }, before)),
   )
   const form = { limits: plan.limits, jsonAsText: false }
   const since = checked.map((table) => {
@@ -251,6 +254,14 @@ function isCheckedAsWhole(before: StoredTable, after: StoredTable | undefined): 
     ) ||
     after.columns.some(({ id, notNull, fill }) => !known.has(id) && notNull && fill === undefined)
   )
+}
+
+/** Lists a table with links whose records must exist, and the linked ones. */
+function listRequired({ id, columns }: StoredTable): number[] {
+  const targets = listAllColumns(columns).flatMap(({ link, onDelete }) =>
+    onDelete === undefined ? [] : (link?.tableId ?? []),
+  )
+  return targets.length === 0 ? [] : [id, ...targets]
 }
 
 function hasNewConstraint(before: StoredTable, after: StoredTable): boolean {

@@ -3,15 +3,9 @@ import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { TableComparison } from '../../rows/merging/comparison.js'
 import type { RowResolution } from '../../rows/merging/settle.js'
 import type { RowConflict } from '../../rows/merging/stage.js'
-import type { MergeStrategy } from '../schemas/merge-definitions.js'
+import type { MergeStrategy, Take } from '../schemas/merge-definitions.js'
 import { conflictPaths } from './merge-conflicts.js'
 import type { CellDecision, RecordResolution, Resolutions, TableResolution } from './resolutions.js'
-
-/**
- * Rounds of deciding about unique and not-null columns. A value that decides one conflict can cause the next
- * one, which another value decides.
- */
-const ROUNDS_MAX = 10
 
 type Cells = RowResolution['cells']
 type Cell = Cells extends ReadonlyMap<number, infer Item> ? Item : never
@@ -26,6 +20,14 @@ interface GivenCell {
   readonly cells: Cells
 }
 
+/** A record that is to exist after the merge, because others link to it. */
+interface KeptRecord {
+  readonly index: number
+  readonly id: string
+  /** The side that has it. */
+  readonly take: Take
+}
+
 /** The resolutions for the records of one table. */
 export class TableResolutions {
   readonly #compared: TableComparison
@@ -37,6 +39,7 @@ export class TableResolutions {
   readonly #strategy: MergeStrategy
   readonly #resolutions: Resolutions
   #given: GivenCell[] = []
+  #kept: KeptRecord[] = []
   #token: string | undefined
 
   constructor(
@@ -61,13 +64,12 @@ export class TableResolutions {
     return this.#token
   }
 
-  /** Decides the conflicts of the table, and gives values to records that need one. */
+  /** Decides the conflicts of the rows of the table. */
   async carryOut(transaction: Transaction): Promise<void> {
     const rest = await this.#resolveRest(transaction)
     const rows = await this.#resolveRows(transaction)
     const decided = await this.#compared.decide(transaction, { rows, rest })
     if (this.#rest !== undefined && decided > 0) this.#resolutions.markUsed(this.#rest)
-    await this.#amend(transaction)
   }
 
   /** Returns the decision about the table, or `fail` if its conflicts are not those that were reviewed. */
@@ -110,7 +112,8 @@ export class TableResolutions {
     const { id, decision } = request
     if (typeof decision === 'string') {
       if (conflict === undefined) {
-        this.#refuse(request, `record [${id}] is not in conflict`)
+        // Records of other tables may link to it.
+        this.#kept.push({ index: request.index, id, take: decision })
         return undefined
       }
       const cells = new Map(conflict.columns.map((column) => [column, decision]))
@@ -160,8 +163,8 @@ export class TableResolutions {
       this.#refuse(request, `column [${path}] not found`)
       return
     }
-    const { uniqueKeys, checks } = this.#codec
-    const rules = [...uniqueKeys, ...checks]
+    const { uniqueKeys, checks, links } = this.#codec
+    const rules = [...uniqueKeys, ...checks, ...links]
     const hasRule =
       physical.column.notNull === true || rules.some(({ columns }) => columns.includes(column))
     if ('take' in cell || !hasRule) {
@@ -172,22 +175,61 @@ export class TableResolutions {
     if (cells !== undefined) this.#given.push({ index, id, path, column, cells })
   }
 
-  /** Gives values to records that would break a rule of their table. */
-  async #amend(transaction: Transaction): Promise<void> {
-    for (let round = 0; round < ROUNDS_MAX && this.#given.length > 0; round++) {
-      const needed = new Set<GivenCell>()
-      for (const column of new Set(this.#given.map((cell) => cell.column))) {
-        const cells = this.#given.filter((cell) => cell.column === column)
-        const ids = cells.map(({ id }) => id)
-        const found = new Set(await this.#compared.breakers(transaction, { column, ids }))
-        for (const cell of cells) if (found.has(cell.id)) needed.add(cell)
-      }
-      if (needed.size === 0) break
-      await this.#compared.amend(transaction, byRecord([...needed]))
-      this.#given = this.#given.filter((cell) => !needed.has(cell))
+  /**
+   * Gives values to records that would break a rule of their table, and keeps those that `tables` link to. Returns whether
+   * something was decided.
+   */
+  async settleRules(
+    transaction: Transaction,
+    tables: readonly TableComparison[],
+  ): Promise<boolean> {
+    const isAmended = this.#given.length > 0 && (await this.#amend(transaction))
+    const isKept = this.#kept.length > 0 && (await this.#keepRecords(transaction, tables))
+    return isAmended || isKept
+  }
+
+  async #amend(transaction: Transaction): Promise<boolean> {
+    const needed = new Set<GivenCell>()
+    for (const column of new Set(this.#given.map((cell) => cell.column))) {
+      const cells = this.#given.filter((cell) => cell.column === column)
+      const ids = cells.map(({ id }) => id)
+      const found = new Set(await this.#compared.breakers(transaction, { column, ids }))
+      for (const cell of cells) if (found.has(cell.id)) needed.add(cell)
     }
+    if (needed.size === 0) return false
+    await this.#compared.amend(transaction, byRecord([...needed]))
+    this.#given = this.#given.filter((cell) => !needed.has(cell))
+    return true
+  }
+
+  async #keepRecords(
+    transaction: Transaction,
+    tables: readonly TableComparison[],
+  ): Promise<boolean> {
+    const tableId = this.#codec.table.id
+    const ids = this.#kept.map(({ id }) => id)
+    const missing = new Set<string>()
+    for (const table of tables) {
+      for (const id of await table.missingTargets(transaction, { tableId, ids })) missing.add(id)
+    }
+    if (missing.size === 0) return false
+    const records = await this.#compared.missingRecords(transaction, [...missing])
+    const needed = this.#kept.filter(({ id, take }) => records.get(id)?.takes.includes(take))
+    for (const take of ['ours', 'theirs'] as const) {
+      const taken = needed.filter((each) => each.take === take).map(({ id }) => id)
+      if (taken.length > 0) await this.#compared.keepRecords(transaction, take, taken)
+    }
+    this.#kept = this.#kept.filter((each) => !needed.includes(each))
+    return needed.length > 0
+  }
+
+  /** Refuses decisions that turned out to settle no conflict. */
+  refuseUnneeded(): void {
     for (const { index, path, id } of this.#given) {
       this.#refuse({ index }, notInConflict(path, id))
+    }
+    for (const { index, id } of this.#kept) {
+      this.#refuse({ index }, `record [${id}] is not in conflict`)
     }
   }
 

@@ -52,10 +52,12 @@ async function checkTable(
   for (const column of before.columns) {
     const successor = successors.get(column.id)
     if (successor === undefined) continue
+    // Rules of values are judged by the outcome.
+    const { notNull: _, unique: __, onDelete: ___, ...unruled } = successor
     const problems = await findColumnProblems(transaction, state.rows, {
       table: before,
       before: column,
-      column: { ...successor, notNull: false, unique: false },
+      column: unruled,
       limits,
     })
     for (const { records, samples, kind } of problems) {

@@ -24,7 +24,8 @@ export function alterDefinition(before: Column, alteration: Alteration): Column 
   const next = {
     ...kept,
     // The options of a type end with the type.
-    ...(isSameType && { ...(link && { link }) }),
+    ...(isSameType && { ...(link && { link: { ...link, ...changes.link } }) }),
+    ...(changes.link && !(link && isSameType) && { link: { table: '', ...changes.link } }),
     ...(isSameType && { ...(vector && { vector }) }),
     ...(isSameType && { ...(decimal && { decimal }) }),
     ...(isSameType && { ...(values && { enum: values }) }),
@@ -103,6 +104,7 @@ function define(before: StoredColumn, definition: Column): StoredColumn {
     name,
     type,
     ...(link && type === 'link' && { link }),
+    ...onDeleteOf(definition),
     ...(vector && { vector }),
     ...(decimal && { decimal }),
     ...(definition.enum && { enum: definition.enum }),
@@ -117,6 +119,12 @@ function define(before: StoredColumn, definition: Column): StoredColumn {
     ...(fill !== undefined && { fill }),
     ...(from && { from }),
   }
+}
+
+/** Returns what is stored of the rule of a link. */
+export function onDeleteOf({ link }: Column): Pick<StoredColumn, 'onDelete'> {
+  const { onDelete = 'none' } = link ?? {}
+  return onDelete === 'none' ? {} : { onDelete }
 }
 
 /** The parts of a column that reading its values takes. */
@@ -143,6 +151,8 @@ export function changesOf(before: StoredColumn, after: StoredColumn): Changes | 
   const isFilled = before.id !== after.id && after.fill !== undefined
   const changes: Changes = {
     ...(isNewType && { type: after.type }),
+    ...(before.onDelete !== after.onDelete &&
+      after.type === 'link' && { link: { onDelete: after.onDelete ?? ('none' as const) } }),
     ...(after.vector && !isSame(before.vector, after.vector) && { vector: after.vector }),
     ...(after.decimal && !isSame(before.decimal, after.decimal) && { decimal: after.decimal }),
     ...(after.enum && !isSame(before.enum, after.enum) && { enum: copyOf(after.enum) }),

@@ -1,4 +1,4 @@
-import type { Column, Constraint } from '@offshoot/contract/schema'
+import type { Column, Constraint, LinkAction } from '@offshoot/contract/schema'
 import { toCanonicalJson } from '../../common/write-json.js'
 
 interface ColumnDifference {
@@ -11,7 +11,9 @@ interface ColumnDifference {
 /** What a schema need not name. Without it, a column keeps what it has. */
 const OPTIONS = ['description', 'generate'] as const
 
-type Altered = { readonly column: string } & Pick<Column, (typeof OPTIONS)[number]>
+type Altered = { readonly column: string } & Pick<Column, (typeof OPTIONS)[number]> & {
+    readonly link?: { readonly onDelete: LinkAction }
+  }
 
 /**
  * Compares two lists of columns by name and ignores their order. Returns the columns to remove and to
@@ -33,8 +35,13 @@ export function compareColumns(
       const changed = OPTIONS.filter(
         (option) => column[option] !== undefined && column[option] !== old[option],
       )
-      const changes = Object.fromEntries(changed.map((option) => [option, column[option]]))
-      if (changed.length > 0) altered.push({ column: column.name, ...changes })
+      const { onDelete } = column.link ?? {}
+      const isNewRule = onDelete !== undefined && onDelete !== (old.link?.onDelete ?? 'none')
+      const changes = {
+        ...Object.fromEntries(changed.map((option) => [option, column[option]])),
+        ...(isNewRule && { link: { onDelete } }),
+      }
+      if (Object.keys(changes).length > 0) altered.push({ column: column.name, ...changes })
     } else added.push(column)
   }
   const removed = source.map(({ name }) => name).filter((name) => !keptNames.has(name))

@@ -23,6 +23,7 @@ interface Context {
 
 /** The parts of a definition that are merged one by one. */
 const PARTS = [
+  'onDelete',
   'decimal',
   'enum',
   'notNull',

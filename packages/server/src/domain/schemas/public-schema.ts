@@ -70,7 +70,12 @@ export function toPublicColumn(
   return {
     name: column.name,
     type: column.type,
-    ...(column.link && { link: { table: linkedTable(column.link.tableId, tableNames) } }),
+    ...(column.link && {
+      link: {
+        table: linkedTable(column.link.tableId, tableNames),
+        ...(column.onDelete && { onDelete: column.onDelete }),
+      },
+    }),
     ...(column.vector && { vector: column.vector }),
     ...(column.decimal && { decimal: column.decimal }),
     ...(column.enum && { enum: column.enum }),

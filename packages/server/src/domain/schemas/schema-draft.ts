@@ -4,7 +4,7 @@ import type { ParsedExpressions } from '../../dialect/row-expression.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import { AddedLinks, type LinkTarget } from './added-links.js'
-import { type Alteration, alterDefinition, alterStored } from './alter-column.js'
+import { type Alteration, alterDefinition, alterStored, onDeleteOf } from './alter-column.js'
 import {
   type ColumnChecks,
   checkColumn,
@@ -188,6 +188,13 @@ export class SchemaDraft {
     }
     const names = new Map(this.#tables.items().map((each) => [each.id, each.name]))
     const definition = alterDefinition(toPublicColumn(before, names), alteration)
+    const target = before.link && names.get(before.link.tableId)
+    const isOther = alteration.link?.table !== undefined && alteration.link.table !== target
+    if (target !== undefined && isOther) {
+      throw refuse(
+        `links to table [${target}], which cannot be changed; add another column instead`,
+      )
+    }
     const fault = checkColumn(definition, this.#options)
     if (fault !== undefined) throw invalid(`table [${tableName}]: ${fault}`)
     checkColumnFree(columns, { table: tableName, name: definition.name, self: before })
@@ -251,6 +258,7 @@ export class SchemaDraft {
       id,
       name: column.name,
       type: column.type,
+      ...onDeleteOf(column),
       ...(column.vector && { vector: { dimension: column.vector.dimension } }),
       ...(column.decimal && { decimal: column.decimal }),
       ...(column.enum && { enum: column.enum }),

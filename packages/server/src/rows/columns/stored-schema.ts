@@ -1,4 +1,4 @@
-import type { ColumnGenerator, ColumnType, IdType } from '@offshoot/contract/schema'
+import type { ColumnGenerator, ColumnType, IdType, LinkAction } from '@offshoot/contract/schema'
 import type { RowExpression } from '../../dialect/row-expression.js'
 
 /**
@@ -49,6 +49,8 @@ export interface StoredColumn {
   readonly type: ColumnType
   /** The linked table, by id so that it may be renamed, and the type of its ids. */
   readonly link?: { readonly tableId: number; readonly idType?: StoredTable['idType'] }
+  /** For `link` columns only: linked records must exist. undefined: they need not. */
+  readonly onDelete?: Exclude<LinkAction, 'none'>
   readonly vector?: { readonly dimension: number }
   /** Digits in all, and after the decimal point. */
   readonly decimal?: { readonly precision: number; readonly scale: number }

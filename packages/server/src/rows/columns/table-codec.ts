@@ -12,7 +12,14 @@ import {
   type Origin,
 } from './record-encoder.js'
 import type { StoredTable } from './stored-schema.js'
-import { type CheckRule, listChecks, listKeys, type UniqueKey } from './table-rules.js'
+import {
+  type CheckRule,
+  type LinkRule,
+  listChecks,
+  listKeys,
+  listRequiredLinks,
+  type UniqueKey,
+} from './table-rules.js'
 
 export type { InputRecord }
 
@@ -31,6 +38,8 @@ export interface TableCodec {
   readonly indexes: ReadonlyMap<string, number>
   readonly uniqueKeys: readonly UniqueKey[]
   readonly checks: readonly CheckRule[]
+  /** The columns whose linked records must exist. */
+  readonly links: readonly LinkRule[]
   /** The file columns among `physical`. */
   readonly fileColumns: readonly { readonly index: number; readonly column: PhysicalColumn }[]
   /**
@@ -85,6 +94,7 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     indexes: new Map(tree.physical.map((column, index) => [column.path.join('.'), index])),
     uniqueKeys: listKeys(table, tree.physical),
     checks: listChecks(table, tree.physical),
+    links: listRequiredLinks(tree.physical),
     fileColumns: tree.physical.flatMap((column, index) =>
       isFileType(column.column.type) ? [{ index, column }] : [],
     ),

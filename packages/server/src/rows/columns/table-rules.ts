@@ -1,7 +1,7 @@
 import { columnIdsIn, type ExpressionParts, expressionSql } from '../../dialect/row-expression.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from './column-tree.js'
-import { listKeyColumns, type StoredTable } from './stored-schema.js'
+import { listKeyColumns, type StoredColumn, type StoredTable } from './stored-schema.js'
 
 /** Columns whose values together belong to one row only. A unique column is a key of one column. */
 export interface UniqueKey {
@@ -20,6 +20,27 @@ export interface CheckRule {
   readonly expression: ExpressionParts
   /** Indexes into the physical columns. */
   readonly columns: readonly number[]
+}
+
+/** A column whose linked records must exist. */
+export interface LinkRule {
+  /** The id of the column. */
+  readonly id: number
+  readonly name: undefined
+  /** Its index among the physical columns. */
+  readonly column: number
+  readonly columns: readonly [number]
+  /** The linked table. */
+  readonly tableId: number
+  readonly onDelete: NonNullable<StoredColumn['onDelete']>
+}
+
+export function listRequiredLinks(physical: readonly PhysicalColumn[]): LinkRule[] {
+  return physical.flatMap(({ id, column: { link, onDelete } }, index): LinkRule[] => {
+    if (link === undefined || onDelete === undefined) return []
+    const { tableId } = link
+    return [{ id, name: undefined, column: index, columns: [index], tableId, onDelete }]
+  })
 }
 
 export function listKeys(table: StoredTable, physical: readonly PhysicalColumn[]): UniqueKey[] {

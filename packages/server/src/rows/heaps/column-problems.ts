@@ -13,6 +13,7 @@ import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
+import { hasRow } from '../reading/has-row.js'
 
 /** A column before and after a change. It has another id afterwards if its values are stored anew. */
 export interface AlteredColumn {
@@ -60,6 +61,10 @@ export async function findColumnProblems(
     ) r`
     const repeated = sql`r.${value} is not null and r.holders > 1`
     problems.push(...(await find('unique', repeated, counted)))
+  }
+  if (column.link !== undefined && column.onDelete !== undefined && before.onDelete === undefined) {
+    const isThere = hasRow(layoutOf(rows), column.link.tableId, sql`r.${value}`)
+    problems.push(...(await find('link', sql`r.${value} is not null and not ${isThere}`)))
   }
   return problems
 }
@@ -110,6 +115,8 @@ function describe(kind: Kind, { type }: StoredColumn, count: number): string {
       return `${records} ${count === 1 ? 'has' : 'have'} no value`
     case 'unique':
       return `${records} have a value that another record has`
+    case 'link':
+      return `${records} ${count === 1 ? 'links' : 'link'} to a record that does not exist`
   }
 }
 

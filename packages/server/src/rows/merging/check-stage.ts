@@ -15,7 +15,7 @@ import { EFFECTS, WRITES } from './stage-sql.js'
  */
 
 /** Maximum number of ids that are listed for one value, column or check. */
-const CLASH_IDS_MAX = 10
+export const CLASH_IDS_MAX = 10
 
 /** A value of a unique key that several rows would have. */
 export interface UniqueClash {
@@ -40,19 +40,19 @@ export interface MissingValues {
   readonly count: number
 }
 
-interface Outcome {
+export interface Outcome {
   readonly codec: TableCodec
   readonly ours: BranchRows
   /** undefined: the merge changes no rows of the table. */
   readonly staged: StagedRows | undefined
   /** Ids of the not-null columns for which the target does not have this rule yet. */
   readonly newlyRequired: ReadonlySet<number>
-  /** Ids of the unique columns and of the constraints that the target does not have yet. */
+  /** Ids of the unique columns, the required links and the constraints that the target does not have yet. */
   readonly newRules: ReadonlySet<number>
 }
 
 /** Selects the rows of the target that the merge leaves as they are, as `r`. */
-function selectUntouched({ codec, ours, staged }: Outcome): Sql {
+export function selectUntouched({ codec, ours, staged }: Outcome): Sql {
   const visible = sql`select r.* from (${selectVisible(layoutOf(ours), codec)}) r`
   return staged === undefined
     ? visible

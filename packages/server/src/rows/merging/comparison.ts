@@ -6,12 +6,22 @@ import {
 } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
-import type { StoredTable } from '../columns/stored-schema.js'
+import { listAllColumns, type StoredSchema, type StoredTable } from '../columns/stored-schema.js'
 import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
 import { dropNewLayers, type NewLayer } from '../heaps/layers.js'
 import type { SpareHeaps } from '../heaps/spare-heaps.js'
 import { type BranchRows, layoutOf, ownHeap, ownLayer } from '../layout/layout.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
+import {
+  type BrokenLinks,
+  findBrokenLinks,
+  findLinkBreakers,
+  findMissingTargets,
+  findSides,
+  keepDeleted,
+  type OutcomeRows,
+  restoreRows,
+} from './check-links.js'
 import {
   type FailedCheck,
   findFailedChecks,
@@ -105,10 +115,28 @@ export class Comparison {
   readonly #tables: TableComparison[] = []
   readonly #layers = new Map<number, NewLayer>()
   readonly #stage: Stage
+  readonly #others: OtherTables
 
   /** With `pinId`, the comparison is kept for later transactions, until it is dropped. It belongs to this hidden branch. */
-  constructor(transaction: Transaction, owner: { databaseId: string; pinId?: string | undefined }) {
+  constructor(
+    transaction: Transaction,
+    owner: { databaseId: string; pinId?: string | undefined },
+    target: { ours: BranchRows; schema: StoredSchema },
+  ) {
     this.#stage = new Stage(transaction, owner)
+    const tables = target.schema.tables.flatMap(({ columns }) =>
+      listAllColumns(columns).flatMap(({ link, onDelete }) =>
+        onDelete === undefined ? [] : (link?.tableId ?? []),
+      ),
+    )
+    this.#others = {
+      linkedIds: new Set(tables),
+      rowsOf: (tableId) =>
+        this.#tables.find(({ codec }) => codec.table.id === tableId)?.outcome ?? {
+          ours: target.ours,
+          staged: undefined,
+        },
+    }
   }
 
   /** The tables that may change. */
@@ -118,7 +146,7 @@ export class Comparison {
 
   /** Compares a table in three states. */
   async compare(transaction: Transaction, table: ComparedTable): Promise<TableComparison> {
-    const compared = new TableComparison(table, this.#stage)
+    const compared = new TableComparison(table, this.#stage, this.#others)
     await compared.compare(transaction)
     this.#tables.push(compared)
     return compared
@@ -173,9 +201,18 @@ export class Comparison {
   }
 }
 
+/** The other tables of a merge. */
+interface OtherTables {
+  /** The ids of the tables whose records must exist if they are linked. */
+  readonly linkedIds: ReadonlySet<number>
+  /** Returns the rows of a table after the merge. */
+  rowsOf(tableId: number): OutcomeRows
+}
+
 /** The comparison of one table. */
 export class TableComparison {
   readonly codec: TableCodec
+  readonly #others: OtherTables
   readonly #stage: Stage
   readonly #compared: ComparedTable
   /** Takes over the strategy that decides conflicts in the end. */
@@ -189,7 +226,8 @@ export class TableComparison {
   /** Whether the strategy is a decision about the conflicts that were there, and not about whatever comes. */
   #isReviewed = false
 
-  constructor(compared: ComparedTable, stage: Stage) {
+  constructor(compared: ComparedTable, stage: Stage, others: OtherTables) {
+    this.#others = others
     const { table, form, theirs, ours, strategy, ids } = compared
     this.codec = compileTable(table, form)
     this.#compared = compared
@@ -249,7 +287,9 @@ export class TableComparison {
   async #stageUncontested(transaction: Transaction) {
     const { base, theirs, ours, table } = this.#compared
     const only = singleState(this.#merge.base)
-    if (only === undefined || this.#compared.ids) return undefined
+    // Links are compared with the stages of several tables.
+    const hasLinks = this.codec.links.length > 0 || this.#others.linkedIds.has(table.id)
+    if (only === undefined || hasLinks || this.#compared.ids) return undefined
     const rulesOf = ({ columns, constraints }: StoredTable) =>
       JSON.stringify([columns, constraints])
     const rules = rulesOf(table)
@@ -358,8 +398,24 @@ export class TableComparison {
       staged: this.#staged,
       ours: this.#merge.ours,
       newlyRequired: newRules('notNull'),
-      newRules: new Set([...newRules('unique'), ...this.#newConstraints]),
+      newRules: new Set([...newRules('unique'), ...this.#newLinks, ...this.#newConstraints]),
+      targetsOf: this.#others.rowsOf,
     }
+  }
+
+  /** The ids of the columns whose linked records must exist, and need not on the target. */
+  get #newLinks(): number[] {
+    const { table } = this.#compared.ours
+    return this.codec.links.flatMap(({ id, column }) => {
+      const physical = this.codec.physical[column]
+      const before = physical && findEarlier(table, physical.column)
+      return before?.onDelete === undefined || before.id !== id ? [id] : []
+    })
+  }
+
+  /** The rows of the table after the merge. */
+  get outcome(): OutcomeRows {
+    return { ours: this.#merge.ours, staged: this.#staged }
   }
 
   /** The ids of the constraints that the merge adds to the table of the target. */
@@ -405,12 +461,70 @@ export class TableComparison {
     return this.#withTokens(transaction, await findFailedChecks(transaction, this.#checked))
   }
 
+  /** Finds the linked records that would not exist, all or a page of them. */
+  async brokenLinks(
+    transaction: Transaction,
+    page: { offset: number; limit: number },
+  ): Promise<{ count: number; listed: Tokened<BrokenLinks>[] }> {
+    const checked = this.#checked
+    if (checked === undefined || this.codec.links.length === 0) return { count: 0, listed: [] }
+    const { count, listed } = await findBrokenLinks(transaction, checked, page)
+    return { count, listed: await this.#withTokens(transaction, listed) }
+  }
+
+  /** Finds those of the given records of another table that links refer to, and that would not exist. */
+  async missingTargets(
+    transaction: Transaction,
+    targets: { tableId: number; ids: readonly string[] },
+  ): Promise<string[]> {
+    if (this.#checked === undefined) return []
+    return findMissingTargets(transaction, this.#checked, targets)
+  }
+
+  /** Finds the tokens of missing records that are linked, and the side that has them. */
+  async missingRecords(
+    transaction: Transaction,
+    ids: readonly string[],
+  ): Promise<Map<string, { token: string; takes: ('ours' | 'theirs')[] }>> {
+    const { ours, theirs } = this.#merge
+    const { mergesRows, ids: merged } = this.#compared
+    const sides = await findSides(transaction, this.codec, { ours, theirs, ids })
+    const tokens = await this.tokens(transaction, ids)
+    return new Map(
+      ids.map((id) => {
+        const { isOurs = false, isTheirs = false } = sides.get(id) ?? {}
+        const isTaken = isTheirs && mergesRows && (merged === undefined || merged.includes(id))
+        const takes: ('ours' | 'theirs')[] = isOurs ? ['ours'] : isTaken ? ['theirs'] : []
+        return [id, { token: tokens.get(id)?.token ?? '', takes }]
+      }),
+    )
+  }
+
+  /** Keeps records that theirs has deleted, or takes records again that the target has deleted. */
+  async keepRecords(
+    transaction: Transaction,
+    take: 'ours' | 'theirs',
+    ids: readonly string[],
+  ): Promise<void> {
+    const staged = this.#staged ?? (await stageNothing(transaction, this.#stage, this.codec))
+    if (take === 'ours') await keepDeleted(transaction, staged, ids)
+    this.#staged =
+      take === 'ours'
+        ? staged
+        : await restoreRows(transaction, staged, { theirs: this.#merge.theirs, ids })
+    this.#resolved.push(...ids)
+    this.#tally = await countStaged(transaction, this.#staged)
+  }
+
   /** Finds those of the given rows that would break a rule which the column is a part of. */
   async breakers(
     transaction: Transaction,
     cells: { column: number; ids: readonly string[] },
   ): Promise<string[]> {
-    return this.#checked === undefined ? [] : findRuleBreakers(transaction, this.#checked, cells)
+    const checked = this.#checked
+    if (checked === undefined) return []
+    const breakers = await findRuleBreakers(transaction, checked, cells)
+    return [...breakers, ...(await findLinkBreakers(transaction, checked, cells))]
   }
 
   async #withTokens<Found extends { readonly ids: readonly string[] }>(

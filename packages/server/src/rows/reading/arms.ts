@@ -130,14 +130,17 @@ export function storedValue(alias: Sql, column: StoredColumn, table: TableColumn
   return fill === undefined ? converted : sql`coalesce(${converted}, ${rest})`
 }
 
-function columnsOf(codec: TableCodec, wanted?: ReadonlySet<number>): readonly PhysicalColumn[] {
+/** The columns that are read of a table. */
+type ReadColumns = Pick<TableCodec, 'physical'>
+
+function columnsOf(codec: ReadColumns, wanted?: ReadonlySet<number>): readonly PhysicalColumn[] {
   return wanted === undefined
     ? codec.physical
     : codec.physical.filter((_column, index) => wanted.has(index))
 }
 
 /** Returns the select list of an arm: metadata, and the `wanted` columns or all columns of the schema. */
-function armSelect(alias: Sql, arm: Arm, codec: TableCodec, wanted?: ReadonlySet<number>): Sql {
+function armSelect(alias: Sql, arm: Arm, codec: ReadColumns, wanted?: ReadonlySet<number>): Sql {
   const columns = columnsOf(codec, wanted).map(
     (column) => sql`${armColumn(alias, column, arm)} as ${ident(column.physicalName)}`,
   )
@@ -153,7 +156,7 @@ export function joinVisible(layout: Layout, codec: TableCodec, options: JoinOpti
   return joinArms(listArms(layout, codec.table.id), codec, options)
 }
 
-export function joinArms(arms: readonly Arm[], codec: TableCodec, options: JoinOptions): Sql {
+export function joinArms(arms: readonly Arm[], codec: ReadColumns, options: JoinOptions): Sql {
   const { id, alias, columns } = options
   const kind = options.outer ? sql`left join` : sql`join`
   const [only] = arms
@@ -186,7 +189,7 @@ export function selectOwnRows(layout: Layout, codec: TableCodec): Sql {
 
 function firstRow(
   arms: readonly Arm[],
-  codec: TableCodec,
+  codec: ReadColumns,
   id: Sql,
   columns?: ReadonlySet<number>,
 ): Sql {
@@ -226,7 +229,7 @@ export function joinForCopy(
 }
 
 /** Returns a relation with the columns of a table and without rows. */
-export function selectNoRows(codec: TableCodec): Sql {
+export function selectNoRows(codec: ReadColumns): Sql {
   const columns = codec.physical.map(
     (column) => sql`, null::${raw(column.sqlType)} as ${ident(column.physicalName)}`,
   )

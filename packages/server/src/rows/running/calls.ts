@@ -1,7 +1,14 @@
 import type pg from 'pg'
 import { serverOf } from '../../postgres/server.js'
-import { sql } from '../../postgres/sql.js'
-import { type Call, compileStatement, type Statement } from '../../postgres/statement.js'
+import { type Sql, sql } from '../../postgres/sql.js'
+import {
+  type Call,
+  compileStatement,
+  type Statement,
+  type TextRows,
+} from '../../postgres/statement.js'
+import type { TableCodec } from '../columns/table-codec.js'
+import type { LinkRule } from '../columns/table-rules.js'
 import type { Moment } from '../layout/layout.js'
 import { momentValues } from './guard.js'
 
@@ -28,6 +35,35 @@ export interface CopyCall extends Call {
 /** A call whose first values are those of the moment. They are null until the transaction knows it. */
 export interface MomentCall extends Call {
   readonly takesMoment: true
+}
+
+/** A call after which links are looked at: it writes some that must exist, or deletes rows that others may link to. */
+export interface LinkingCall extends Call {
+  readonly linking: Linking
+}
+
+/** What a call has done to links. */
+export interface Linking {
+  /** The table that it writes to. */
+  readonly codec: TableCodec
+  /** The values that it writes to columns whose linked records must exist. */
+  readonly written?: readonly WrittenLink[]
+  readonly deleted?: {
+    /** The ids of rows that it may delete. undefined: they are known afterwards. */
+    readonly given: readonly string[] | undefined
+    /** Returns the ids of deleted rows from the result. undefined: there are too many to name. */
+    idsIn(rows: TextRows): readonly string[] | undefined
+  }
+}
+
+interface WrittenLink {
+  readonly link: LinkRule
+  /** Values, or a table that has them in the column of the link. */
+  readonly values: readonly (string | null)[] | Sql
+}
+
+export function isLinkingCall(call: Call): call is LinkingCall {
+  return 'linking' in call
 }
 
 /** The number of values of a moment. */

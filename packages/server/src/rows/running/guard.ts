@@ -40,6 +40,7 @@ const CURRENT_BRANCH = sql`
 /* SQLSTATEs of our own. No statement of a user can fail with them. */
 export const GUARD_FAILED = 'OFF01'
 const MOMENT_PASSED = 'OFF02'
+const LINK_BROKEN = 'OFF03'
 
 /** Fails with a SQLSTATE, which ends the batch, unless the condition holds. */
 const require = (condition: Sql, code: string): Sql =>
@@ -59,6 +60,15 @@ const checkMoment = (current: Sql): Statement => {
     select ${require(sql`count(*) = 1`, GUARD_FAILED)}, max(m.epoch), max(m.latest_fork),
       ${require(sql`coalesce(bool_or(${isOther}), false) = false`, MOMENT_PASSED)}
     from (select b.epoch, ${latestForkOf(sql`b.id`)} as latest_fork ${current}) m`)
+}
+
+/** Fails if a condition holds by which a link may be broken. */
+export function failIfBroken(condition: Sql): Sql {
+  return sql`select ${require(sql`not (${condition})`, LINK_BROKEN)}`
+}
+
+export function isLinkBroken(error: unknown): boolean {
+  return codeOf(error) === LINK_BROKEN
 }
 
 const KEY_CHECK = check(sql`

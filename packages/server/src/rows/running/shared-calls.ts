@@ -17,6 +17,8 @@ import { type Running, runWrites } from './transactions.js'
 interface SharedCall {
   readonly guard: Guard
   readonly call: Call
+  /** Calls that run after it. */
+  readonly after?: readonly Call[]
 }
 
 /** Larger batches would leave PostgreSQL idle while they are prepared, and this process idle afterwards. */
@@ -46,8 +48,9 @@ export class SharedCalls {
    * Inserts a row with a generated id into a table without unique columns. Such an insert can neither wait for
    * nor conflict with another row, so inserts that arrive together share a transaction.
    */
-  insert(guard: Guard, call: Call): Promise<TextRow | undefined> {
-    return traced(this.#database, 'insert', this.#inserts.add(sharedBy(guard), { guard, call }))
+  insert(guard: Guard, call: Call, after: readonly Call[]): Promise<TextRow | undefined> {
+    const item = { guard, call, after }
+    return traced(this.#database, 'insert', this.#inserts.add(sharedBy(guard), item))
   }
 }
 
@@ -101,11 +104,9 @@ function insertTogether(
   if (guard === undefined) return Promise.resolve([])
   // Sessions of one branch and key differ while one of them is outdated.
   if (others.length > 0) return Promise.reject(new ApartError())
-  return runWrites(
-    running,
-    guard,
-    items.map(({ call }) => call),
-  ).then(firstRows, (error: unknown) => {
+  const calls = [...items.map(({ call }) => call), ...items.flatMap(({ after = [] }) => after)]
+  const toRows = (rows: readonly TextRows[]) => firstRows(rows.slice(0, items.length))
+  return runWrites(running, guard, calls).then(toRows, (error: unknown) => {
     throw apartIfMany(error, items)
   })
 }

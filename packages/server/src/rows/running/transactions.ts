@@ -7,7 +7,7 @@ import { runPipeline } from '../../postgres/pipeline.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import type { Gates } from '../gates/gates.js'
 import type { Moment } from '../layout/layout.js'
-import { atMoment, BEGIN, BEGIN_READS, NO_TIMEOUT } from './calls.js'
+import { atMoment, BEGIN, BEGIN_READS, type Linking, NO_TIMEOUT } from './calls.js'
 import { retryConflicts, withConnection } from './connection.js'
 import { type Guard, guardCall, momentFrom, ownerOf, writerGuardCall } from './guard.js'
 import { type Moments, withMoment } from './moments.js'
@@ -132,6 +132,8 @@ export interface OpenTransaction {
 export interface WriteTransaction extends OpenTransaction {
   /** The epoch of rows that are written by COPY. */
   readonly epoch: number
+  /** Notes links that were written by COPY. undefined: no links must exist. */
+  noteLinks?(linking: Linking): void
 }
 
 /** With `isLong`, the size of results is not limited, because the caller processes rows as they arrive. */

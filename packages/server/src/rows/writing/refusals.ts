@@ -1,6 +1,7 @@
+import { AppError } from '@offshoot/contract/errors'
 import { CHECK_VIOLATION, codeOf, constraintOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import type { CheckRule, UniqueKey } from '../columns/table-rules.js'
+import type { CheckRule, LinkRule, UniqueKey } from '../columns/table-rules.js'
 import { ruleIdOf } from '../layout/layout.js'
 
 /*
@@ -27,9 +28,66 @@ export class BrokenRuleError extends Error {
   }
 }
 
+/** A link that would be broken. */
+interface BrokenLink {
+  /** The table with the link. */
+  readonly codec: TableCodec
+  readonly link: LinkRule
+  /** The record that does not exist. */
+  readonly target: LinkTarget
+  /** The ids of the first records with such a link. */
+  readonly records: readonly string[]
+  /** The number of these records. */
+  readonly count: number
+  /** Whether the transaction has deleted the target. Otherwise it has written the link. */
+  readonly isDeleted: boolean
+}
+
+interface LinkTarget {
+  readonly table: string
+  readonly record: string
+}
+
+/** A transaction would end with links to records that do not exist. */
+export class BrokenLinkError extends AppError {
+  readonly violation: Violation
+
+  constructor(broken: BrokenLink) {
+    const { codec, link, target, records, count, isDeleted } = broken
+    const column = codec.physical[link.column]?.path.join('.') ?? ''
+    const linking = `${count === 1 ? '1 record' : `${count} records`} of table [${codec.table.name}]`
+    const listed = records.map((id) => `[${id}]`).join(', ')
+    const message = isDeleted
+      ? `record [${target.record}] of table [${target.table}] cannot be deleted: ${linking} ` +
+        `${count === 1 ? 'links' : 'link'} to it or to other deleted records by column [${column}]: ` +
+        `${listed}${count > records.length ? ' and more' : ''}`
+      : missingTarget(column, target)
+    const details = {
+      table: codec.table.name,
+      column,
+      record: records[0],
+      records,
+      target,
+    }
+    super('link_violation', isDeleted ? message : `invalid record: ${message}`, { details })
+    this.violation = { ...missingLink(codec, link, target), message, broken }
+  }
+}
+
+function missingTarget(column: string, { table, record }: LinkTarget): string {
+  return `column [${column}]: links to record [${record}] of table [${table}], which does not exist`
+}
+
+/** Returns the violation by a row that links to a record that does not exist. */
+export function missingLink(codec: TableCodec, link: LinkRule, target: LinkTarget): Violation {
+  const columns = [codec.physical[link.column]?.path.join('.') ?? '']
+  const message = missingTarget(columns[0] ?? '', target)
+  return { kind: 'link', codec, columns, constraint: undefined, message, target }
+}
+
 /** A rule of a table that a row breaks. */
 export interface Violation {
-  readonly kind: 'unique' | 'check'
+  readonly kind: 'unique' | 'check' | 'link'
   /** The table. */
   readonly codec: TableCodec
   /** The dotted paths of the columns. */
@@ -38,6 +96,10 @@ export interface Violation {
   readonly constraint: string | undefined
   /** What is wrong with the row. */
   readonly message: string
+  /** For a link: the linked record. */
+  readonly target?: LinkTarget
+  /** For a link that a whole transaction would have broken. */
+  readonly broken?: BrokenLink
 }
 
 /** Returns whether an id or a value of a unique key is taken. */
@@ -47,6 +109,7 @@ export function isTaken(error: unknown): boolean {
 
 /** Returns the rule that a row of one of the tables breaks. undefined for any other error. */
 export function findViolation(error: unknown, codecs: Iterable<TableCodec>): Violation | undefined {
+  if (error instanceof BrokenLinkError) return error.violation
   const code = codeOf(error)
   if (code !== UNIQUE_VIOLATION && code !== CHECK_VIOLATION) return undefined
   const id = error instanceof BrokenRuleError ? error.rule?.id : ruleIdOf(constraintOf(error) ?? '')

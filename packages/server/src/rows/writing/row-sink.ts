@@ -70,14 +70,18 @@ class CopySink implements RowSink {
   readonly #copy: RowCopy
   readonly #writer: TableWriter
   readonly #epoch: number
+  readonly #noteLinks: WriteTransaction['noteLinks']
 
-  constructor(writer: TableWriter, { client, epoch }: WriteTransaction) {
+  constructor(writer: TableWriter, { client, epoch, noteLinks }: WriteTransaction) {
     this.#copy = new RowCopy(client, writer.copyStatement)
     this.#writer = writer
     this.#epoch = epoch
+    this.#noteLinks = noteLinks
   }
 
   add(rows: readonly RowInput[]): Promise<void> {
+    const linking = this.#writer.linkingOf(rows)
+    if (linking !== undefined) this.#noteLinks?.(linking)
     return this.#copy.write(this.#writer.copyLines(rows, this.#epoch))
   }
 

@@ -1,4 +1,4 @@
-import { empty, join, type Sql, sql } from '../../postgres/sql.js'
+import { empty, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileSharing, type Parameter, type Statement } from '../../postgres/statement.js'
 import { type ChangedColumns, changedValues } from './change-statements.js'
 import { furtherColumns, type StatementParts } from './statement-parts.js'
@@ -61,9 +61,18 @@ export function updateSetStatement(
     select count(*)${found} from written`)
 }
 
-/** Deletes the rows. */
-export function deleteSetStatement(parts: StatementParts, set: RowSet): Statement {
+/** Deletes the rows. With `namesMax`, also returns their ids, unless there are more of them. */
+export function deleteSetStatement(
+  parts: StatementParts,
+  set: RowSet,
+  namesMax: number | undefined,
+): Statement {
   const { layout, own, epoch } = parts
+  const max = raw(String(namesMax))
+  const names =
+    namesMax === undefined
+      ? empty
+      : sql`, case when count(*) <= ${max} then string_agg(id, ' ') end`
   const found = set.select([])
   if (parts.isPlain) {
     const kept = layout.hasForks ? sql`, kept as (${parts.keepGone()})` : empty
@@ -71,9 +80,9 @@ export function deleteSetStatement(parts: StatementParts, set: RowSet): Statemen
       with found as (${found}),
       gone as (
         delete from ${own} r using found f where r.id = f.id
-        returning ${layout.hasForks ? sql`r.*` : sql`1`}
+        returning ${layout.hasForks ? sql`r.*` : sql`r.id`}
       )${kept}
-      select count(*) from gone`)
+      select count(*)${names} from gone`)
   }
   const cleared = furtherColumns(parts.names.map((name) => sql`${name} = null`))
   return compileSharing(sql`
@@ -83,7 +92,7 @@ export function deleteSetStatement(parts: StatementParts, set: RowSet): Statemen
       select id, created_at, now(), ${epoch}, true from found
       on conflict (id) do update
       set updated_at = excluded.updated_at, epoch = excluded.epoch, deleted = true${cleared}
-      returning 1
+      returning id
     )
-    select count(*) from written`)
+    select count(*)${names} from written`)
 }

@@ -347,6 +347,13 @@ export class StagedRows {
     return first
   }
 
+  /** Returns the line of a row. undefined: the stage does not have it. */
+  async findLine(id: string): Promise<number | undefined> {
+    const [row] = await this.#database.query<{ line: string }>(sql`
+      select min(s.line) as line from ${this.name} s where s.id = ${id}`)
+    return row?.line == null ? undefined : Number(row.line)
+  }
+
   async drop(): Promise<void> {
     clearInterval(this.#life)
     await this.#copying.catch(() => undefined)

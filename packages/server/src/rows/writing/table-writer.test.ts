@@ -95,7 +95,12 @@ function listCalls(writer: TableWriter): Call[] {
 
 describe.each(LAYOUTS)('the statements of a branch that is %s', (_name, layout) => {
   it('touch the schema of the database alone', () => {
-    const writer = new TableWriter(layout, codec, { heap: heap('10'), statements: new Map() })
+    const writer = new TableWriter(layout, codec, {
+      heap: heap('10'),
+      statements: new Map(),
+      isLinked: false,
+      nameOf: () => '',
+    })
     const rowsOf = () => new TableRows(layout, codec)
     const lookup = { rows: layout, tableById: () => codec, rowsOf }
     const read = TableRead.plan(lookup, codec, ['*']) as TableRead
@@ -111,7 +116,12 @@ describe.each(LAYOUTS)('the statements of a branch that is %s', (_name, layout) 
   })
 
   it('take the moment from the transaction if the branch has forks', () => {
-    const writer = new TableWriter(layout, codec, { heap: heap('10'), statements: new Map() })
+    const writer = new TableWriter(layout, codec, {
+      heap: heap('10'),
+      statements: new Map(),
+      isLinked: false,
+      nameOf: () => '',
+    })
     const takesMoment = (call: Call) => 'takesMoment' in call
     expect(takesMoment(writer.updateOne({ id: 'x', update: NO_UPDATE }))).toBe(layout.hasForks)
     expect(takesMoment(writer.delete(['x']))).toBe(layout.hasForks)

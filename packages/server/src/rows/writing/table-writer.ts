@@ -1,12 +1,18 @@
 import type { CachePart } from '../../common/shared-cache.js'
 import { arrayLiteral, copyLine } from '../../postgres/carriers.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import type { Call, Parameter, Statement } from '../../postgres/statement.js'
+import type { Call, Parameter, Statement, TextRows } from '../../postgres/statement.js'
 import type { EncodedUpdate } from '../columns/record-encoder.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import type { CheckRule, UniqueKey } from '../columns/table-rules.js'
+import type { CheckRule, LinkRule, UniqueKey } from '../columns/table-rules.js'
 import type { Heap, Layout } from '../layout/layout.js'
-import { type CopyCall, MOMENT_VALUES, type MomentCall } from '../running/calls.js'
+import {
+  type CopyCall,
+  type Linking,
+  type LinkingCall,
+  MOMENT_VALUES,
+  type MomentCall,
+} from '../running/calls.js'
 import { AbsorbCalls } from './absorb-calls.js'
 import { updateOneStatement, updateStatement } from './change-statements.js'
 import { deleteStatement } from './delete-statement.js'
@@ -16,7 +22,8 @@ import {
   insertOneStatement,
   insertStatement,
 } from './insert-statements.js'
-import { type Violation, violationOf } from './refusals.js'
+import { missingTargetsStatement } from './link-statements.js'
+import { missingLink, type Violation, violationOf } from './refusals.js'
 import { replaceAnyStatement, replaceStatement } from './replace-statements.js'
 import { deleteSetStatement, type RowSet, updateSetStatement } from './set-statements.js'
 import {
@@ -69,6 +76,15 @@ export interface RuleCheck {
   readonly call: Call
 }
 
+/** A call that finds the positions of rows with a link to a missing record. */
+interface MissingLinks {
+  readonly call: Call
+  /** Whether the rows link to others of their table. */
+  readonly isOwn: boolean
+  targetOf(row: number): string
+  violationOf(row: number): Violation
+}
+
 /** The statements for one stage. */
 interface StageStatements {
   readonly copy: Statement
@@ -98,19 +114,37 @@ const COPIED_ROWS_MIN = 32
 export class TableWriter {
   readonly uniqueKeys: readonly UniqueKey[]
   readonly checks: readonly CheckRule[]
+  readonly links: readonly LinkRule[]
   readonly #codec: TableCodec
   readonly #parts: StatementParts
   /** undefined: the table has no layer. */
   readonly #absorb: AbsorbCalls | undefined
   readonly #statements: CachePart<Statement>
+  readonly #isLinked: boolean
+  readonly #nameOf: (tableId: number) => string
 
   constructor(
     layout: Layout,
     codec: TableCodec,
-    { heap, statements }: { heap: Heap; statements: CachePart<Statement> },
+    {
+      heap,
+      statements,
+      isLinked,
+      nameOf,
+    }: {
+      heap: Heap
+      statements: CachePart<Statement>
+      /** Whether columns of other tables require that rows which they link to exist. */
+      isLinked: boolean
+      /** Returns the name of a table. */
+      nameOf(tableId: number): string
+    },
   ) {
     this.uniqueKeys = codec.uniqueKeys
     this.checks = codec.checks
+    this.links = codec.links
+    this.#isLinked = isLinked
+    this.#nameOf = nameOf
     this.#codec = codec
     this.#statements = statements
     this.#parts = new StatementParts(layout, codec, heap, { isLocked: false })
@@ -137,12 +171,12 @@ export class TableWriter {
       insertStatement(this.#parts, returned),
     )
     const values = this.#arrays(rows, this.#codec.physical.length)
-    return this.#call(statement, values, this.#beforeRows(rows))
+    return this.#call(statement, values, { ...this.#beforeRows(rows), ...this.#writes(rows) })
   }
 
   /** Inserts rows with generated ids. The returned rows have no meaning. */
   insertNew(rows: readonly RowInput[]): Call | CopyCall {
-    const before = this.#beforeRows(rows)
+    const before = { ...this.#beforeRows(rows), ...this.#writes(rows) }
     const withoutCopy = () => {
       const statement = this.#statement('insert new', () => insertNewStatement(this.#parts))
       return this.#call(statement, this.#arrays(rows, this.#codec.physical.length), before)
@@ -179,14 +213,17 @@ export class TableWriter {
       const before = this.#before((absorb) =>
         absorb.forSource(stagedPart(name), [...NO_MOMENT, ...values]),
       )
-      return this.#call(statement, values, before)
+      return this.#call(statement, values, { ...before, ...this.#stages(name) })
     }
     const insertPart = insertStagePartStatement(parts, name)
     const replacePart = replaceStagePartStatement(parts, name)
     return {
       copy: copyToStageStatement(parts, name),
       count: countStageStatement(name),
-      insert: { ...this.#call(insertStageStatement(parts, name), []), isUnnamed: true },
+      insert: {
+        ...this.#call(insertStageStatement(parts, name), [], this.#stages(name)),
+        isUnnamed: true,
+      },
       insertPart: (firstLine, lastLine) => callPart(insertPart, firstLine, lastLine),
       replacePart: (firstLine, lastLine) => callPart(replacePart, firstLine, lastLine),
       dropExisting: dropExistingStatement(parts, name),
@@ -208,7 +245,11 @@ export class TableWriter {
         ? insertOneStatement(parts)
         : insertStatement(parts, 'metadata', parts.givenOne()),
     )
-    return this.#call(statement, this.#valuesOfOne(row), this.#beforeRows([row]))
+    return this.#call(statement, this.#valuesOfOne(row), this.#aroundRow(row))
+  }
+
+  #aroundRow(row: RowInput): Around {
+    return { ...this.#beforeRows([row]), ...this.#writes([row]) }
   }
 
   /** Inserts or replaces one row. Returns the metadata, and whether the row existed. */
@@ -222,7 +263,7 @@ export class TableWriter {
         : this.#statement('replace one', () =>
             replaceStatement(parts, 'metadata', parts.givenOne()),
           )
-    return this.#call(statement, this.#valuesOfOne(row), this.#beforeRows([row]))
+    return this.#call(statement, this.#valuesOfOne(row), this.#aroundRow(row))
   }
 
   #valuesOfOne({ id, ifVersion, values }: RowInput): Parameter[] {
@@ -236,12 +277,12 @@ export class TableWriter {
       ? this.#statement(`replace ${returned}`, () => replaceStatement(this.#parts, returned))
       : this.#statement(`replace any ${returned}`, () => replaceAnyStatement(this.#parts, returned))
     const values = this.#arrays(rows, this.#codec.physical.length)
-    return this.#call(statement, values, this.#beforeRows(rows))
+    return this.#call(statement, values, { ...this.#beforeRows(rows), ...this.#writes(rows) })
   }
 
   /** Deletes rows. Returns the ids of deleted rows. */
   delete(ids: readonly string[]): Call {
-    const before = this.#before((absorb) => absorb.forRows(ids))
+    const before = { ...this.#before((absorb) => absorb.forRows(ids)), ...this.#deletes(ids) }
     const [id] = ids
     if (id !== undefined && ids.length === 1) {
       // An array of known length, so that PostgreSQL does not plan every call again.
@@ -260,7 +301,10 @@ export class TableWriter {
       updateStatement(this.#parts, columns),
     )
     const values = this.#arrays(rows, columns.length)
-    return this.#call(statement, values, this.#beforeRows(rows, columns))
+    return this.#call(statement, values, {
+      ...this.#beforeRows(rows, columns),
+      ...this.#writes(rows, columns),
+    })
   }
 
   /**
@@ -275,7 +319,7 @@ export class TableWriter {
     const before = this.#takesUnknown(columns)
       ? this.#before((absorb) => absorb.forAll())
       : this.#beforeRows(rows)
-    return this.#call(statement, values, before)
+    return this.#call(statement, values, { ...before, ...this.#writes(rows) })
   }
 
   /** Changes one row, also by arithmetic. Returns the metadata. */
@@ -286,15 +330,14 @@ export class TableWriter {
       updateOneStatement(this.#parts, columns, arithmetic),
     )
     const operands = arithmetic.map((term) => term.operand)
-    return this.#call(
-      statement,
-      [id, versionText(ifVersion), ...values, ...operands],
-      this.#before((absorb) =>
+    return this.#call(statement, [id, versionText(ifVersion), ...values, ...operands], {
+      ...this.#before((absorb) =>
         this.#takesUnknown(columns, arithmetic)
           ? absorb.forAll()
           : absorb.forRows([id], (column) => [values[columns.indexOf(column)] ?? null]),
       ),
-    )
+      ...this.#writes([{ values }], columns),
+    })
   }
 
   /**
@@ -312,14 +355,17 @@ export class TableWriter {
     const isUnique = this.uniqueKeys.some((key) =>
       key.columns.some((each) => changed.includes(each)),
     )
-    return this.#setCall(statement, { values: [...own, ...set.values], setFrom, isUnique })
+    const call = this.#setCall(statement, { values: [...own, ...set.values], setFrom, isUnique })
+    return { ...call, ...this.#writes([{ values }], columns) }
   }
 
   /** Deletes all rows of a set. Returns their number. */
   deleteSet(setFrom: (firstSlot: number) => RowSet): Call {
     const set = setFrom(FIRST_COLUMN)
-    const statement = deleteSetStatement(this.#parts, set)
-    return this.#setCall(statement, { values: set.values, setFrom, isUnique: false })
+    const namesMax = this.#isLinked ? NAMED_ROWS_MAX : undefined
+    const statement = deleteSetStatement(this.#parts, set, namesMax)
+    const call = this.#setCall(statement, { values: set.values, setFrom, isUnique: false })
+    return { ...call, ...this.#deletes(undefined) }
   }
 
   /** A set has a statement of its own, which is planned for its values. */
@@ -360,10 +406,42 @@ export class TableWriter {
   #call(
     statement: Statement,
     values: readonly Parameter[],
-    before = NOTHING_BEFORE,
+    around: Around = NOTHING_BEFORE,
   ): Call | MomentCall {
-    const call = { statement, values: [...NO_MOMENT, ...values], ...before }
+    const call = { statement, values: [...NO_MOMENT, ...values], ...around }
     return this.#parts.layout.hasForks ? { ...call, takesMoment: true } : call
+  }
+
+  /** Notes the links that are written. `columns` are those of the values, by default all. */
+  #writes(
+    rows: readonly Pick<RowInput, 'values'>[],
+    columns = this.#parts.all,
+  ): Partial<Pick<LinkingCall, 'linking'>> {
+    const written = this.links.flatMap((link) => {
+      const position = columns.indexOf(link.column)
+      if (position === -1) return []
+      return [{ link, values: rows.map(({ values }) => values[position] ?? null) }]
+    })
+    return written.length === 0 ? {} : { linking: { codec: this.#codec, written } }
+  }
+
+  /** Returns the links of rows that are written by COPY. */
+  linkingOf(rows: readonly RowInput[]): Linking | undefined {
+    return this.#writes(rows).linking
+  }
+
+  /** Notes rows that are deleted, if others may link to them. */
+  #deletes(given: readonly string[] | undefined): Partial<Pick<LinkingCall, 'linking'>> {
+    if (!this.#isLinked) return {}
+    const idsIn = (rows: TextRows) =>
+      given === undefined ? namedRows(rows) : rows.flatMap(([id]) => id ?? [])
+    return { linking: { codec: this.#codec, deleted: { given, idsIn } } }
+  }
+
+  /** Notes the links of rows that come from a stage. */
+  #stages(stage: Sql): Partial<Pick<LinkingCall, 'linking'>> {
+    const written = this.links.map((link) => ({ link, values: stage }))
+    return written.length === 0 ? {} : { linking: { codec: this.#codec, written } }
   }
 
   /** Returns the calls to run before rows are written. Their values are those of `columns`, by default of all. */
@@ -494,6 +572,26 @@ export class TableWriter {
     }))
   }
 
+  /** Returns calls that find the positions of the rows that link to missing records. */
+  findMissing(rows: readonly Pick<RowInput, 'values'>[]): MissingLinks[] {
+    return this.links.map((link) => {
+      const targetOf = (row: number) => rows[row]?.values[link.column] ?? ''
+      const { layout, codec } = this.#parts
+      return {
+        call: {
+          statement: missingTargetsStatement(layout, link),
+          values: arraysOf(link, rows),
+        },
+        isOwn: link.tableId === codec.table.id,
+        targetOf,
+        violationOf: (row) => {
+          const target = { table: this.#nameOf(link.tableId), record: targetOf(row) }
+          return missingLink(codec, link, target)
+        },
+      }
+    })
+  }
+
   /** Finds the rows that have values of a column. Returns the positions of the values, and the ids. */
   findHolders(column: number, values: readonly (string | null)[]): Call {
     return { statement: holdersStatement(this.#parts, column), values: [arrayLiteral(values)] }
@@ -521,12 +619,25 @@ export class TableWriter {
   }
 }
 
-const NOTHING_BEFORE: Pick<Call, 'before'> = {}
+/** What belongs to a call besides its statement. */
+type Around = Pick<Call, 'before'> & Partial<Pick<LinkingCall, 'linking'>>
+
+/** Deleted rows of a set that are named, because others may link to them. If there are more, all links are looked at. */
+const NAMED_ROWS_MAX = 10_000
+
+const NOTHING_BEFORE: Around = {}
 const NO_CHECKS: RuleCheck[] = []
 /** Places for the values of the moment. */
 const NO_MOMENT: readonly Parameter[] = new Array<null>(MOMENT_VALUES).fill(null)
 /** Places for the ids and expected versions, which a set does not have. */
 const NO_ROW: readonly Parameter[] = new Array<null>(FIRST_COLUMN - MOMENT_VALUES).fill(null)
+
+/** Returns the ids of the deleted rows of a set. undefined: there are too many. */
+function namedRows([row]: TextRows): string[] | undefined {
+  const [count, ids] = row ?? []
+  if (count === '0') return []
+  return ids?.split(' ')
+}
 
 function hasAll({ columns }: UniqueKey, values: RowInput['values']): boolean {
   return columns.every((column) => (values[column] ?? null) !== null)

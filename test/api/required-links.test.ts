@@ -1,0 +1,348 @@
+import type { Column } from '@offshoot/contract/schema'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+
+let service: TestService
+let number = 0
+beforeAll(async () => {
+  service = await createTestService({ limits: { linkedRecordsMax: 8 } })
+})
+afterAll(() => service.close())
+
+const linkTo = (
+  table: string,
+  onDelete: 'none' | 'restrict' | 'setNull' | 'cascade',
+  name = table,
+) => ({ name, type: 'link', link: { table, onDelete } }) as const satisfies Column
+
+/** Teams have members; tasks belong to a member and may have a parent; notes belong to tasks. */
+const TABLES = {
+  teams: [{ name: 'name', type: 'string' }],
+  members: [{ name: 'name', type: 'string' }, linkTo('teams', 'restrict', 'team')],
+  tasks: [
+    { name: 'title', type: 'string' },
+    { name: 'changed', type: 'datetime', generate: 'updatedAt' },
+    linkTo('members', 'setNull', 'owner'),
+    linkTo('tasks', 'cascade', 'parent'),
+  ],
+  notes: [linkTo('tasks', 'cascade', 'task'), linkTo('teams', 'none', 'about')],
+} as const satisfies Record<string, readonly Column[]>
+
+/** A branch with a team and a member. A fork inherits them. */
+async function open(branch: string) {
+  const branches = await TestBranches.create(service, `links${++number}`, TABLES)
+  await branches.put('main', 'teams', 't', { name: 'one' })
+  await branches.put('main', 'members', 'm', { name: 'Ada', team: 't' })
+  if (branch === 'fork') await branches.fork('fork')
+  const send = (
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ) => branches.call(branch, method, path, body, { headers })
+  return {
+    branches,
+    send,
+    read: (table: string, ...ids: string[]) => branches.read(branch, table, ids),
+    put: (table: string, id: string, values: object) =>
+      branches.put(branch, table, id, values as never),
+  }
+}
+
+const MISSING = {
+  code: 'link_violation',
+  table: 'members',
+  column: 'team',
+  target: { table: 'teams', record: 'nobody' },
+}
+const REFUSED = {
+  code: 'link_violation',
+  table: 'members',
+  column: 'team',
+  target: { table: 'teams', record: 't' },
+}
+const ndjson = { 'content-type': 'application/x-ndjson' }
+
+describe.each(['main', 'fork'])('links that must exist on %s', (branch) => {
+  it('are refused by a single write if the record does not exist', async () => {
+    const { send, read } = await open(branch)
+    const path = '/tables/members/data'
+    expect(await send('POST', path, { team: 'nobody' })).toMatchObject({
+      status: 400,
+      body: MISSING,
+    })
+    expect(await send('POST', path, { team: 't' })).toMatchObject({ status: 201 })
+    expect(await send('POST', path, {})).toMatchObject({ status: 201 })
+    const named = { status: 400, body: { ...MISSING, record: 'x' } }
+    expect(await send('PUT', `${path}/x`, { team: 'nobody' })).toMatchObject(named)
+    expect(await send('POST', `${path}/x`, { team: 'nobody' })).toMatchObject(named)
+    const updated = { status: 400, body: { ...MISSING, record: 'm' } }
+    expect(await send('PATCH', `${path}/m`, { team: 'nobody' })).toMatchObject(updated)
+    expect(await send('PATCH', `${path}/x`, { team: 'nobody' })).toMatchObject({ status: 404 })
+    expect(await read('members', 'm', 'x')).toEqual({
+      m: { name: 'Ada', team: expect.objectContaining({ id: 't' }) },
+    })
+  })
+
+  it('name each record of a bulk insert', async () => {
+    const { send, read } = await open(branch)
+    const records = [{ id: 'a', team: 't' }, { id: 'b', team: 'nobody' }, { team: 'nobody' }]
+    const answer = await send('POST', '/tables/members/bulk', { records })
+    expect(answer).toMatchObject({
+      status: 400,
+      body: {
+        errors: [
+          { index: 1, ...MISSING },
+          { index: 2, ...MISSING },
+        ],
+      },
+    })
+    expect(await read('members', 'a')).toEqual({})
+    // Records of one request may link to each other, in any order.
+    const chain = [{ id: 'child', parent: 'root' }, { id: 'root' }, { id: 'own', parent: 'own' }]
+    expect(await send('POST', '/tables/tasks/bulk', { records: chain })).toMatchObject({
+      status: 200,
+    })
+    const many = Array.from({ length: 50 }, (_, index) => ({
+      id: `c${index}`,
+      parent: index === 49 ? 'nobody' : `c${index + 1}`,
+    }))
+    const broken = await send('POST', '/tables/tasks/bulk', { records: many })
+    expect(broken).toMatchObject({ status: 400, body: { code: expect.any(String) } })
+    expect(await read('tasks', 'c0')).toEqual({})
+  })
+
+  it.each(['', '?mode=partial', '?existing=replace', '?existing=skip'])(
+    'name the line of a stream%s',
+    async (query) => {
+      const { send, read } = await open(branch)
+      const lines = [{ id: 'a', team: 't' }, { id: 'b', team: 'nobody' }, { id: 'c' }]
+      const body = lines.map((line) => JSON.stringify(line)).join('\n')
+      const answer = await send('POST', `/tables/members/bulk${query}`, body, ndjson)
+      const refused = [{ line: 2, ...MISSING }]
+      const isPartial = query === '?mode=partial'
+      if (isPartial) expect(answer.body).toMatchObject({ inserted: 2, errors: refused })
+      else expect(answer).toMatchObject({ status: 400, body: { errors: refused } })
+      expect(Object.keys(await read('members', 'a', 'b', 'c'))).toEqual(isPartial ? ['a', 'c'] : [])
+    },
+  )
+
+  it('may be written before their records in a transaction', async () => {
+    const { send, read } = await open(branch)
+    const operations = [
+      { insert: { table: 'members', record: { id: 'x', team: 'new' } } },
+      { insert: { table: 'teams', record: { id: 'new' } } },
+    ]
+    expect(await send('POST', '/transaction', { operations })).toMatchObject({ status: 200 })
+    const broken = [
+      { insert: { table: 'teams', record: { id: 'newer' } } },
+      { insert: { table: 'members', record: { id: 'y', team: 'nobody' } } },
+      { insert: { table: 'members', record: { id: 'z', team: 'newer' } } },
+    ]
+    expect(await send('POST', '/transaction', { operations: broken })).toMatchObject({
+      status: 400,
+      body: { code: 'transaction_failed', errors: [{ index: 1, ...MISSING }] },
+    })
+    const mended = [
+      { insert: { table: 'members', record: { id: 'y', team: 'nobody' } } },
+      { update: { table: 'members', id: 'y', fields: { team: 't' } } },
+      { delete: { table: 'teams', id: 'new' } },
+      { update: { table: 'members', id: 'x', fields: { team: 't' } } },
+    ]
+    expect(await send('POST', '/transaction', { operations: mended })).toMatchObject({
+      status: 200,
+    })
+    expect(await read('members', 'x', 'y')).toMatchObject({ x: { team: { id: 't' } }, y: {} })
+    const removed = [{ delete: { table: 'teams', id: 't' } }]
+    expect(await send('POST', '/transaction', { operations: removed })).toMatchObject({
+      status: 400,
+      body: { errors: [{ index: 0, ...REFUSED }] },
+    })
+  })
+
+  it('are kept by SQL, and by writes to sets of records', async () => {
+    const { send, read, put } = await open(branch)
+    const run = (statement: string) => send('POST', '/sql', { statement })
+    const refused = { status: 400, body: MISSING }
+    expect(await run(`insert into members (id, team) values ('x', 'nobody')`)).toMatchObject(
+      refused,
+    )
+    expect(await run(`update members set team = 'nobody'`)).toMatchObject(refused)
+    expect(await run(`delete from teams`)).toMatchObject({ status: 400, body: REFUSED })
+    expect(await run(`truncate teams`)).toMatchObject({ status: 400, body: REFUSED })
+    expect(await run(`truncate members, teams`)).toMatchObject({ status: 200 })
+    await put('teams', 't', {})
+    await put('members', 'm', { team: 't' })
+    const path = '/tables/members/data'
+    expect(await send('PATCH', path, { all: true, set: { team: 'nobody' } })).toMatchObject(refused)
+    expect(await send('PATCH', path, { all: true, set: { team: 't' } })).toMatchObject({
+      body: { updated: 1 },
+    })
+    const set = { filter: { id: 't' } }
+    expect(await send('DELETE', '/tables/teams/data', set)).toMatchObject({
+      status: 400,
+      body: REFUSED,
+    })
+    expect(await send('DELETE', '/tables/members/data', { all: true })).toMatchObject({
+      body: { deleted: 1 },
+    })
+    expect(await send('DELETE', '/tables/teams/data', set)).toMatchObject({ body: { deleted: 1 } })
+    expect(await read('teams', 't')).toEqual({})
+  })
+
+  it('fail single records of an upsert', async () => {
+    const { send, read } = await open(branch)
+    const records = [
+      { id: 'a', team: 't' },
+      { id: 'b', team: 'nobody' },
+      { id: 'm', team: 'nobody' },
+    ]
+    const { body } = await send('POST', '/tables/members/upsert', { records })
+    expect(body.results).toMatchObject([
+      { id: 'a', outcome: 'inserted' },
+      { id: 'b', outcome: 'failed', error: MISSING },
+      { id: 'm', outcome: 'failed', error: MISSING },
+    ])
+    expect(await read('members', 'a', 'b', 'm')).toMatchObject({
+      a: { team: { id: 't' } },
+      m: { team: { id: 't' } },
+    })
+  })
+
+  it('with restrict refuse to delete a linked record, and name the linking ones', async () => {
+    const { send, put, read } = await open(branch)
+    await put('members', 'n', { team: 't' })
+    expect(await send('DELETE', '/tables/teams/data/t')).toMatchObject({
+      status: 400,
+      body: {
+        ...REFUSED,
+        record: 'm',
+        records: ['m', 'n'],
+        message: expect.stringMatching(/2 records of table \[members\]/),
+      },
+    })
+    expect(await read('teams', 't')).toEqual({ t: { name: 'one' } })
+    await send('DELETE', '/tables/members/data/m')
+    await send('PATCH', '/tables/members/data/n', { team: null })
+    expect(await send('DELETE', '/tables/teams/data/t')).toMatchObject({ status: 204 })
+  })
+
+  it('with setNull lose the link, as an update would', async () => {
+    const { send, put, branches } = await open(branch)
+    await put('tasks', 'a', { title: 'A', owner: 'm', changed: '2020-01-01T00:00:00Z' })
+    await put('tasks', 'b', { title: 'B' })
+    expect(await send('DELETE', '/tables/members/data/m')).toMatchObject({ status: 204 })
+    const task = await branches.record(branch, 'tasks', 'a')
+    expect(task).toMatchObject({ title: 'A', service: { version: 1 } })
+    expect(task).not.toHaveProperty('owner')
+    expect(task.changed).not.toContain('2020')
+    expect(await branches.record(branch, 'tasks', 'b')).toMatchObject({ service: { version: 0 } })
+  })
+
+  it('with cascade delete records through several tables, and in circles', async () => {
+    const { send, put, read } = await open(branch)
+    await put('tasks', 'root', {})
+    await put('tasks', 'child', { parent: 'root' })
+    await put('tasks', 'root', { parent: 'child' })
+    await put('notes', 'n', { task: 'child', about: 'nowhere' })
+    await put('tasks', 'other', {})
+    await put('notes', 'kept', { task: 'other' })
+    expect(await send('DELETE', '/tables/tasks/data/root')).toMatchObject({ status: 204 })
+    expect(await read('tasks', 'root', 'child')).toEqual({})
+    expect(Object.keys(await read('notes', 'n', 'kept'))).toEqual(['kept'])
+    expect(await send('POST', '/sql', { statement: 'truncate tasks' })).toMatchObject({
+      status: 200,
+    })
+    expect(await read('notes', 'kept')).toEqual({})
+  })
+
+  it('bound what a deletion deletes by a limit', async () => {
+    const { send, put, read } = await open(branch)
+    await put('tasks', 'root', {})
+    for (let index = 0; index < 8; index++) await put('tasks', `c${index}`, { parent: 'root' })
+    await put('notes', 'n', { task: 'c0' })
+    expect(await send('DELETE', '/tables/tasks/data/root')).toMatchObject({
+      status: 422,
+      body: { code: 'limit_reached', message: expect.stringMatching(/more than 8 records/) },
+    })
+    expect(Object.keys(await read('tasks', 'root', 'c0'))).toEqual(['root', 'c0'])
+    await send('DELETE', '/tables/notes/data/n')
+    expect(await send('DELETE', '/tables/tasks/data/root')).toMatchObject({ status: 204 })
+    expect(await read('tasks', 'root', 'c0')).toEqual({})
+  })
+
+  it('with none are not looked at', async () => {
+    const { put, read } = await open(branch)
+    await put('notes', 'n', { about: 'nowhere' })
+    expect(await read('notes', 'n')).toMatchObject({ n: {} })
+  })
+})
+
+describe('the rule of a link', () => {
+  it('is part of the schema, unless it is none', async () => {
+    const { send } = await open('main')
+    const { body } = await send('GET', '')
+    const columnOf = (table: string, name: string) =>
+      body.schema.tables
+        .find((each: { name: string }) => each.name === table)
+        .columns.find((column: Column) => column.name === name)
+    expect(columnOf('members', 'team').link).toEqual({ table: 'teams', onDelete: 'restrict' })
+    expect(columnOf('notes', 'about').link).toEqual({ table: 'teams' })
+  })
+
+  it('can be changed if all linked records exist', async () => {
+    const { send, put } = await open('main')
+    await put('notes', 'n', { about: 'nowhere' })
+    await put('notes', 'o', { about: 't' })
+    const path = '/tables/notes/columns/about'
+    const rule = { link: { onDelete: 'restrict' } }
+    const problems = [{ kind: 'link', records: 1, samples: [{ id: 'n', value: 'nowhere' }] }]
+    expect(await send('PATCH', path, { ...rule, dryRun: true })).toMatchObject({
+      status: 200,
+      body: { column: { link: { table: 'teams', onDelete: 'restrict' } }, problems },
+    })
+    expect(await send('PATCH', path, rule)).toMatchObject({ status: 400, body: { problems } })
+    await send('DELETE', '/tables/notes/data/n')
+    expect(await send('PATCH', path, rule)).toMatchObject({ status: 200 })
+    expect(await send('POST', '/tables/notes/data', { about: 'nowhere' })).toMatchObject({
+      status: 400,
+      body: { code: 'link_violation' },
+    })
+    const none = { link: { table: 'teams', onDelete: 'none' } }
+    expect(await send('PATCH', path, none)).toMatchObject({ status: 200 })
+    expect(await send('POST', '/tables/notes/data', { about: 'nowhere' })).toMatchObject({
+      status: 201,
+    })
+    const other = { link: { table: 'tasks', onDelete: 'none' } }
+    expect(await send('PATCH', path, other)).toMatchObject({
+      status: 400,
+      body: { message: expect.stringMatching(/links to table \[teams\], which cannot be changed/) },
+    })
+    const text = { link: { onDelete: 'restrict' } }
+    expect(await send('PATCH', '/tables/teams/columns/name', text)).toMatchObject({ status: 400 })
+  })
+
+  it('is kept if a schema is sent that does not name it, and changed if it does', async () => {
+    const { send } = await open('main')
+    const { body } = await send('GET', '')
+    const sent = {
+      tables: body.schema.tables.map(
+        ({ name, columns }: { name: string; columns: readonly Column[] }) => ({
+          name,
+          columns: columns.map((column) =>
+            column.name === 'team'
+              ? { ...column, link: { table: 'teams' } }
+              : column.name === 'owner'
+                ? { ...column, link: { table: 'members', onDelete: 'cascade' } }
+                : column,
+          ),
+        }),
+      ),
+    }
+    const compared = await send('POST', '/schema/compare', { schema: sent })
+    expect(compared.body.edits.operations).toEqual([
+      { alterColumn: { table: 'tasks', column: 'owner', link: { onDelete: 'cascade' } } },
+    ])
+  })
+})
