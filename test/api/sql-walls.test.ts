@@ -19,6 +19,8 @@ const LIMITS = {
   sqlQuickConnectionsMax: 2,
   sqlQuickConnectionsPerWorkspaceMax: 1,
   sqlConnectionsPerWorkspaceMax: 2,
+  sqlTransactionsMax: 2,
+  sqlTransactionsPerWorkspaceMax: 1,
   sqlWaitingMax: 2,
   sqlWaitingPerWorkspaceMax: 1,
   sqlWaitMs: 200,

@@ -143,6 +143,14 @@ export const LIMITS = {
   sqlQuickConnectionsMax: 6,
   /** Connections to PostgreSQL for short SQL requests in one workspace. */
   sqlQuickConnectionsPerWorkspaceMax: 4,
+  /** Transactions that clients of PostgreSQL keep open. Each has a connection, in addition to those for SQL requests. */
+  sqlTransactionsMax: 32,
+  /** Transactions that clients of PostgreSQL keep open in one workspace. */
+  sqlTransactionsPerWorkspaceMax: 24,
+  /** Time that a transaction of a client of PostgreSQL may wait for its next statement. */
+  sqlTransactionIdleMs: 10_000,
+  /** Time that a transaction of a client of PostgreSQL may take. */
+  sqlTransactionMs: 60_000,
   /** SQL requests that wait for a connection, short and long ones separately. Further requests are refused. */
   sqlWaitingMax: 512,
   /** SQL requests in one workspace that wait for a connection. */

@@ -458,6 +458,13 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
     'Connections to PostgreSQL for short SQL requests, in addition to those for long ones.',
   sqlQuickConnectionsPerWorkspaceMax:
     'Connections to PostgreSQL for short SQL requests of one workspace.',
+  sqlTransactionsMax:
+    'Transactions that clients of PostgreSQL keep open, each with a connection of its own.',
+  sqlTransactionsPerWorkspaceMax:
+    'Transactions that clients of PostgreSQL keep open in one workspace.',
+  sqlTransactionIdleMs:
+    'Milliseconds that a transaction of a client of PostgreSQL may wait for its next statement.',
+  sqlTransactionMs: 'Milliseconds that a transaction of a client of PostgreSQL may take.',
   sqlWaitingMax: 'SQL requests that wait for a connection; further ones get 503.',
   sqlWaitingPerWorkspaceMax: 'SQL requests of one workspace that wait for a connection.',
   sqlWaitMs: 'Milliseconds that a SQL request waits for a connection.',

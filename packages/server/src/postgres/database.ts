@@ -21,14 +21,18 @@ export type { Queryable } from './server.js'
 const IDLE_TIMEOUT_MS = 60_000
 /** Connections for statements that run beside a transaction, opened on demand. */
 const SIDE_POOL_MAX = 2
-const USER_POOL_MAX = { quick: 4, long: 4 }
+const USER_POOL_MAX = { quick: 4, long: 4, open: 4 }
 const EMBEDDED_NAME = 'embedded'
 
 /**
  * Uses after which a connection for SQL of users is replaced, because a backend keeps memory such as compiled
  * regular expressions. A quick statement makes few of these.
  */
-const USER_CONNECTION_USES_MAX: Readonly<Record<Lane, number>> = { quick: 2_000, long: 200 }
+const USER_CONNECTION_USES_MAX: Readonly<Record<Lane, number>> = {
+  quick: 2_000,
+  long: 200,
+  open: 200,
+}
 
 interface DatabaseOptions {
   readonly poolMax: number
@@ -112,13 +116,14 @@ export class Database implements Queryable {
     this.#userPools = {
       quick: this.#createUserPool(connection, 'quick'),
       long: this.#createUserPool(connection, 'long'),
+      open: this.#createUserPool(connection, 'open'),
     }
     for (const pool of previous) pool.end().catch(() => undefined)
   }
 
   #pools(): pg.Pool[] {
-    const { quick, long } = this.#userPools ?? {}
-    return [this.#pool, this.#sidePool, quick, long].filter((pool) => pool !== undefined)
+    const userPools = Object.values(this.#userPools ?? {})
+    return [this.#pool, this.#sidePool, ...userPools].filter((pool) => pool !== undefined)
   }
 
   #createUserPool(connection: Connection, lane: Lane): pg.Pool {

@@ -25,11 +25,18 @@ interface UserConnectionLimits {
   /** Connections for statements that end soon, and for those of one workspace. */
   readonly sqlQuickConnectionsMax: number
   readonly sqlQuickConnectionsPerWorkspaceMax: number
+  /** Transactions that clients keep open, and those of one workspace. */
+  readonly sqlTransactionsMax: number
+  readonly sqlTransactionsPerWorkspaceMax: number
 }
 
 /** Returns how many connections each lane takes. */
 export function userConnectionsMax(limits: UserConnectionLimits): Readonly<Record<Lane, number>> {
-  return { quick: limits.sqlQuickConnectionsMax, long: limits.sqlConnectionsMax }
+  return {
+    quick: limits.sqlQuickConnectionsMax,
+    long: limits.sqlConnectionsMax,
+    open: limits.sqlTransactionsMax,
+  }
 }
 
 /** Interval at which an abandoned backend is checked for its end. */
@@ -67,16 +74,20 @@ export class UserConnections {
         placesMax: limits.sqlConnectionsMax,
         placesPerOwnerMax: limits.sqlConnectionsPerWorkspaceMax,
       }),
+      open: placesOf({
+        placesMax: limits.sqlTransactionsMax,
+        placesPerOwnerMax: limits.sqlTransactionsPerWorkspaceMax,
+      }),
     }
   }
 
   /** Slots in use, slots of abandoned backends, and waiting requests. */
   get state(): { held: number; lost: number; waiting: number } {
-    const { quick, long } = this.#places
+    const lanes = Object.values(this.#places)
     return {
-      held: quick.held + long.held,
+      held: lanes.reduce((sum, { held }) => sum + held, 0),
       lost: this.#lost,
-      waiting: quick.waiting + long.waiting,
+      waiting: lanes.reduce((sum, { waiting }) => sum + waiting, 0),
     }
   }
 

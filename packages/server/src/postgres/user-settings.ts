@@ -8,8 +8,11 @@ import { type Call, compileStatement, toQuery } from './statement.js'
  * that writes is a snapshot that only reads. Statements of users cannot change settings, so none of this is sent again.
  */
 
-/** Statements that end soon do not wait for long ones: each kind has connections of its own. */
-export type Lane = 'quick' | 'long'
+/**
+ * Statements that end soon do not wait for long ones, and neither waits for transactions that clients keep open: each kind
+ * has connections of its own.
+ */
+export type Lane = 'quick' | 'long' | 'open'
 
 /** A quick statement that takes longer is ended. */
 const QUICK_MS_MAX = 250

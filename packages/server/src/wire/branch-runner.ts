@@ -12,11 +12,14 @@ import {
   type SqlContext,
 } from '../data/sql/run-sql.js'
 import type { SqlEngine } from '../data/sql/sql-engine.js'
+import { type HoldOptions, holdTransaction } from '../data/sql/sql-transaction.js'
 import type { ParameterTypes } from '../data/sql/typed-plan.js'
 import type { Principal } from '../domain/access/principal.js'
+import type { Need } from '../domain/access/scope.js'
 import { Ticket } from '../http/admission/ticket.js'
 import type { Admission } from '../http/plugins/admission.js'
 import type { Services } from '../http/services.js'
+import type { Sql } from '../postgres/sql.js'
 import { type ClientStatement, columnTypes } from './client-statement.js'
 
 /** What the connections of all clients share. */
@@ -45,11 +48,20 @@ export interface StatementRun {
   readonly allowDataLoss: boolean
 }
 
-/** Runs the statements of one connection on its branch. Between two statements it holds nothing of PostgreSQL. */
+/** A transaction that stays open between statements. */
+export interface HeldTransaction {
+  run(run: StatementRun, sink: RowSink): Promise<void>
+  /** Runs a statement about savepoints. */
+  control(statement: Sql): Promise<void>
+}
+
+/** Runs the statements of one connection on its branch. Outside of transactions it holds nothing of PostgreSQL between them. */
 export class BranchRunner {
   readonly #context: WireContext
   readonly #connected: Connected
   #principal: Principal | undefined
+  /** The branch of the transaction that is open. */
+  #heldBranchId: string | undefined
 
   constructor(context: WireContext, connected: Connected) {
     this.#context = context
@@ -82,14 +94,19 @@ export class BranchRunner {
     }
   }
 
+  /** Whether the key may write. */
+  get canWrite(): boolean {
+    return this.#principal?.scope.access !== 'read'
+  }
+
   describe(run: StatementRun): Promise<Description> {
-    return this.#admitted(() =>
+    return this.admitted(() =>
       this.#onSession(run, (context, statement) => describeSql(context, statement)),
     )
   }
 
   async run(run: StatementRun, sink: RowSink): Promise<void> {
-    await this.#admitted(() =>
+    await this.admitted(() =>
       this.#onSession(run, (context, statement) =>
         runSql(context, {
           statements: [statement],
@@ -98,6 +115,46 @@ export class BranchRunner {
           toAnswer: () => '',
         }),
       ),
+    )
+  }
+
+  /**
+   * Keeps a transaction open as long as `body` does. All of its statements use the session with which it began: nothing
+   * that a session contains can change before the transaction ends.
+   */
+  async hold(
+    options: HoldOptions & { readonly signal: AbortSignal },
+    body: (transaction: HeldTransaction) => Promise<void>,
+  ): Promise<void> {
+    const bounds = { signal: options.signal, timeoutMs: 0 }
+    await this.#context.services.sessions.run(this.#request, async (session) => {
+      this.#heldBranchId = session.access.branchId
+      await holdTransaction(this.#contextOf(session, bounds), options, (transaction) =>
+        body({
+          run: (run, sink) =>
+            transaction.run(this.#contextOf(session, run), {
+              statement: toRun(session, run),
+              form: rowsForm(sink),
+            }),
+          control: (statement) => transaction.control(statement),
+        }),
+      )
+    })
+  }
+
+  /** Checks that the key can still do what a transaction has done, on the same branch. */
+  async confirm(need: Need): Promise<void> {
+    await this.#context.services.sessions.run({ ...this.#request, need }, async (session) => {
+      await session.branch.runReads([])
+      if (session.access.branchId === this.#heldBranchId) return
+      throw new AppError('branch_not_found', 'the branch was deleted')
+    })
+  }
+
+  /** Creates the storage for the first writes to tables. */
+  async makeWritable(tables: readonly string[]): Promise<void> {
+    await this.#context.services.sessions.run(this.#request, (session) =>
+      session.branch.makeWritable(tables.map((name) => session.table(name))),
     )
   }
 
@@ -111,7 +168,10 @@ export class BranchRunner {
     )
   }
 
-  #contextOf(session: Session, { signal, timeoutMs }: StatementRun): SqlContext {
+  #contextOf(
+    session: Session,
+    { signal, timeoutMs }: Pick<StatementRun, 'signal' | 'timeoutMs'>,
+  ): SqlContext & SqlEngine {
     const { services, engine } = this.#context
     const { files, limits, database, storage } = services
     const { queryTimeoutMs } = limits
@@ -123,7 +183,7 @@ export class BranchRunner {
   }
 
   /** Runs work as a request of the key: it counts for the same limits as a request over HTTP. */
-  async #admitted<Result>(work: () => Promise<Result>): Promise<Result> {
+  async admitted<Result>(work: () => Promise<Result>): Promise<Result> {
     const { admission, services } = this.#context
     const { apiKey } = this.#request
     if (services.lifecycle.state !== 'ready') {

@@ -1,5 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { ResultColumn } from '../data/sql/evaluate.js'
+import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import type { BranchRunner, StatementRun } from './branch-runner.js'
 import type { ClientBytes } from './client-bytes.js'
 import type { ClientOutput } from './client-output.js'
@@ -8,6 +9,7 @@ import { type Frame, FrameContent, MessageWriter, ProtocolError, rowMessage } fr
 import { NamedItems } from './named-items.js'
 import { RowStream } from './row-stream.js'
 import { answerSession, type SessionAnswer, type SessionFacts } from './session-answers.js'
+import { TransactionBlock } from './transaction-block.js'
 import { declaredName, fromBinary, sizeOf, toBinary } from './values.js'
 import { errorMessage, toWireError, unsupported, WireError } from './wire-error.js'
 
@@ -65,9 +67,17 @@ export class ClientSession {
   /** Messages are skipped until the next Sync. */
   #isSkipping = false
   #running = new AbortController()
+  readonly #block: TransactionBlock
 
   constructor(connection: ClientConnection) {
     this.#connection = connection
+    this.#block = new TransactionBlock(connection.runner, connection.limits)
+  }
+
+  /** Ends the session of a client that is gone. */
+  close(): void {
+    this.cancel()
+    void this.#block.close()
   }
 
   /** Ends the statement that is running. */
@@ -92,7 +102,7 @@ export class ClientSession {
       await this.#extended(type ?? '', content)
     } catch (error) {
       if (error instanceof ProtocolError) throw error
-      this.#fail(error)
+      await this.#fail(error)
       this.#isSkipping = true
     }
     return true
@@ -104,9 +114,10 @@ export class ClientSession {
   }
 
   async #ready(): Promise<void> {
-    this.#portals.clear()
+    // Portals end with their transaction.
+    if (!this.#block.isOpen) this.#portals.clear()
     this.#count()
-    this.#write(new MessageWriter('Z').bytes(Buffer.from('I')).toBuffer())
+    this.#write(new MessageWriter('Z').bytes(Buffer.from(this.#block.status)).toBuffer())
     await this.#connection.output.send()
   }
 
@@ -128,7 +139,8 @@ export class ClientSession {
     throw new WireError('53200', 'the portals of this API key take too much memory')
   }
 
-  #fail(error: unknown): void {
+  async #fail(error: unknown): Promise<void> {
+    await this.#block.fail()
     const { shown, hidden } = toWireError(error)
     if (hidden !== undefined) this.#connection.hide(hidden)
     this.#write(errorMessage(shown, 'ERROR'))
@@ -143,7 +155,8 @@ export class ClientSession {
       const parsed = await parseStatements(text, this.#connection.limits)
       const statements = joinSchemaStatements(parsed, text)
       if (statements.length === 0) this.#write(new MessageWriter('I').toBuffer())
-      for (const statement of statements) {
+      for (const [index, statement] of statements.entries()) {
+        this.#joinOthers(statements.slice(index))
         if (statement.parameterCount > 0) {
           throw new WireError('42P02', 'there is no parameter $1')
         }
@@ -153,9 +166,19 @@ export class ClientSession {
       }
     } catch (error) {
       if (error instanceof ProtocolError) throw error
-      this.#fail(error)
+      await this.#fail(error)
     }
+    await this.#block.endImplicit().catch((error: unknown) => this.#fail(error))
     await this.#ready()
+  }
+
+  /** Statements of one message that write are one transaction, up to the next one about transactions. */
+  #joinOthers(rest: readonly ClientStatement[]): void {
+    const end = rest.findIndex(({ kind }) => kind === 'transaction')
+    const queries = rest.slice(0, end === -1 ? undefined : end).filter(isQuery)
+    // A change of the schema is a transaction of its own.
+    if (queries.length < 2 || queries.some(({ node }) => isSchemaNode(node))) return
+    if (queries.some(({ isWrite }) => isWrite)) this.#block.beginImplicit()
   }
 
   async #extended(type: string, content: FrameContent): Promise<void> {
@@ -329,6 +352,7 @@ export class ClientSession {
     if (statement === undefined || statement.kind === 'transaction') {
       return { typeIds: [], columns: [] }
     }
+    this.#block.requireUsable()
     const given = new Array<null>(statement.parameterCount).fill(null)
     const typeIdOf = (index: number, found: string | undefined) =>
       declaredIds[index] || Number(found ?? TEXT_ID)
@@ -388,7 +412,11 @@ export class ClientSession {
     statement: ClientStatement,
     { rowsMax, isSimple }: { rowsMax: number; isSimple: boolean },
   ): Promise<void> {
-    if (statement.kind === 'transaction') throw unsupported('transactions are not supported yet')
+    if (statement.kind === 'transaction') {
+      await this.#control(portal, statement)
+      return
+    }
+    this.#block.requireUsable()
     if (statement.kind === 'session') {
       await this.#answer(portal, statement, isSimple)
       return
@@ -403,13 +431,25 @@ export class ClientSession {
       })
       const parameters = await this.#textsOf(portal)
       const run = this.#runOf(statement, portal.prepared.declaredIds, parameters)
-      await this.#cancellable(() => this.#connection.runner.run(run, portal.stream as RowStream))
+      await this.#cancellable(() => this.#block.run(run, portal.stream as RowStream))
     }
     const { rows, hasMore } = portal.stream.take(rowsMax)
     portal.sent += rows.length
     for (const row of rows) this.#write(row)
     if (hasMore) this.#write(new MessageWriter('s').toBuffer())
     else this.#complete(portal.stream.tag(rowsMax > 0 ? portal.sent : undefined))
+  }
+
+  /** Runs a statement about transactions. */
+  async #control(portal: Portal, statement: ClientStatement): Promise<void> {
+    const { settings } = this.#connection.facts
+    const { tag, warning } = await this.#block.control(statement, {
+      isReadOnly: settings.get('default_transaction_read_only') === 'on',
+      signal: this.#running.signal,
+    })
+    if (portal.isDescribing) this.#beginRows(portal, [], false)
+    if (warning !== undefined) this.#write(errorMessage(warning, 'WARNING'))
+    this.#complete(tag)
   }
 
   /** Tells the client which columns follow, if it has asked. What it was told before must still be true. */
@@ -440,6 +480,7 @@ export class ClientSession {
   async #answer(portal: Portal, statement: ClientStatement, isSimple: boolean): Promise<void> {
     const parameters = await this.#textsOf(portal)
     const answer = answerSession(statement, { ...this.#connection.facts, parameters })
+    if (answer.transactionOptions !== undefined) this.#block.configure(answer.transactionOptions)
     const { forgets, rows, columns } = answer
     if (forgets === null) this.#prepared.clear()
     else if (forgets !== undefined) this.#prepared.delete(forgets)
@@ -476,3 +517,5 @@ export class ClientSession {
 }
 
 const TEXT_ID = 25
+
+const isQuery = (statement: ClientStatement) => statement.kind === 'query'

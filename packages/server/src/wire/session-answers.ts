@@ -2,6 +2,7 @@ import type { Node } from 'libpg-query'
 import { contentOf, kindOf, type NodeOf } from '../dialect/nodes.js'
 import { type ClientStatement, SESSION_VALUES, sessionFunction } from './client-statement.js'
 import type { SessionSettings } from './session-settings.js'
+import { readOnlyOf } from './transaction-block.js'
 import { unsupported, WireError } from './wire-error.js'
 
 /* Statements about the session are answered here: SET and SHOW, and what clients ask at their start. */
@@ -16,6 +17,8 @@ export interface SessionAnswer {
   readonly notice?: string | undefined
   /** Prepared statements that the client no longer needs; null for all. */
   readonly forgets?: string | null
+  /** What SET TRANSACTION says about the transaction. */
+  readonly transactionOptions?: readonly Node[]
 }
 
 export interface SessionFacts {
@@ -73,7 +76,8 @@ function setVariable(
       settings.reset(undefined)
       return done('RESET')
     case 'VAR_SET_MULTI':
-      // The isolation level is always the highest.
+      if (name === 'TRANSACTION') return done('SET', { transactionOptions: args })
+      settings.set('default_transaction_read_only', readOnlyOf(args) === true ? 'on' : 'off')
       return done('SET')
     case 'VAR_SET_VALUE':
       return done('SET', { notice: settings.set(name, args.map(constantText).join(', ')) })

@@ -96,7 +96,7 @@ export class WireConnection {
     socket.on('end', () => this.#session?.cancel())
     socket.on('close', () => {
       clearTimeout(this.#late)
-      this.#session?.cancel()
+      this.#session?.close()
       this.#isClosing = true
       this.#bytes?.close()
     })
@@ -161,7 +161,7 @@ export class WireConnection {
   #end(error: WireError): void {
     if (this.#isClosing) return
     this.#isClosing = true
-    this.#session?.cancel()
+    this.#session?.close()
     this.#bytes?.close()
     this.#reader.takeRest()
     this.#socket.end(errorMessage(error, 'FATAL'))

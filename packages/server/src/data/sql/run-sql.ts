@@ -7,7 +7,7 @@ import type { JsonText } from '../../common/write-json.js'
 import { isResultType } from '../../dialect/allowed.js'
 import { invalidSql, tooCostly } from '../../dialect/invalid-sql.js'
 import { requireAccess } from '../../domain/access/scope.js'
-import type { Bounds } from '../../postgres/bounds.js'
+import { type Bounds, runBounded } from '../../postgres/bounds.js'
 import { codeOf, INVALID_PARAMETER_VALUE, QUERY_CANCELED } from '../../postgres/failures.js'
 import type { ReaderRoles } from '../../postgres/reader-role.js'
 import { type Sql, sql } from '../../postgres/sql.js'
@@ -101,6 +101,40 @@ export async function runSql(context: SqlContext, request: SqlRun): Promise<Json
   return answerOnce(context, execute, { isShort: true })
 }
 
+/** A statement writes to tables for which the branch has no storage yet. */
+export class MissingStorageError extends Error {
+  constructor(readonly tables: readonly string[]) {
+    super('the branch needs storage')
+  }
+}
+
+/** Runs a statement in a transaction that stays open. An error leaves the transaction without further use. */
+export async function runSqlInside(
+  context: SqlContext,
+  transaction: OpenTransaction,
+  request: { statement: RunStatement; form: ResultForm; reader: string | undefined },
+): Promise<void> {
+  const { session, database, bounds } = context
+  const { form, reader } = request
+  requireLimits(context.limits, [request.statement])
+  const [statement] = await prepareAll(context, [request.statement])
+  if (statement === undefined) throw new Error('a statement must be prepared')
+  const { plan } = statement
+  if (plan.kind !== 'select') {
+    requireAccess(session.principal.scope, 'write')
+    if (grows(plan)) await session.growth.admit(0)
+    const tables = writtenTables(plan)
+    const missing = tables.filter((name) => session.table(name).writer === undefined)
+    if (missing.length > 0) throw new MissingStorageError(missing)
+  }
+  const { client } = transaction
+  const evaluator = evaluatorOf(context, transaction, { reader, isAtOnce: false })
+  await runBounded({ database, client, bounds, canLose: true }, () => {
+    form.begin?.({ lane: 'open' })
+    return runOne({ context, transaction, evaluator, statement }, form)
+  })
+}
+
 function requireWritable({ session }: SqlContext): void {
   requireAccess(session.principal.scope, 'write')
   if (session.checkpoint === undefined) return
@@ -158,8 +192,8 @@ function isTimedOut(error: unknown): boolean {
 }
 
 /** Returns whether a statement failed because its role lacks a privilege, or was dropped by an administrator. */
-async function lacksRights(
-  { readers }: SqlContext,
+export async function lacksRights(
+  { readers }: Pick<SqlContext, 'readers'>,
   schema: string,
   error: unknown,
 ): Promise<boolean> {

@@ -120,10 +120,9 @@ export class QueryWriter implements StatementContext {
   }
 
   select(query: SelectStmt, outer: Scope | undefined, onFirst?: OnFirst): WrittenQuery {
-    if (query.lockingClause !== undefined) {
-      throw invalidSql('FOR UPDATE and FOR SHARE are not supported: transactions are serializable')
-    }
-    requireKnown(query, 'SELECT', SELECT_PARTS)
+    // FOR UPDATE and FOR SHARE have no effect: transactions are serializable, and a conflict ends one of them.
+    const { lockingClause: _, ...locked } = query
+    requireKnown(locked, 'SELECT', SELECT_PARTS)
     const scope = new Scope(outer)
     const named = this.writeWith(query.withClause, scope)
     const body =

@@ -378,8 +378,6 @@ const REFUSED = [
   'select 1;; delete from users',
   'select 1 into x',
   'select * into temp x from users',
-  'select * from users for update',
-  'select * from users for share nowait',
   "with x as (insert into users (name) values ('a') returning *) select * from x",
   'with x as (update users set age = 1 returning *) select * from x',
   'with x as (delete from users returning *) select * from x',
@@ -637,10 +635,6 @@ describe('messages', () => {
     [
       'drop table users',
       'DROP is not supported: only SELECT, INSERT, UPDATE, DELETE, TRUNCATE and statements that change the schema are',
-    ],
-    [
-      'select * from users for update',
-      'FOR UPDATE and FOR SHARE are not supported: transactions are serializable',
     ],
     [
       'insert into users (id) values (1) on conflict on constraint c do nothing',

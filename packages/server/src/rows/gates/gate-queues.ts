@@ -1,5 +1,8 @@
-/** `shared`: a writer, together with others. `alone`: a fork, a schema edit, a merge. */
-export type GateMode = 'shared' | 'alone'
+/**
+ * `shared`: a writer, together with others. `open`: a transaction that waits for its client between statements, also
+ * together with others. `alone`: a fork, a schema edit, a merge.
+ */
+export type GateMode = 'shared' | 'open' | 'alone'
 
 interface Waiting {
   readonly mode: GateMode
@@ -8,6 +11,7 @@ interface Waiting {
 
 interface Gate {
   shared: number
+  open: number
   isAlone: boolean
   /** In the order of arrival, so that neither writers nor forks starve. */
   readonly waiting: Waiting[]
@@ -21,6 +25,8 @@ interface Gate {
 export class GateQueues {
   readonly #sharedMax: number
   readonly #gates = new Map<string, Gate>()
+  /** Whom to tell that a transaction waits which has to be alone. */
+  readonly #watching = new Map<string, Set<() => void>>()
 
   /** `sharedMax`: the number of writers of one gate that may have a connection. */
   constructor({ sharedMax }: { sharedMax: number }) {
@@ -34,7 +40,7 @@ export class GateQueues {
 
   /** Enters a gate. Returns or resolves to false if that takes too long. Successful calls must `leave`. */
   enter(name: string, mode: GateMode, waitMs: number): boolean | Promise<boolean> {
-    const gate = this.#gates.get(name) ?? { shared: 0, isAlone: false, waiting: [] }
+    const gate = this.#gates.get(name) ?? { shared: 0, open: 0, isAlone: false, waiting: [] }
     this.#gates.set(name, gate)
     if (gate.waiting.length === 0 && this.#mayStart(gate, mode)) {
       take(gate, mode)
@@ -55,14 +61,25 @@ export class GateQueues {
         resolve(false)
       }, waitMs)
       gate.waiting.push(waiting)
+      if (mode === 'alone') for (const tell of this.#watching.get(name) ?? []) tell()
     })
+  }
+
+  /** Calls `tell` each time that a transaction has to wait which needs the gate alone. Returns how to stop that. */
+  watch(name: string, tell: () => void): () => void {
+    const watching = this.#watching.get(name) ?? new Set()
+    this.#watching.set(name, watching.add(tell))
+    return () => {
+      watching.delete(tell)
+      if (watching.size === 0 && this.#watching.get(name) === watching) this.#watching.delete(name)
+    }
   }
 
   leave(name: string, mode: GateMode): void {
     const gate = this.#gates.get(name)
     if (gate === undefined) throw new Error('a gate must be entered before it is left')
     if (mode === 'alone') gate.isAlone = false
-    else gate.shared--
+    else gate[mode]--
     this.#startNext(name, gate)
   }
 
@@ -76,15 +93,19 @@ export class GateQueues {
       take(gate, next.mode)
       next.start()
     }
-    if (gate.shared === 0 && !gate.isAlone && gate.waiting.length === 0) this.#gates.delete(name)
+    if (gate.shared === 0 && gate.open === 0 && !gate.isAlone && gate.waiting.length === 0)
+      this.#gates.delete(name)
   }
 
-  #mayStart({ shared, isAlone }: Gate, mode: GateMode): boolean {
-    return !isAlone && (mode === 'alone' ? shared === 0 : shared < this.#sharedMax)
+  #mayStart({ shared, open, isAlone }: Gate, mode: GateMode): boolean {
+    if (isAlone) return false
+    if (mode === 'alone') return shared === 0 && open === 0
+    // Open transactions have connections of their own.
+    return mode === 'open' || shared < this.#sharedMax
   }
 }
 
 function take(gate: Gate, mode: GateMode): void {
   if (mode === 'alone') gate.isAlone = true
-  else gate.shared++
+  else gate[mode]++
 }

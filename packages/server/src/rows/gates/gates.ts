@@ -61,15 +61,19 @@ export class Gates {
 
   /**
    * Runs one attempt of a transaction that writes to a branch, together with other writers. `lacksGate` tells whether the
-   * gate may be missing, so that it is created and the attempt repeated.
+   * gate may be missing, so that it is created and the attempt repeated. A transaction that stays open for a client has
+   * `onWaited`, which is called when another one waits that needs the gate alone.
    */
   async runShared<Result>(
     branchId: string,
     attempt: () => Promise<Result>,
-    lacksGate: (error: unknown) => boolean,
+    options: { lacksGate(error: unknown): boolean; onWaited?: (() => void) | undefined },
   ): Promise<Result> {
-    const entered = this.queues.enter(branchId, 'shared', SHARED_WAIT_MS)
+    const { lacksGate, onWaited } = options
+    const mode = onWaited === undefined ? 'shared' : 'open'
+    const entered = this.queues.enter(branchId, mode, SHARED_WAIT_MS)
     if (entered !== true && !(await entered)) throw busy()
+    const stopWatching = onWaited && this.queues.watch(branchId, onWaited)
     try {
       return await attempt().catch(async (error: unknown) => {
         if (lacksGate(error) && (await createMissingGate(this.#database, branchId))) {
@@ -78,7 +82,8 @@ export class Gates {
         throw error
       })
     } finally {
-      this.queues.leave(branchId, 'shared')
+      stopWatching?.()
+      this.queues.leave(branchId, mode)
     }
   }
 

@@ -5,7 +5,7 @@ import { toAppError } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import { serverOf } from '../../postgres/server.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
-import { BEGIN_SNAPSHOT } from './calls.js'
+import { BEGIN_READS, BEGIN_SNAPSHOT } from './calls.js'
 import { brokenConnection, withConnection } from './connection.js'
 import { type Guard, guardCall, ownerOf } from './guard.js'
 import { confirmed, toStaleError } from './staleness.js'
@@ -43,6 +43,8 @@ export interface SnapshotOptions {
   readonly bounds?: Bounds | undefined
   readonly connections?: Connections | undefined
   readonly isAtOnce?: boolean
+  /** The snapshot is consistent with the serial order of the writes. */
+  readonly isSerial?: boolean
 }
 
 /**
@@ -59,7 +61,7 @@ export async function runSnapshot<Result>(
   const { bounds, connections, isAtOnce = false } = options
   const client = await connectFor({ database, guard, bounds, connections })
   const transaction = openTransaction(database, guard, { client })
-  const opening = [BEGIN_SNAPSHOT, guardCall(guard)]
+  const opening = [options.isSerial ? BEGIN_READS : BEGIN_SNAPSHOT, guardCall(guard)]
   const runAtOnce = () =>
     body({
       client,

@@ -25,12 +25,12 @@ function throughGate<Result>(
   { gates }: Running,
   { rows }: Guard,
   attempt: () => Promise<Result>,
+  onWaited?: () => void,
 ): Promise<Result> {
-  return gates.runShared(
-    rows.branchId,
-    attempt,
-    (error) => error instanceof StaleError && isUndefinedTable(error.cause),
-  )
+  return gates.runShared(rows.branchId, attempt, {
+    lacksGate: (error) => error instanceof StaleError && isUndefinedTable(error.cause),
+    onWaited,
+  })
 }
 
 /**
@@ -154,6 +154,11 @@ export interface StepsOptions {
   readonly isLong?: boolean
   /** The transaction is not repeated after a conflict. */
   readonly isOnce?: boolean
+  /**
+   * The transaction stays open between calls that a client makes. Called when a fork, a merge or another transaction waits
+   * that needs the branch alone. The limit for the size of results is that of each call.
+   */
+  readonly onWaited?: () => void
   readonly bounds?: Bounds | undefined
   readonly connections?: Connections | undefined
 }
@@ -194,7 +199,8 @@ export function runSteps<Result>(
     const canLose = options.connections !== undefined
     return withConnection(client, () => runBounded({ database, client, bounds, canLose }, run))
   }
-  const attempt = () => throughGate(running, guard, () => withMoment(attemptInside, () => hasBegun))
+  const inside = () => withMoment(attemptInside, () => hasBegun)
+  const attempt = () => throughGate(running, guard, inside, options.onWaited)
   return options.isOnce
     ? attempt().catch((error) => Promise.reject(toAppError(error)))
     : retryConflicts(attempt)
@@ -204,7 +210,10 @@ export function runSteps<Result>(
 async function beginWrites(
   running: Running,
   guard: Guard,
-  options: { client: pg.PoolClient; isKnown: boolean; first?: readonly Call[]; isLong?: boolean },
+  options: Pick<StepsOptions, 'first' | 'isLong' | 'onWaited'> & {
+    client: pg.PoolClient
+    isKnown: boolean
+  },
 ): Promise<{ transaction: WriteTransaction; rows: TextRows[] }> {
   const { client, first = [] } = options
   const { opening: entering, moment } = await openWrites(running, guard, options)
@@ -216,7 +225,13 @@ async function beginWrites(
     transaction: {
       client,
       epoch: moment.epoch,
-      run: (further) => opened.run(atMoment(client, further, moment)),
+      run: (further) => {
+        const reading =
+          options.onWaited === undefined
+            ? opened
+            : openTransaction(running.database, guard, options)
+        return reading.run(atMoment(client, further, moment))
+      },
     },
     rows: rows.slice(opening.length),
   }

@@ -1,0 +1,184 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import { MissingStorageError, type RowSink } from '../data/sql/run-sql.js'
+import { LostBackendError } from '../postgres/bounds.js'
+import { toAppError } from '../postgres/failures.js'
+import type { Sql } from '../postgres/sql.js'
+import { StaleError } from '../rows/running/staleness.js'
+import type { BranchRunner, HeldTransaction, StatementRun } from './branch-runner.js'
+import { WireError } from './wire-error.js'
+
+/**
+ * How long a transaction may go on when others wait for it: a fork, a merge, a schema edit, or a write to the same row. A
+ * short transaction ends in that time, so forks do not disturb it.
+ */
+const GRACE_MS = 1_000
+
+const REPEAT = { hint: 'Repeat the transaction from its beginning.' }
+
+const waitedFor = () =>
+  new WireError(
+    '40001',
+    'the transaction was ended, because a fork, a merge, a schema edit or another write waited for it',
+    REPEAT,
+  )
+const idleTooLong = (ms: number) =>
+  new WireError('25P03', `the transaction was ended: it waited ${ms} ms for its next statement`)
+const tookTooLong = (ms: number) =>
+  new WireError('25P04', `the transaction was ended: it took longer than ${ms} ms`)
+
+/** Never shown: the transaction ends without a commit. */
+const rolledBack = () => new AppError('conflict', 'the transaction was rolled back')
+
+/**
+ * The transaction of a client, from its first statement to its end. It is ended if the client lets others wait, and the
+ * client is told with its next statement.
+ */
+export class ClientTransaction {
+  readonly #runner: BranchRunner
+  readonly #limits: Limits
+  readonly isReadOnly: boolean
+  #inside: HeldTransaction | undefined
+  /** Settles when PostgreSQL has ended the transaction. */
+  #ended: Promise<void> = Promise.resolve()
+  #finish: { commit(): void; fail(error: unknown): void } = { commit() {}, fail() {} }
+  #isBusy = true
+  #hasWritten = false
+  /** Why the service has ended the transaction. */
+  #reason: WireError | undefined
+  #idle: NodeJS.Timeout | undefined
+  #grace: NodeJS.Timeout | undefined
+  #total: NodeJS.Timeout | undefined
+
+  private constructor(runner: BranchRunner, limits: Limits, isReadOnly: boolean) {
+    this.#runner = runner
+    this.#limits = limits
+    this.isReadOnly = isReadOnly
+  }
+
+  static async begin(
+    runner: BranchRunner,
+    options: { limits: Limits; isReadOnly: boolean; signal: AbortSignal },
+  ): Promise<ClientTransaction> {
+    const transaction = new ClientTransaction(runner, options.limits, options.isReadOnly)
+    await transaction.#begin(options.signal)
+    return transaction
+  }
+
+  #begin(signal: AbortSignal): Promise<void> {
+    const { sqlTransactionMs } = this.#limits
+    return new Promise((resolve, reject) => {
+      const hold = (inside: HeldTransaction) =>
+        new Promise<void>((commit, fail) => {
+          this.#inside = inside
+          this.#finish = { commit, fail }
+          this.#total = setTimeout(() => this.#end(tookTooLong(sqlTransactionMs)), sqlTransactionMs)
+          this.#rest()
+          resolve()
+        })
+      const options = { isReadOnly: this.isReadOnly, onWaited: () => this.#yield(), signal }
+      this.#ended = this.#runner.hold(options, hold)
+      this.#ended.catch(reject).finally(() => this.#clear())
+    })
+  }
+
+  /** Runs a statement. */
+  run(run: StatementRun, sink: RowSink): Promise<void> {
+    this.#hasWritten ||= run.statement.isWrite
+    return this.#work((inside) => inside.run(run, sink))
+  }
+
+  /** Runs a statement about savepoints. */
+  control(statement: Sql): Promise<void> {
+    return this.#work((inside) => inside.control(statement))
+  }
+
+  async commit(): Promise<void> {
+    this.#requireOpen()
+    this.#isBusy = true
+    try {
+      // The snapshot of the transaction does not show that its key was revoked meanwhile.
+      await this.#runner.confirm(this.#hasWritten ? 'write' : 'read')
+    } catch (error) {
+      this.#isBusy = false
+      await this.rollBack()
+      throw error
+    }
+    if (this.#reason !== undefined) {
+      await this.rollBack()
+      throw this.#reason
+    }
+    this.#finish.commit()
+    await this.#ended
+  }
+
+  /** Ends the transaction without effect. Resolves when PostgreSQL has ended it. */
+  async rollBack(): Promise<void> {
+    this.#finish.fail(rolledBack())
+    await this.#ended.catch(() => undefined)
+  }
+
+  /** Throws the reason if the service has ended the transaction. */
+  #requireOpen(): void {
+    if (this.#reason !== undefined) throw this.#reason
+  }
+
+  async #work(work: (inside: HeldTransaction) => Promise<void>): Promise<void> {
+    this.#requireOpen()
+    if (this.#inside === undefined) throw new Error('a transaction must have begun')
+    this.#isBusy = true
+    clearTimeout(this.#idle)
+    try {
+      await work(this.#inside)
+    } catch (error) {
+      if (error instanceof MissingStorageError) throw await this.#makeStorage(error)
+      // Its connection cannot be used any more.
+      if (error instanceof LostBackendError) this.#finish.fail(error)
+      throw error instanceof StaleError ? (error.cause ?? changed()) : toAppError(error)
+    } finally {
+      this.#rest()
+    }
+    if (this.#reason !== undefined) {
+      await this.rollBack()
+      throw this.#reason
+    }
+  }
+
+  /** Creates the storage of tables, which needs the branch alone: the transaction has to end before. */
+  async #makeStorage({ tables }: MissingStorageError): Promise<WireError> {
+    this.#reason = new WireError(
+      '40001',
+      `the first write to [${tables.join(', ')}] on this branch has created storage`,
+      REPEAT,
+    )
+    await this.rollBack()
+    await this.#runner.makeWritable(tables)
+    return this.#reason
+  }
+
+  /** The client has its turn. */
+  #rest(): void {
+    this.#isBusy = false
+    const { sqlTransactionIdleMs } = this.#limits
+    if (this.#reason === undefined) {
+      const endIdle = () => this.#end(idleTooLong(sqlTransactionIdleMs))
+      this.#idle = setTimeout(endIdle, sqlTransactionIdleMs)
+    } else this.#finish.fail(rolledBack())
+  }
+
+  #yield(): void {
+    this.#grace ??= setTimeout(() => this.#end(waitedFor()), GRACE_MS)
+  }
+
+  /** Ends the transaction: now, or when its running statement has ended. */
+  #end(reason: WireError): void {
+    this.#reason ??= reason
+    if (!this.#isBusy) this.#finish.fail(rolledBack())
+  }
+
+  #clear(): void {
+    for (const timer of [this.#idle, this.#grace, this.#total]) clearTimeout(timer)
+  }
+}
+
+const changed = () => new WireError('40001', 'the branch has changed', REPEAT)

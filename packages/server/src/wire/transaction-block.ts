@@ -1,0 +1,253 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Node } from 'libpg-query'
+import type { RowSink } from '../data/sql/run-sql.js'
+import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
+import { contentOf, kindOf } from '../dialect/nodes.js'
+import { ident, sql } from '../postgres/sql.js'
+import type { BranchRunner, StatementRun } from './branch-runner.js'
+import type { ClientStatement } from './client-statement.js'
+import { ClientTransaction } from './client-transaction.js'
+import { unsupported, WireError } from './wire-error.js'
+
+/** Savepoints of one transaction. */
+const SAVEPOINTS_MAX = 1_000
+
+/** The result of a statement about transactions. */
+interface ControlAnswer {
+  readonly tag: string
+  readonly warning?: WireError
+}
+
+const ABORTED = 'current transaction is aborted, commands ignored until end of transaction block'
+
+/**
+ * The transaction block of a session: what BEGIN, COMMIT, ROLLBACK and savepoints mean. Nothing of PostgreSQL is held
+ * before the first statement of a block.
+ */
+export class TransactionBlock {
+  readonly #runner: BranchRunner
+  readonly #limits: Limits
+  #state: 'none' | 'open' | 'failed' = 'none'
+  /** The statements of one message are a block that ends with it. */
+  #isImplicit = false
+  #isReadOnly = false
+  #transaction: ClientTransaction | undefined
+  #savepoints: string[] = []
+  #isClosed = false
+
+  constructor(runner: BranchRunner, limits: Limits) {
+    this.#runner = runner
+    this.#limits = limits
+  }
+
+  /** The letter of ReadyForQuery. */
+  get status(): 'I' | 'T' | 'E' {
+    return ({ none: 'I', open: 'T', failed: 'E' } as const)[this.#state]
+  }
+
+  get isOpen(): boolean {
+    return this.#state !== 'none'
+  }
+
+  /** Throws if nothing but the end of the block can follow. */
+  requireUsable(): void {
+    if (this.#state === 'failed') throw new WireError('25P02', ABORTED)
+  }
+
+  /** Begins a block for the statements of one message. */
+  beginImplicit(): void {
+    if (this.isOpen) return
+    this.#begin({ isReadOnly: false })
+    this.#isImplicit = true
+  }
+
+  /** Ends a block whose message has ended. */
+  async endImplicit(): Promise<void> {
+    if (!this.#isImplicit) return
+    if (this.#state === 'failed') await this.abandon()
+    else await this.#commit()
+  }
+
+  /** Runs a statement, in the transaction if there is one. */
+  async run(run: StatementRun, sink: RowSink): Promise<void> {
+    this.requireUsable()
+    if (this.#state === 'none') {
+      await this.#runner.run(run, sink)
+      return
+    }
+    const { isWrite, node } = run.statement
+    if (isSchemaNode(node)) {
+      throw new WireError('25001', 'a change of the schema cannot run inside a transaction', {
+        hint: 'Send it without BEGIN, or all statements of the migration in one message.',
+      })
+    }
+    // A key that cannot write is told so, whatever the transaction is.
+    if (this.#isReadOnly && isWrite && this.#runner.canWrite) {
+      const words = kindOf(node).replace(/Stmt$/, '').toUpperCase()
+      throw new WireError('25006', `cannot execute ${words} in a read-only transaction`)
+    }
+    await this.#runner.admitted(async () => {
+      const transaction = await this.#opened(run.signal)
+      await transaction.run(run, sink)
+    })
+  }
+
+  /** An error in a block ends it, except for a return to one of its savepoints. */
+  async fail(): Promise<void> {
+    if (this.#state !== 'open') return
+    this.#state = 'failed'
+    if (this.#savepoints.length > 0) return
+    const transaction = this.#transaction
+    this.#transaction = undefined
+    await transaction?.rollBack()
+  }
+
+  /** Ends the block of a client that is gone, also if its transaction is only about to begin. */
+  close(): Promise<void> {
+    this.#isClosed = true
+    return this.abandon()
+  }
+
+  /** Ends a block without effect. */
+  async abandon(): Promise<void> {
+    const transaction = this.#transaction
+    this.#reset()
+    await transaction?.rollBack()
+  }
+
+  /** Sets what SET TRANSACTION and BEGIN say. The isolation is always the highest. */
+  configure(options: readonly Node[] | undefined): void {
+    const isReadOnly = readOnlyOf(options)
+    if (isReadOnly === undefined || isReadOnly === this.#isReadOnly || !this.isOpen) return
+    if (!this.#runner.canWrite) return
+    if (this.#transaction !== undefined) {
+      throw new WireError('25001', 'SET TRANSACTION must be called before any query')
+    }
+    this.#isReadOnly = isReadOnly
+  }
+
+  /** Runs a statement about transactions. */
+  async control(
+    { node }: ClientStatement,
+    options: { isReadOnly: boolean; signal: AbortSignal },
+  ): Promise<ControlAnswer> {
+    const statement = contentOf(node, 'TransactionStmt') ?? {}
+    const name = statement.savepoint_name ?? ''
+    switch (statement.kind) {
+      case 'TRANS_STMT_BEGIN':
+      case 'TRANS_STMT_START': {
+        this.requireUsable()
+        const tag = statement.kind === 'TRANS_STMT_BEGIN' ? 'BEGIN' : 'START TRANSACTION'
+        const isNested = this.isOpen && !this.#isImplicit
+        if (!this.isOpen) this.#begin(options)
+        this.#isImplicit = false
+        this.configure(statement.options)
+        return isNested
+          ? { tag, warning: new WireError('25001', 'there is already a transaction in progress') }
+          : { tag }
+      }
+      case 'TRANS_STMT_COMMIT':
+      case 'TRANS_STMT_ROLLBACK':
+        return this.#endBlock(statement.kind === 'TRANS_STMT_COMMIT', statement.chain === true)
+      case 'TRANS_STMT_SAVEPOINT':
+        this.#requireBlock('SAVEPOINT')
+        this.requireUsable()
+        await this.#save(name, options.signal)
+        return { tag: 'SAVEPOINT' }
+      case 'TRANS_STMT_RELEASE': {
+        this.#requireBlock('RELEASE SAVEPOINT')
+        this.requireUsable()
+        const index = this.#find(name)
+        await this.#transaction?.control(sql`release savepoint ${ident(name)}`)
+        this.#savepoints.length = index
+        return { tag: 'RELEASE' }
+      }
+      case 'TRANS_STMT_ROLLBACK_TO': {
+        this.#requireBlock('ROLLBACK TO SAVEPOINT')
+        const index = this.#find(name)
+        await this.#transaction?.control(sql`rollback to savepoint ${ident(name)}`)
+        this.#savepoints.length = index + 1
+        this.#state = 'open'
+        return { tag: 'ROLLBACK' }
+      }
+      default:
+        throw unsupported('transactions in two phases are not supported')
+    }
+  }
+
+  #begin({ isReadOnly }: { isReadOnly: boolean }): void {
+    this.#state = 'open'
+    this.#isReadOnly = isReadOnly || !this.#runner.canWrite
+    this.#isImplicit = false
+    this.#savepoints = []
+  }
+
+  #reset(): void {
+    this.#state = 'none'
+    this.#isImplicit = false
+    this.#transaction = undefined
+    this.#savepoints = []
+  }
+
+  async #endBlock(commits: boolean, isChained: boolean): Promise<ControlAnswer> {
+    const tag = commits && this.#state !== 'failed' ? 'COMMIT' : 'ROLLBACK'
+    if (!this.isOpen) {
+      return { tag, warning: new WireError('25P01', 'there is no transaction in progress') }
+    }
+    const isReadOnly = this.#isReadOnly
+    if (tag === 'COMMIT') await this.#commit()
+    else await this.abandon()
+    if (isChained) this.#begin({ isReadOnly })
+    return { tag }
+  }
+
+  async #commit(): Promise<void> {
+    const transaction = this.#transaction
+    this.#reset()
+    await transaction?.commit()
+  }
+
+  async #save(name: string, signal: AbortSignal): Promise<void> {
+    if (this.#savepoints.length >= SAVEPOINTS_MAX) {
+      throw new WireError('54000', `a transaction can have at most ${SAVEPOINTS_MAX} savepoints`)
+    }
+    await this.#runner.admitted(async () => {
+      const transaction = await this.#opened(signal)
+      await transaction.control(sql`savepoint ${ident(name)}`)
+    })
+    this.#savepoints.push(name)
+  }
+
+  #find(name: string): number {
+    const index = this.#savepoints.lastIndexOf(name)
+    if (index !== -1) return index
+    throw new WireError('3B001', `savepoint "${name}" does not exist`)
+  }
+
+  #requireBlock(words: string): void {
+    if (this.isOpen) return
+    throw new WireError('25P01', `${words} can only be used in transaction blocks`)
+  }
+
+  /** Returns the transaction, which begins with its first statement. */
+  async #opened(signal: AbortSignal): Promise<ClientTransaction> {
+    this.#transaction ??= await ClientTransaction.begin(this.#runner, {
+      limits: this.#limits,
+      isReadOnly: this.#isReadOnly,
+      signal,
+    })
+    if (!this.#isClosed) return this.#transaction
+    await this.abandon()
+    throw new AppError('timeout', 'the client has disconnected')
+  }
+}
+
+/** Returns what options of a transaction say about writing. */
+export function readOnlyOf(options: readonly Node[] | undefined): boolean | undefined {
+  for (const option of options ?? []) {
+    const { defname, arg } = contentOf(option, 'DefElem') ?? {}
+    if (defname === 'transaction_read_only') return contentOf(arg, 'A_Const')?.ival?.ival === 1
+  }
+  return undefined
+}
