@@ -100,21 +100,44 @@ function restore(forged: Buffer, as = `forged${++count}`, limits = {}) {
   })
 }
 
-async function restoreWhole(forged: Buffer): Promise<{ database: Database; blobs: BlobStore }> {
+/** An empty database and an empty file store, for an instance. */
+interface Place {
+  readonly url: string
+  readonly blobs: BlobStore
+}
+
+/** A place that a refused restore has left empty, for the next one. */
+let empty: Place | undefined
+
+async function takeEmptyPlace(): Promise<Place> {
+  const taken = empty
+  empty = undefined
+  if (taken !== undefined) return taken
   const own = await createTestDatabase()
   cleanUps.push(() => own.close())
-  const database = connect(own.url)
   const store = await openLocalStore()
   cleanUps.push(() => store.close())
-  const place = { database, blobs: store.blobs }
+  return { url: own.url, blobs: store.blobs }
+}
+
+async function restoreWhole(forged: Buffer): Promise<{ database: Database; blobs: BlobStore }> {
+  const place = await takeEmptyPlace()
+  const { url, blobs } = place
+  const database = connect(url)
   try {
-    await restoreBackup({ ...place, source: inChunks(forged), onProgress: () => undefined })
-    return place
+    await restoreBackup({
+      database,
+      blobs,
+      source: inChunks(forged),
+      onProgress: () => undefined,
+    })
+    return { database, blobs }
   } catch (error) {
     const left = await database.query(sql`
       select nspname from pg_namespace where nspname like 'offshoot%'`)
     expect(left).toEqual([])
-    for await (const name of store.blobs.list()) expect.unreachable(`content ${name} is left`)
+    for await (const name of blobs.list()) expect.unreachable(`content ${name} is left`)
+    empty = place
     throw error
   }
 }

@@ -36,7 +36,7 @@ function newDataDir(name: string): string {
 beforeAll(async () => {
   folder = await makeDataFolder('backup')
   source = newDataDir('source')
-  service = startOffshoot(source)
+  service = startOffshoot(source, { env: { OFFSHOOT_BACKGROUND_PAUSE_MS: '200' } })
   banner = await service.ready()
   const call = (method: string, url: string, body: unknown) => {
     return request(banner.address, method, url, { key: banner.key, body })

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { afterAll } from 'vitest'
-import { serverOfWorker } from './database.js'
+import { serverOfWorker } from './server-of-worker.js'
 
 declare module 'vitest' {
   interface TaskMeta {

@@ -1,36 +1,44 @@
-import { randomBytes } from 'node:crypto'
 import pg from 'pg'
-import { inject } from 'vitest'
 import type { PostgresServer } from './global-setup.js'
+import {
+  databaseUrl,
+  dropDatabase,
+  listWorkersOf,
+  newDatabaseName,
+  query,
+  type Worker,
+} from './server-databases.js'
+import { serverOfWorker } from './server-of-worker.js'
 
 export interface TestDatabase {
   readonly pool: pg.Pool
   readonly url: string
+  /** Whether the database is a copy of one with a catalogue. */
+  readonly hasCatalogue: boolean
   close(): Promise<void>
 }
 
-/** Returns the server that the files of this process use; none in a project without one. */
-export function serverOfWorker(): PostgresServer | undefined {
-  const servers = inject('postgresServers') ?? []
-  return servers[(Number(process.env.VITEST_POOL_ID) - 1) % servers.length]
-}
-
-function serverUrl(): string {
+function requireServer(): PostgresServer {
   const server = serverOfWorker()
   if (server === undefined) throw new Error('tests of this project have no PostgreSQL')
-  return server.url
+  return server
 }
 
-/** A fresh, empty PostgreSQL database of the caller's own. On a cluster, it is one on each node. */
-export async function createTestDatabase(): Promise<TestDatabase> {
-  const name = `test_${randomBytes(8).toString('hex')}`
+/**
+ * A fresh PostgreSQL database of the caller's own: an empty one, or a copy of one with a catalogue if the server has it.
+ * On a cluster, it is one on each node.
+ */
+export async function createTestDatabase({ copiesCatalogue = false } = {}): Promise<TestDatabase> {
+  const { url: server, template } = requireServer()
+  const name = newDatabaseName()
   const workers = await listWorkers()
-  const servers = [serverUrl(), ...workers.map(urlOf)]
-  await Promise.all(servers.map((server) => query(server, `create database ${name}`)))
-  const url = databaseUrl(serverUrl(), name)
+  const servers = [server, ...workers.map(urlOf)]
+  const from = copiesCatalogue && template !== undefined ? ` template ${template}` : ''
+  await Promise.all(servers.map((each) => query(each, `create database ${name}${from}`)))
+  const url = databaseUrl(server, name)
   if (workers.length > 0) {
     await Promise.all(
-      servers.map((server) => query(databaseUrl(server, name), 'create extension citus')),
+      servers.map((each) => query(databaseUrl(each, name), 'create extension citus')),
     )
     const { hostname, port } = new URL(url)
     await query(url, `select citus_set_coordinator_host('${hostname}', ${port})`)
@@ -46,64 +54,24 @@ export async function createTestDatabase(): Promise<TestDatabase> {
   return {
     pool,
     url,
+    hasCatalogue: from !== '',
     async close() {
       await pool.end()
-      for (const server of servers) await dropDatabase(server, name)
+      for (const each of servers) await dropDatabase(each, name)
     },
   }
 }
 
-const OBJECT_IN_USE = '55006'
-const DROPS_MAX = 20
-
-/** Drops a database. PostgreSQL ends its connections, but gives up if that takes long on a busy machine. */
-async function dropDatabase(server: string, name: string): Promise<void> {
-  for (let count = 1; ; count++) {
-    try {
-      await query(server, `drop database ${name} with (force)`)
-      return
-    } catch (error) {
-      if ((error as pg.DatabaseError).code !== OBJECT_IN_USE || count === DROPS_MAX) throw error
-    }
-  }
-}
-
-interface Worker {
-  readonly host: string
-  readonly port: number
-}
-
 /** Lists the workers, if the server that the tests run on is the coordinator of a Citus cluster. */
 export async function listWorkers(): Promise<Worker[]> {
-  const url = serverUrl()
-  const [found] = await query(url, `select to_regclass('pg_dist_node') is not null as "isCluster"`)
-  if (found?.isCluster !== true) return []
-  const rows = await query(
-    url,
-    `select nodename as host, nodeport as port from pg_dist_node where groupid > 0 order by nodeport`,
-  )
-  return rows as unknown as Worker[]
+  const { url, template } = requireServer()
+  // Only a cluster has no template.
+  return template === undefined ? listWorkersOf(url) : []
 }
 
 /** Workers have the user and the password of the coordinator. */
 function urlOf({ host, port }: Worker): string {
-  const url = new URL(serverUrl())
+  const url = new URL(requireServer().url)
   url.host = `${host}:${port}`
-  return url.href
-}
-
-async function query(url: string, statement: string): Promise<Record<string, unknown>[]> {
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
-  try {
-    return (await client.query(statement)).rows
-  } finally {
-    await client.end()
-  }
-}
-
-function databaseUrl(server: string, name: string): string {
-  const url = new URL(server)
-  url.pathname = `/${name}`
   return url.href
 }

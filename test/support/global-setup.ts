@@ -2,7 +2,9 @@ import { readFile, rm } from 'node:fs/promises'
 import path from 'node:path'
 import type { TestProject } from 'vitest/node'
 import { startEmbedded } from '../../packages/embedded-postgres/src/index.js'
+import { createTemplate } from './catalogue-template.js'
 import { makeDataFolder } from './data-folder.js'
+import { dropDatabase } from './server-databases.js'
 
 declare module 'vitest' {
   export interface ProvidedContext {
@@ -14,6 +16,8 @@ declare module 'vitest' {
 export interface PostgresServer {
   readonly url: string
   readonly pid?: number | undefined
+  /** The database that services get a copy of, so that they need no migrations; none on a cluster. */
+  readonly template?: string | undefined
 }
 
 /**
@@ -23,14 +27,17 @@ export interface PostgresServer {
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const given = process.env.OFFSHOOT_TEST_DATABASE_URL
   if (given !== undefined) {
-    project.provide('postgresServers', [{ url: given }])
-    return async () => undefined
+    const template = await createTemplate(given)
+    project.provide('postgresServers', [{ url: given, template }])
+    return async () => {
+      if (template !== undefined) await dropDatabase(given, template)
+    }
   }
   const count = project.vitest.config.maxWorkers
   const servers = await Promise.all(Array.from({ length: count }, start))
   project.provide(
     'postgresServers',
-    servers.map(({ url, pid }) => ({ url, pid })),
+    servers.map(({ url, pid, template }) => ({ url, pid, template })),
   )
   return async () => {
     await Promise.all(servers.map(({ stop }) => stop()))
@@ -42,13 +49,20 @@ async function start(): Promise<PostgresServer & { stop(): Promise<void> }> {
   const postgres = await startEmbedded({
     dataDir,
     log: () => undefined,
-    // Durability is off for speed. Tests of crashes start a server of their own.
-    settings: { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' },
+    // Durability is off for speed, and nothing is gained by a small log. Tests of crashes start a server of their own.
+    settings: {
+      fsync: 'off',
+      synchronous_commit: 'off',
+      full_page_writes: 'off',
+      wal_compression: 'off',
+    },
   })
   const { user, password, host, port, database } = postgres.connection
   const pidFile = await readFile(path.join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')
+  const url = `postgresql://${user}:${encodeURIComponent(password)}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`
   return {
-    url: `postgresql://${user}:${encodeURIComponent(password)}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`,
+    url,
+    template: await createTemplate(url),
     pid: Number.parseInt(pidFile, 10),
     async stop() {
       await postgres.stop()

@@ -10,7 +10,7 @@ export function amount(name: string, forms: { short: number; long: number }): nu
 }
 
 /** Steps of random tests. */
-export const STEPS = amount('STEPS', { short: 200, long: 1000 })
+export const STEPS = amount('STEPS', { short: 100, long: 1000 })
 
 /** Seed of random tests, from `vitest.config.ts`. The summary of a run prints it. */
 export const SEED = Number(process.env.OFFSHOOT_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))

@@ -16,12 +16,14 @@ import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
 // Declares `app.admission`.
 import type {} from '../../packages/server/src/http/plugins/admission.js'
 import type { Services } from '../../packages/server/src/http/services.js'
+import { createBuildValidator } from '../../packages/server/src/http/validation.js'
 import { Database, type StatementTracing } from '../../packages/server/src/postgres/database.js'
 import { migrate } from '../../packages/server/src/postgres/migrate.js'
 import { userConnectionsMax } from '../../packages/server/src/postgres/user-connections.js'
 import { IndexBuilder } from '../../packages/server/src/rows/indexes/index-builder.js'
 import { Storage } from '../../packages/server/src/rows/storage.js'
 import { Metrics } from '../../packages/server/src/telemetry/metrics.js'
+import { NEW_SECRETS } from './catalogue-template.js'
 import { createTestDatabase } from './database.js'
 
 export interface Answer {
@@ -83,6 +85,9 @@ const PATIENT: Partial<Limits> = {
   monitoringRequestsPerSecondMax: 1_000_000,
 }
 
+/** The services of a process share it, because compiling schemas is a large part of the work of a short test. */
+const buildValidator = createBuildValidator()
+
 export async function createTestService(
   options: {
     limits?: Partial<Limits>
@@ -102,7 +107,8 @@ export async function createTestService(
     distributes?: boolean
   } = {},
 ): Promise<TestService> {
-  const own = options.url === undefined ? await createTestDatabase() : undefined
+  const own =
+    options.url === undefined ? await createTestDatabase({ copiesCatalogue: true }) : undefined
   const url = options.url ?? own?.url ?? ''
   // Checkpoints keep storage that many tests expect to be removed. Tests of checkpoints and the models of branching ask for them.
   const limits = { ...LIMITS, ...PATIENT, automaticCheckpointsMax: 0, ...options.limits }
@@ -118,6 +124,7 @@ export async function createTestService(
     tracing: options.tracing,
   })
   database.connect({ url })
+  if (own?.hasCatalogue) await database.query(NEW_SECRETS)
   const storage = new Storage(database, { spareHeapsMax: options.spareHeapsMax ?? 0 })
   await migrate(database)
   const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: null })
@@ -154,7 +161,12 @@ export async function createTestService(
   const app = await buildApp(
     services,
     // Metrics are always those of the moment, because tests request them in quick succession.
-    { logLevel: 'silent', metrics: new Metrics({ renderShareMax: 1 }), ...options.app },
+    {
+      logLevel: 'silent',
+      metrics: new Metrics({ renderShareMax: 1 }),
+      buildValidator,
+      ...options.app,
+    },
   )
   return {
     app,

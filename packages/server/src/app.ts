@@ -47,7 +47,7 @@ import { userRoutes } from './http/routes/users.js'
 import { workspaceRoutes } from './http/routes/workspaces.js'
 import { buildSerializer } from './http/serialization.js'
 import type { Services } from './http/services.js'
-import { buildValidator } from './http/validation.js'
+import { type BuildValidator, createBuildValidator } from './http/validation.js'
 import { type LogStream, toLoggedError } from './telemetry/log.js'
 import { Metrics } from './telemetry/metrics.js'
 import type { Tracer } from './telemetry/tracer.js'
@@ -88,12 +88,15 @@ export interface AppOptions {
   readonly tracer?: Tracer | undefined
   /** Origins for CORS; null for none. */
   readonly origins?: Origins | null
+  /** Services in one process can share it, so that each schema is compiled once. */
+  readonly buildValidator?: BuildValidator
 }
 
 /** Builds the whole service. It does not listen yet. */
 export async function buildApp(services: Services, options: AppOptions): Promise<FastifyInstance> {
   const { logLevel, logStream = process.stderr, tracer } = options
   const { metrics = new Metrics(), metricsAccess = { token: null } } = options
+  const { buildValidator = createBuildValidator() } = options
   const app = fastify({
     logger: {
       level: logLevel,

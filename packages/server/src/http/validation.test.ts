@@ -2,11 +2,11 @@ import { BranchMetadataSchema, BranchParamsSchema } from '@offshoot/contract/bra
 import { EmailSchema } from '@offshoot/contract/names'
 import { type TSchema, Type } from 'typebox'
 import { describe, expect, it } from 'vitest'
-import { buildValidator, describeValidation } from './validation.js'
+import { createBuildValidator, describeValidation } from './validation.js'
 
 /** Returns the message for an invalid value. */
 function describeFault(schema: TSchema, httpPart: string, value: unknown): string {
-  const build = buildValidator as unknown as (
+  const build = createBuildValidator() as unknown as (
     shared: object,
   ) => (part: object) => ((value: unknown) => boolean) & { errors: never[] }
   const validate = build({})({ schema, httpPart })
@@ -90,5 +90,17 @@ describe('describeValidation', () => {
     expect(describeFault(BranchParamsSchema, 'params', { databaseBranch: 'shop' })).toBe(
       'path: part [databaseBranch]: must have the form {database}:{branch}',
     )
+  })
+})
+
+describe('createBuildValidator', () => {
+  it('returns the same validator for copies of the same schemas, and another one for others', () => {
+    const build = createBuildValidator() as unknown as (shared: object) => unknown
+    const text = () => ({ $id: 'Text', type: 'string' })
+    const number = { $id: 'Number', type: 'number' }
+    const one = build({ Text: text() })
+    expect(build({ Text: text() })).toBe(one)
+    expect(build({ Text: text(), Number: number })).not.toBe(one)
+    expect(build({})).not.toBe(one)
   })
 })

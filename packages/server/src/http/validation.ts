@@ -4,7 +4,7 @@ import formats from 'ajv-formats'
 import type { FastifySchemaValidationError, FastifyServerOptions } from 'fastify'
 import { nearest } from '../common/nearest.js'
 
-type BuildValidator = NonNullable<
+export type BuildValidator = NonNullable<
   NonNullable<
     NonNullable<FastifyServerOptions['schemaController']>['compilersFactory']
   >['buildValidator']
@@ -23,20 +23,38 @@ const COMMON: Options = {
   validateSchema: false,
 }
 
+/** Compiles the schema of a part of a request. */
+type Compile = (part: { schema: object; httpPart?: string }) => Validate
+
 /**
  * Uses two validators: bodies are not coerced; paths, queries and headers are, because all their
  * values are text.
  */
-export const buildValidator = ((externalSchemas: unknown) => {
+function createCompile(externalSchemas: Readonly<Record<string, object>>): Compile {
   const body = createAjv({ ...COMMON, coerceTypes: false }, externalSchemas)
   // Ajv skips limits of numbers that are not finite when it is strict, but coerces `1e400` to one.
   const texts = createAjv({ ...COMMON, coerceTypes: true, strictNumbers: false }, externalSchemas)
-  return ({ schema, httpPart }: { schema: object; httpPart?: string }) => {
+  return ({ schema, httpPart }) => {
     if (httpPart === 'body') return whenNeeded(() => body.compile(schema))
     const validate = whenNeeded(() => texts.compile(schema))
     return httpPart === 'querystring' ? anyCaseBooleans(schema, validate) : validate
   }
-}) as unknown as BuildValidator
+}
+
+/**
+ * Returns a builder of validators. Fastify calls it for each plugin, with copies of the same shared schemas. They are
+ * prepared once for each set of schemas, which their ids tell apart.
+ */
+export function createBuildValidator(): BuildValidator {
+  const known = new Map<string, Compile>()
+  const build = (externalSchemas: Readonly<Record<string, object>> = {}): Compile => {
+    const ids = Object.keys(externalSchemas).join(' ')
+    const compile = known.get(ids) ?? createCompile(externalSchemas)
+    known.set(ids, compile)
+    return compile
+  }
+  return build as unknown as BuildValidator
+}
 
 type Validate = Pick<ValidateFunction, 'errors'> & ((values: Record<string, unknown>) => unknown)
 
@@ -93,7 +111,7 @@ function charactersOf(text: string): number {
   return count
 }
 
-function createAjv(options: Options, externalSchemas: unknown): Ajv {
+function createAjv(options: Options, externalSchemas: Readonly<Record<string, object>>): Ajv {
   const ajv = new Ajv(options)
   for (const { keyword, isExceeded } of LENGTH_LIMITS) {
     ajv.removeKeyword(keyword).addKeyword({
@@ -110,9 +128,7 @@ function createAjv(options: Options, externalSchemas: unknown): Ajv {
   }
   // The package exports its function as `default` of a CommonJS module.
   ;(formats as unknown as (ajv: Ajv) => void)(ajv)
-  for (const schema of Object.values((externalSchemas ?? {}) as Record<string, object>)) {
-    ajv.addSchema(schema)
-  }
+  for (const schema of Object.values(externalSchemas)) ajv.addSchema(schema)
   return ajv
 }
 
