@@ -1,6 +1,7 @@
-import { createEnvironment, type Environment, headers } from './environment.js'
-import { inTurns, type Request, timeMs } from './measure.js'
-import { compareRates, rateDetail } from './people.js'
+import type { CpuMeter } from './cpu.js'
+import { CONNECTIONS, createEnvironment, type Environment, headers } from './environment.js'
+import { inTurns, type Request, requestRate, timeMs } from './measure.js'
+import { rateDetail } from './people.js'
 import { type Figure, figure } from './report.js'
 
 /* What a link costs whose record must exist, against one whose record need not. */
@@ -19,25 +20,38 @@ export async function benchLinks({ quick }: { quick: boolean }): Promise<Figure[
       headers: headers(''),
       body: JSON.stringify({ name: `task ${++number}`, owner: `m${number % TARGETS}` }),
     })
-    const rounds = { rounds: quick ? 5 : 11, durationMs: quick ? 1500 : 5000 }
-    const rates = await compareRates(environment, rounds, {
-      ours: insertInto('required'),
-      baseline: insertInto('free'),
+    const rounds = quick ? 5 : 11
+    const durationMs = quick ? 1500 : 5000
+    const rate = (table: string, cpu: CpuMeter) =>
+      requestRate(environment.http, {
+        connections: CONNECTIONS,
+        durationMs,
+        next: insertInto(table),
+        cpu,
+      })
+    const single = environment.cpuMeters(environment.serverPid)
+    const rates = await inTurns(rounds, {
+      ours: () => rate('required', single.ours),
+      baseline: () => rate('free', single.baseline),
     })
-    const times = await inTurns(quick ? 5 : 11, {
-      ours: () => bulk(environment, 'required'),
-      baseline: () => bulk(environment, 'free'),
+    const many = environment.cpuMeters(environment.serverPid)
+    const times = await inTurns(rounds, {
+      ours: () => bulk(environment, 'required', many.ours),
+      baseline: () => bulk(environment, 'free', many.baseline),
     })
+    // CPU time, because the rounds of single requests are short.
     return [
       figure('insert of a record with a link that must exist', {
-        ratio: rates.baseline / rates.ours,
+        ratio: single.ours.leastUs() / single.baseline.leastUs(),
         atMost: 1.3,
         detail: rateDetail(rates, 'with one that need not'),
+        cpu: single,
       }),
       figure('bulk insert of 10,000 records with such a link', {
-        ratio: times.ours / times.baseline,
+        ratio: many.ours.leastUs() / many.baseline.leastUs(),
         atMost: 1.3,
         detail: `${Math.round(times.ours)} ms against ${Math.round(times.baseline)} ms`,
+        cpu: many,
       }),
     ]
   } finally {
@@ -67,10 +81,10 @@ async function createTables({ call, workspace }: Environment): Promise<void> {
   await call('POST', '/db/links:main/tables/members/bulk', { records })
 }
 
-function bulk({ call }: Environment, table: string): Promise<number> {
+function bulk({ call }: Environment, table: string, cpu: CpuMeter): Promise<number> {
   const records = Array.from({ length: BULK }, (_, index) => ({
     name: `task ${index}`,
     owner: `m${index % TARGETS}`,
   }))
-  return timeMs(() => call('POST', `/db/links:main/tables/${table}/bulk`, { records }))
+  return timeMs(() => call('POST', `/db/links:main/tables/${table}/bulk`, { records }), cpu)
 }

@@ -27,6 +27,7 @@ import {
   recordOf,
   type State,
   type Strategy,
+  settleLinks,
   type Value,
 } from '../support/merge-model.js'
 import { createDatabase, createKey } from '../support/people.js'
@@ -626,8 +627,11 @@ class Run {
     const { random, model } = this
     const uid = model.nextUid()
     const { tables } = branch.state
-    if (tables.length > 0 && random.chance(0.15)) {
-      return { uid, name, definition: { type: 'link' }, link: random.pick(tables).uid }
+    if (tables.length > 0 && random.chance(0.25)) {
+      const onDelete = random.pick(['none', 'restrict', 'setNull', 'cascade'] as const)
+      const link = random.pick(tables).uid
+      const definition = { type: 'link' } as const
+      return { uid, name, definition, link, ...(onDelete !== 'none' && { onDelete }) }
     }
     if (options.isLate && random.chance(0.1)) {
       return { uid, name, definition: { type: 'string', notNull: true } }
@@ -672,7 +676,7 @@ class Run {
     this.note(`write ${branch.name} ${JSON.stringify(writes)}`)
     const [only] = writes
     const change = () => {
-      branch.state = writes.reduce(applyWrite, branch.state)
+      branch.state = applyWrites(branch.state, writes)
     }
     if (kind === 'one' && only !== undefined) {
       await this.#writeOne(branch, only, change)
@@ -720,7 +724,8 @@ class Run {
         const before = readValue(row, table, column)
         if (before === null) throw new Refusal('has no value')
         const values = { [column.name]: Number(before) - 1 }
-        branch.state = applyWrite(branch.state, { kind: 'update', table: table.name, id, values })
+        const write: Write = { kind: 'update', table: table.name, id, values }
+        branch.state = applyWrites(branch.state, [write])
       },
       () =>
         this.call(branch, 'PATCH', `/tables/${table.name}/data/${id}`, {
@@ -748,7 +753,7 @@ class Run {
     const records = writes.map(({ id, values }) => ({ id, ...values }))
     await this.both(
       () => {
-        branch.state = writes.reduce(applyWrite, branch.state)
+        branch.state = applyWrites(branch.state, writes)
       },
       () => this.call(branch, 'POST', `/tables/${table.name}/bulk`, { records }),
     )
@@ -761,6 +766,8 @@ class Run {
     if (candidates.length === 0) return this.edit()
     const branch = random.pick(candidates)
     const table = random.pick(branch.state.tables)
+    // An upsert checks links of a few records at a time, which may link to each other.
+    if (table.columns.some(({ link, onDelete }) => onDelete && link === table.uid)) return
     const unique = table.columns.filter(({ definition }) => definition.unique)
     const key = unique.length > 0 && random.chance(0.5) ? random.pick(unique) : undefined
     const by = key?.name ?? 'id'
@@ -807,7 +814,7 @@ class Run {
     if (before !== undefined && table.columns.every(isSame)) return [given, 'unchanged']
     try {
       const write = { kind: 'upsert' as const, table: name, id: given, values }
-      branch.state = applyWrite(branch.state, write)
+      branch.state = applyWrites(branch.state, [write])
       return [given, before === undefined ? 'inserted' : 'updated']
     } catch (error) {
       if (error instanceof Refusal) return [given, 'failed']
@@ -837,11 +844,8 @@ class Run {
     await this.both(
       () => {
         if (!deletes && Object.keys(values).length === 0) throw new Refusal('sets nothing', 400)
-        const written = found.reduce(
-          (state, id) => applyWrite(state, { kind, table: table.name, id, values }),
-          branch.state,
-        )
-        if (!dryRun) branch.state = written
+        const writes = found.map((id): Write => ({ kind, table: table.name, id, values }))
+        if (!dryRun) branch.state = applyWrites(branch.state, writes)
         isTaken = true
       },
       async () => {
@@ -1061,6 +1065,20 @@ function toOperation({ kind, table, id, values }: Write): object {
   }
 }
 
+/** Applies the writes of one transaction. Links are looked at when it ends. */
+function applyWrites(state: State, writes: readonly Write[]): State {
+  const deleted = new Set<string>()
+  let written = state
+  for (const write of writes) {
+    const table = written.tables.find(({ name }) => name === write.table)
+    if (write.kind === 'delete' && table?.rows.has(write.id)) {
+      deleted.add(recordKey(table, write.id))
+    }
+    written = applyWrite(written, write)
+  }
+  return settleLinks(written, deleted)
+}
+
 function applyWrite(state: State, { kind, table: name, id, values }: Write): State {
   const table = state.tables.find((candidate) => candidate.name === name)
   if (table === undefined) throw new Error('a write must be to a table that is there')
@@ -1106,9 +1124,10 @@ function requireFree(
   if (items.some((item) => item.name === name && item.uid !== self)) throw new Refusal('is taken')
 }
 
-function toColumn(state: State, { name, definition, link }: ModelColumn): Column {
+function toColumn(state: State, { name, definition, link, onDelete }: ModelColumn): Column {
   const table = link === undefined ? undefined : find(state, link)
-  return { name, ...definition, ...(table === undefined ? {} : { link: { table: table.name } }) }
+  if (table === undefined) return { name, ...definition }
+  return { name, ...definition, link: { table: table.name, ...(onDelete && { onDelete }) } }
 }
 
 /** Exchanges the names of two databases. */

@@ -13,6 +13,8 @@ export interface ModelColumn {
   readonly name: string
   readonly definition: Omit<Column, 'name' | 'link'>
   readonly link?: number
+  /** Linked records must exist. */
+  readonly onDelete?: 'restrict' | 'setNull' | 'cascade'
   /** Value of the column in records that are older than it. */
   readonly fill?: Value
 }
@@ -396,6 +398,8 @@ function mergeStates(sides: Sides): MergeOutcome {
   if (conflicts.length > 0) return { kind: 'refused', why: 'records', conflicts }
   const broken = tables.map(brokenRule).find((rule) => rule !== undefined)
   if (broken !== undefined) return { kind: 'refused', why: broken }
+  const [link] = brokenLinks({ tables, removed })
+  if (link !== undefined) return { kind: 'refused', why: `${link.column.name} links to nothing` }
   return { kind: 'merged', state: { tables, removed }, tables: counts }
 }
 
@@ -495,6 +499,59 @@ export function brokenRule(table: ModelTable): string | undefined {
     if (new Set(present).size < present.length) return `${column.name} is not unique`
   }
   return undefined
+}
+
+/** A record whose link must lead to a record and does not. */
+interface BrokenLink {
+  readonly table: ModelTable
+  readonly column: ModelColumn
+  readonly id: string
+  readonly row: ModelRow
+  /** The missing record, as `recordKey` names it. */
+  readonly target: string
+}
+
+/** Finds the links that must exist and do not. */
+function brokenLinks(state: State): BrokenLink[] {
+  return state.tables.flatMap((table) =>
+    table.columns.flatMap((column) => {
+      if (column.link === undefined || column.onDelete === undefined) return []
+      const { link } = column
+      return [...table.rows].flatMap(([id, row]): BrokenLink[] => {
+        const value = readValue(row, table, column)
+        if (value === null || find(state, link)?.rows.has(String(value))) return []
+        return [{ table, column, id, row, target: recordKey({ uid: link }, String(value)) }]
+      })
+    }),
+  )
+}
+
+/** Deletes or changes the records that link to deleted ones, one by one. Throws if a link that must exist does not. */
+export function settleLinks(state: State, deleted: ReadonlySet<string>): State {
+  const gone = new Set(deleted)
+  const isFollowed = ({ column, target }: BrokenLink) =>
+    column.onDelete !== 'restrict' && gone.has(target)
+  let settled = state
+  for (;;) {
+    const broken = brokenLinks(settled)
+    const next = broken.find(isFollowed)
+    if (next === undefined && broken.length > 0) throw new Refusal('a link to nothing')
+    if (next === undefined) return settled
+    const { table, column, id, row } = next
+    const rows = new Map(table.rows)
+    if (column.onDelete === 'cascade') {
+      rows.delete(id)
+      gone.add(recordKey(table, id))
+    } else {
+      const values = new Map(row.values)
+      values.delete(column.uid)
+      rows.set(id, { version: nextVersion(row), values })
+    }
+    const tables = settled.tables.map((each) =>
+      each.uid === table.uid ? { ...table, rows } : each,
+    )
+    settled = { ...settled, tables }
+  }
 }
 
 /** Returns the tables after a merge, without rows, or the reason of a refusal. */
@@ -682,8 +739,8 @@ export function readBy(other: State, state: State): State {
   return { ...state, tables }
 }
 
-function definitionOf({ definition, link }: ModelColumn): Value {
-  return { ...definition, link }
+function definitionOf({ definition, link, onDelete }: ModelColumn): Value {
+  return { ...definition, link, onDelete }
 }
 
 /** Returns, by the uids of a state, those of the items that another state has added under the same names. */
