@@ -319,6 +319,12 @@ describe('with a key of limited scope', () => {
       (answer, route) => {
         if (isAboutWhole(route) || isAboutAllBranches(route))
           return hasCode(answer, 403, 'key_scope', route)
+        if (route.url.endsWith('/proposals') && !isRead(route)) {
+          return hasCode(answer, 404, 'branch_not_found', route)
+        }
+        if (route.url.includes('/proposals/')) {
+          return hasCode(answer, 404, 'proposal_not_found', route)
+        }
         if (!route.url.includes(':databaseBranch')) {
           return isRead(route) ? isNotRefused(answer) : hasCode(answer, 403, 'key_scope', route)
         }

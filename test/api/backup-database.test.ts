@@ -436,6 +436,38 @@ describe('a backup of a database', () => {
   })
 })
 
+describe('proposals of a restored database', () => {
+  it('keep their comments, reviews and differences, and can be merged', async () => {
+    const branches = await TestBranches.create(service, 'offers', {
+      items: [{ name: 'price', type: 'int' }],
+    })
+    await branches.put('main', 'items', 'a', { price: 1 })
+    for (const name of ['sale', 'gone']) {
+      await branches.fork(name)
+      await branches.patch(name, 'items', 'a', { price: 2 })
+      const body = { from: name, title: name }
+      expectOk(await service.call('POST', `${service.workspace}/dbs/offers/proposals`, { body }))
+    }
+    await branches.delete('gone')
+    const path = `${service.workspace}/dbs/offers/proposals`
+    expectOk(await service.call('POST', `${path}/1/comments`, { body: { body: 'Why?' } }))
+    const source = await backUp(service, 'offers')
+    await restore(service, source, { name: 'offers', as: 'copy' })
+    const copy = `${service.workspace}/dbs/copy/proposals`
+    for (const part of ['/1', '/1/comments', '/1/diff', '/2/diff', '?state=all']) {
+      const [before, after] = [
+        await service.call('GET', `${path}${part}`),
+        await service.call('GET', `${copy}${part}`),
+      ]
+      const text = JSON.stringify(expectOk(before).body).replaceAll(/com_\w+/g, 'com')
+      expect(JSON.stringify(expectOk(after).body).replaceAll(/com_\w+/g, 'com')).toBe(text)
+    }
+    expectOk(await service.call('POST', `${copy}/1/merge`, { body: {} }))
+    expect((await service.call('GET', `${copy}/1`)).body.state).toBe('merged')
+    expect((await service.call('GET', `${path}/1`)).body.state).toBe('open')
+  })
+})
+
 describe('while a database is restored', () => {
   it('nobody sees it, nothing removes it, and no backup can be made', async () => {
     let resume = () => undefined as unknown

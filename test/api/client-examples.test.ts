@@ -34,6 +34,7 @@ const FILES = [
   'database',
   'files',
   'git',
+  'proposal',
   'sql',
   'table',
   'workspace',

@@ -382,7 +382,13 @@ describe('a branch whose merged rows are not yet in its heap', () => {
       name: 'late',
       source: { ...reader, isSliding: false },
       metadata: {},
-      life: { expiresAt: null, ttlSeconds: null, protected: false, checkpoints: null },
+      life: {
+        expiresAt: null,
+        ttlSeconds: null,
+        protected: false,
+        requiredApprovals: 0,
+        checkpoints: null,
+      },
       data: true,
     }
     const stampOf = async (queries: Queryable, id: string) => {

@@ -66,6 +66,7 @@ const VERBS = [
   'aggregate',
   'apply',
   'cancel',
+  'close',
   'compare',
   'connect',
   'create',
@@ -86,9 +87,11 @@ const VERBS = [
   'remove',
   'rename',
   'renew',
+  'reopen',
   'replace',
   'reset',
   'resolve',
+  'review',
   'rotate',
   'run',
   'search',
@@ -97,6 +100,7 @@ const VERBS = [
   'update',
   'upload',
   'upsert',
+  'withdraw',
 ]
 
 /** Returns the names of the operations for which the predicate is false. */

@@ -41,6 +41,7 @@ const LEVELS: readonly (readonly string[])[] = [
   ['domain/schemas'],
   ['domain/branches'],
   ['domain/merges'],
+  ['domain/proposals'],
   ['domain/databases'],
   ['domain/first-start.ts'],
   ['data/session'],

@@ -18,6 +18,7 @@ import { loginCommand } from './commands/login.js'
 import { logoutCommand } from './commands/logout.js'
 import { mergeCommand, pullCommand } from './commands/merge.js'
 import { openCommand } from './commands/open.js'
+import { proposalCommand } from './commands/proposal.js'
 import { resetCommand } from './commands/reset.js'
 import { schemaCommand } from './commands/schema.js'
 import { sqlCommand } from './commands/sql.js'
@@ -52,6 +53,7 @@ function createProgram(): Command {
         pullCommand(),
         resetCommand(),
         checkpointCommand(),
+        proposalCommand(),
         logCommand(),
         hookCommand(),
         ciCommand(),

@@ -184,6 +184,8 @@ export interface BranchLife {
   readonly ttl?: number
   /** A protected branch does not expire, and cannot be deleted. */
   readonly protected?: boolean
+  /** A protected branch with this number changes by proposals alone, which need that many approvals by others. */
+  readonly requiredApprovals?: number
   /** A checkpoint is made every so many seconds, and the newest ones are kept. */
   readonly checkpoints?: CheckpointSchedule
 }
@@ -266,6 +268,83 @@ export interface Difference {
   }
   readonly schema: { readonly operations: readonly SchemaOperation[] }
   readonly tables: readonly TableDifference[]
+}
+
+/** Who wrote a proposal, a comment or a review. */
+export interface Person {
+  readonly id: string
+  /** Omitted if the user no longer exists. */
+  readonly email?: string
+  /** The name of the API key. */
+  readonly key?: string
+}
+
+/** A proposal, as lists show it. */
+export interface ProposalSummary {
+  readonly number: number
+  readonly state: 'open' | 'merged' | 'closed'
+  readonly title: string
+  readonly from: string
+  /** Omitted if the scope of the API key excludes that branch. */
+  readonly into?: string
+  readonly author: Person
+  /** The number of comments. */
+  readonly comments: number
+  readonly createdAt: string
+  /** When it was merged or closed. */
+  readonly endedAt?: string
+  readonly endedBy?: string
+  /** The entry of the log that its merge has made. */
+  readonly entry?: string
+}
+
+/** What a user said about a proposal. */
+export interface Review {
+  readonly by: Person
+  readonly verdict: 'approve' | 'requestChanges'
+  readonly body?: string
+  readonly revision: number
+  /** Whether one of the branches has changed since. */
+  readonly stale: boolean
+  readonly createdAt: string
+}
+
+export interface ProposalDetails extends ProposalSummary {
+  readonly body: string
+  /** Counts the states that were kept for reviews. */
+  readonly revision: number
+  /** The branches that have changed since the revision. */
+  readonly changed: readonly ('from' | 'into')[]
+  /** The branches that no longer exist. */
+  readonly deleted: readonly ('from' | 'into')[]
+  readonly requiredApprovals: number
+  /** The approvals that count now. */
+  readonly approvals: number
+  readonly reviews: readonly Review[]
+}
+
+/** What a comment is about: the whole proposal, a table, a record or a cell. */
+export interface CommentPlace {
+  readonly table?: string
+  readonly record?: string
+  readonly column?: string
+}
+
+export interface Comment extends CommentPlace {
+  readonly id: string
+  readonly by: Person
+  readonly body: string
+  readonly revision: number
+  readonly createdAt: string
+}
+
+export interface ProposalDifference {
+  /** Whether the branches were compared as they are now, and not as they were at the last revision. */
+  readonly live: boolean
+  readonly revision: number
+  readonly difference: Difference
+  /** What a merge would do now. */
+  readonly merge?: MergeResult
 }
 
 export type MergeStrategy = 'fail' | 'ours' | 'theirs'

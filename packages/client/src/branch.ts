@@ -148,6 +148,7 @@ export class Branch<Schema> {
       readonly expiresAt?: string | null
       readonly ttl?: number | null
       readonly protected?: boolean
+      readonly requiredApprovals?: number
       readonly checkpoints?: CheckpointSchedule | null
     },
     options: CallOptions = {},

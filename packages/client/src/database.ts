@@ -1,6 +1,16 @@
-import type { BranchRule, BranchSummary, ResolvedBranch } from './api.js'
+import type {
+  BranchRule,
+  BranchSummary,
+  ProposalDetails,
+  ProposalSummary,
+  ResolvedBranch,
+} from './api.js'
 import { Branch } from './branch.js'
 import { type CallOptions, segment, type Transport } from './http.js'
+import { Proposal } from './proposal.js'
+
+/** Proposals per request. */
+const PROPOSALS_PAGE_SIZE = 200
 
 /** A pair of a git branch and the branch that belongs to it. */
 export interface GitMapping {
@@ -162,6 +172,76 @@ export class Database<Schema> {
       json: { rules },
       signal: options.signal,
     })
+  }
+
+  /**
+   * Proposes to merge a branch; by default into the branch that it was forked from.
+   *
+   * @example
+   * ```ts
+   * const { number } = await client.database.propose({ from: 'dev', title: 'New prices' })
+   * ```
+   */
+  propose(
+    proposal: {
+      readonly from: string
+      readonly into?: string
+      readonly title: string
+      readonly body?: string
+    },
+    options: CallOptions = {},
+  ): Promise<ProposalDetails> {
+    return this.#transport.json({
+      method: 'POST',
+      path: this.#path('/proposals'),
+      json: proposal,
+      signal: options.signal,
+    })
+  }
+
+  /**
+   * Iterates over the proposals, newest first; by default over those that are open.
+   *
+   * @example
+   * ```ts
+   * for await (const { number, title } of client.database.proposals({ state: 'all' })) console.log(number, title)
+   * ```
+   */
+  async *proposals(
+    options: {
+      readonly state?: 'open' | 'merged' | 'closed' | 'all'
+      readonly from?: string
+    } & CallOptions = {},
+  ): AsyncIterableIterator<ProposalSummary> {
+    const { signal, ...query } = options
+    for (let after: number | undefined; ; ) {
+      const { proposals, meta } = await this.#transport.json<{
+        proposals: readonly ProposalSummary[]
+        meta: { cursor?: number; more: boolean }
+      }>({
+        method: 'GET',
+        path: this.#path('/proposals'),
+        query: { ...query, size: PROPOSALS_PAGE_SIZE, ...(after === undefined ? {} : { after }) },
+        isRead: true,
+        signal,
+      })
+      yield* proposals
+      if (!meta.more) return
+      after = meta.cursor
+    }
+  }
+
+  /**
+   * A proposal, by its number. No request is sent.
+   *
+   * @example
+   * ```ts
+   * const { number } = await client.database.propose({ from: 'dev', title: 'New prices' })
+   * const { difference } = await client.database.proposal(number).diff()
+   * ```
+   */
+  proposal(number: number): Proposal {
+    return new Proposal(this.#transport, this.#path('/proposals'), number)
   }
 
   #path(rest = ''): string {

@@ -14,6 +14,7 @@ export {
   type InsertManyResult,
   type RecordSource,
 } from './insert-many.js'
+export type { Proposal } from './proposal.js'
 export { resolutionOf } from './resolution-of.js'
 export type {
   AnySchema,

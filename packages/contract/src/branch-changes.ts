@@ -172,7 +172,8 @@ const OnlySchema = Type.Object(
 )
 export type Only = Static<typeof OnlySchema>
 
-const mergeProperties = {
+/** The options of a merge. */
+export const mergeProperties = {
   only: Type.Optional(OnlySchema),
   dryRun: Type.Optional(Type.Boolean({ description: 'Report the result without applying it.' })),
   strategy: Type.Optional(StrategySchema),

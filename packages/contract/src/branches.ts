@@ -56,11 +56,24 @@ const ProtectedSchema = Type.Boolean({
     'its schema changes by merges.',
 })
 
+/** Approvals that a branch can require of a proposal. */
+const REQUIRED_APPROVALS_MAX = 10
+
+const RequiredApprovalsSchema = Type.Integer({
+  description:
+    'A protected branch that requires approvals changes by proposals alone: each needs this number of ' +
+    'approvals by others than its author. All other writes, merges, pulls and resets are refused. Only ' +
+    'an owner can lower the number.',
+  minimum: 0,
+  maximum: REQUIRED_APPROVALS_MAX,
+})
+
 /** Expiry and protection of a branch. Fields that are not set are omitted. */
 const lifeFields = {
   expiresAt: Type.Optional(ExpirySchema),
   ttl: Type.Optional(TtlSchema),
   protected: Type.Optional(ProtectedSchema),
+  requiredApprovals: Type.Optional(RequiredApprovalsSchema),
   checkpoints: Type.Optional(CheckpointScheduleSchema),
 }
 
@@ -111,6 +124,7 @@ export const UpdateBranchSchema = Type.Object(
     expiresAt: Type.Optional(Type.Union([ExpirySchema, Type.Null()])),
     ttl: Type.Optional(Type.Union([TtlSchema, Type.Null()])),
     protected: Type.Optional(ProtectedSchema),
+    requiredApprovals: Type.Optional(RequiredApprovalsSchema),
     checkpoints: Type.Optional(Type.Union([CheckpointScheduleSchema, Type.Null()])),
   },
   {
@@ -136,6 +150,7 @@ export const BranchRuleSchema = Type.Object(
       }),
     ),
     protected: Type.Optional(ProtectedSchema),
+    requiredApprovals: Type.Optional(RequiredApprovalsSchema),
     checkpoints: Type.Optional(CheckpointScheduleSchema),
   },
   {

@@ -42,7 +42,7 @@ export const ERROR_CODES = {
   invalid_metrics_token: [401, 'The token for `/metrics` is missing or wrong.'],
   forbidden: [
     403,
-    'Only an owner of the workspace or the administrator can do this; the message says who.',
+    'The user may not do this: only an owner of the workspace, the administrator or another user can; the message says who.',
   ],
   key_scope: [403, 'The scope of the API key does not allow this operation.'],
   quota_exceeded: [403, 'The workspace has used up its storage quota; nothing was stored.'],
@@ -55,6 +55,7 @@ export const ERROR_CODES = {
   database_not_found: [404, 'The database does not exist in that workspace and region.'],
   branch_not_found: [404, 'The branch does not exist.'],
   checkpoint_not_found: [404, 'The branch has no such checkpoint, or none so old.'],
+  proposal_not_found: [404, 'The database has no such proposal.'],
   table_not_found: [404, 'The table does not exist on that branch.'],
   column_not_found: [404, 'The column does not exist in that table.'],
   index_not_found: [404, 'The column has no index.'],
@@ -72,6 +73,10 @@ export const ERROR_CODES = {
   conflict: [409, 'The request conflicts with the current state; the message says how.'],
   default_branch: [409, 'The default branch of a database cannot be deleted.'],
   protected_branch: [409, 'The branch is protected against deletion and direct schema edits.'],
+  approvals_required: [
+    409,
+    'The branch requires approvals (`requiredApprovals`): it changes by approved proposals alone.',
+  ],
   only_owner: [409, 'A workspace must keep at least one owner.'],
   data_loss: [
     409,

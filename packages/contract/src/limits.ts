@@ -17,6 +17,10 @@ export const LIMITS = {
   checkpointsPerBranchMax: 1000,
   /** Checkpoints of one branch that the service has made before changes. 0: it makes none. */
   automaticCheckpointsMax: 20,
+  /** Open proposals of one database. */
+  openProposalsMax: 1000,
+  /** Comments of one proposal. */
+  commentsPerProposalMax: 1000,
   /** Rules for new branches of one database. */
   branchRulesMax: 100,
   keysPerUserMax: 40,

@@ -19,6 +19,7 @@ const BRANCH_KINDS = [
   'checkpoint',
   'checkpointDeleted',
   'bulk',
+  'proposal',
 ] as const
 
 /** What else happened in a workspace. */

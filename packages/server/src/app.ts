@@ -36,6 +36,7 @@ import { healthRoutes } from './http/routes/health.js'
 import { indexRoutes } from './http/routes/indexes.js'
 import { type MetricsAccess, metricsRoutes } from './http/routes/metrics.js'
 import { makePrivateRoutes, privateFileRoutes } from './http/routes/private-files.js'
+import { proposalRoutes } from './http/routes/proposals.js'
 import { queryRoutes } from './http/routes/query.js'
 import { recordRoutes } from './http/routes/records.js'
 import { schemaRoutes } from './http/routes/schema.js'
@@ -166,6 +167,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     await protectedApp.register(workspaceRoutes(services))
     await protectedApp.register(databaseRoutes(services))
     await protectedApp.register(branchRoutes(services))
+    await protectedApp.register(proposalRoutes(services))
     await protectedApp.register(schemaRoutes(services))
     await protectedApp.register(indexRoutes(services))
   })

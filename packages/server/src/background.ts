@@ -9,6 +9,7 @@ import { collectCheckpoints, keepCheckpoints } from './domain/merges/checkpoints
 import { compactDatabase } from './domain/merges/history/compact-database.js'
 import { collectPins } from './domain/merges/pins.js'
 import { sweepBranch } from './domain/merges/sweep-branch.js'
+import { collectProposals } from './domain/proposals/collect-proposals.js'
 import { countStoredBytes, measureUsage } from './domain/quotas/measure.js'
 import { collectMigrations } from './domain/schemas/unused-migrations.js'
 import type { Services } from './http/services.js'
@@ -93,6 +94,7 @@ function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
       heaps: often(rows.collectHeaps),
       schedules: often(() => keepCheckpoints(storage, limits)),
       log: rarely((work) => collectLog(database, work)),
+      proposals: rarely(() => collectProposals(database)),
       spares: rarely(rows.collectSpares),
       schemas: rarely(rows.collectSchemas),
       gates: rarely(rows.collectGates),

@@ -400,6 +400,8 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   workspacesPerUserMax: 'Workspaces of one user.',
   databasesPerWorkspaceMax: 'Databases in one workspace.',
   checkpointsPerBranchMax: 'Checkpoints of one branch that users have made.',
+  openProposalsMax: 'Open proposals of one database.',
+  commentsPerProposalMax: 'Comments of one proposal.',
   automaticCheckpointsMax:
     'Checkpoints of one branch that the service has made before merges, resets and other changes; the newest ones are kept. 0: it makes none.',
   tablesPerBranchMax: 'Tables of one branch.',

@@ -208,6 +208,8 @@ export class Lane implements Caller {
     for (const name of ['main', 'dev', 'preview-1']) {
       await this.#make('POST', `${branch(name)}/checkpoints`, { name: 'kept' })
     }
+    const proposal = { from: 'dev', into: 'main', title: 'kept' }
+    await this.#make('POST', `${this.#tenant?.workspace}/dbs/shop/proposals`, proposal)
   }
 
   /** Lifts the protection of all branches, which would keep the database from being deleted. */

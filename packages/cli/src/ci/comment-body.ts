@@ -1,4 +1,4 @@
-import type { Change, Difference, MergeResult } from '@offshoot/client'
+import type { Change, Difference, MergeResult, ProposalSummary } from '@offshoot/client'
 import { describeChange, describeOperation } from '../commands/diff.js'
 import { describeConflict } from '../shared/describe-conflict.js'
 import { oneLine, printable } from '../shared/output.js'
@@ -15,6 +15,10 @@ interface Report {
   /** The first changed records, up to one more than are shown; empty to show counts only. */
   readonly changes: readonly Change[]
   readonly merge: MergeResult
+  /** The open proposals of the branch. */
+  readonly proposals: readonly ProposalSummary[]
+  /** The address of the database in the console; undefined if its workspace is not known. */
+  readonly page: string | undefined
 }
 
 /** Marks the comment of a database, so that it is found again. */
@@ -31,6 +35,7 @@ export function commentOf(report: Report): string {
     `### Branch ${code(difference.branch)} of database ${code(database)}`,
     '',
     conflictLine(merge),
+    ...proposalLines(report),
     '',
     ...section(
       'Conflicts',
@@ -59,6 +64,14 @@ function conflictLine({ conflictCount, dataLoss, into }: MergeResult): string {
   }
   if (dataLoss.length > 0) return `⚠️ Merging it into ${code(into)} would lose values.`
   return `✅ It can be merged into ${code(into)} without conflicts.`
+}
+
+/** Links the proposals of the branch. Titles are left out: they are texts of users, and could be markup. */
+function proposalLines({ proposals, page }: Report): string[] {
+  return proposals.flatMap(({ number, into }) => {
+    const name = page === undefined ? `#${number}` : `[#${number}](${page}/proposals/${number})`
+    return ['', `Proposal ${name}${into === undefined ? '' : ` into ${code(into)}`} is open.`]
+  })
 }
 
 function lossLines({ dataLoss }: MergeResult): string[] {

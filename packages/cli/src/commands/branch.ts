@@ -153,13 +153,24 @@ const protect = () =>
   withDatabase(createCommand('protect', 'protect a branch against deletion and schema edits'))
     .argument('<name>', 'name of the branch')
     .option('--off', 'end the protection')
+    .option('--required-approvals <number>', 'approvals that a proposal needs to change it')
     .action(
-      action<{ json?: boolean; off?: boolean }, [string]>(async (target, { json, off }, name) => {
-        await target.branchNamed(name).update({ protected: off !== true })
-        if (json) printJson({ branch: name, protected: off !== true })
-        else notice(off ? `Branch ${name} is no longer protected.` : `Branch ${name} is protected.`)
-        return 0
-      }),
+      action<{ json?: boolean; off?: boolean; requiredApprovals?: string }, [string]>(
+        async (target, { json, off, requiredApprovals }, name) => {
+          const life = {
+            protected: off !== true,
+            ...(requiredApprovals === undefined
+              ? {}
+              : { requiredApprovals: Number(requiredApprovals) }),
+          }
+          await target.branchNamed(name).update(life)
+          if (json) printJson({ branch: name, ...life })
+          else {
+            notice(off ? `Branch ${name} is no longer protected.` : `Branch ${name} is protected.`)
+          }
+          return 0
+        },
+      ),
     )
 
 const expire = () =>

@@ -1,5 +1,10 @@
 import { appendFile, writeFile } from 'node:fs/promises'
-import { type Change, type MergeOptions, OffshootError } from '@offshoot/client'
+import {
+  type Change,
+  type MergeOptions,
+  OffshootError,
+  type ProposalSummary,
+} from '@offshoot/client'
 import type { Command } from 'commander'
 import { findBranch, type PullRequestBranch } from '../ci/branch-of-pull-request.js'
 import { commentOf, markerOf, RECORDS_MAX } from '../ci/comment-body.js'
@@ -141,6 +146,8 @@ const comment = () =>
           difference,
           changes,
           merge: await branch.merge({ dryRun: true }),
+          proposals: await listProposals(target, found.name),
+          page: await pageOf(target),
         })
         if (output !== undefined && output !== '-') {
           await writeFile(output, body)
@@ -158,6 +165,20 @@ const comment = () =>
         return 0
       }),
     )
+
+/** Returns the address of the database in the console, if its workspace is known. */
+async function pageOf(target: Target): Promise<string | undefined> {
+  const workspace = await target.workspace().catch(() => undefined)
+  if (workspace === undefined) return undefined
+  const [id, name] = [workspace, target.databaseName].map(encodeURIComponent)
+  return `${target.url}/console/w/${id}/db/${name}`
+}
+
+async function listProposals(target: Target, from: string): Promise<ProposalSummary[]> {
+  const proposals: ProposalSummary[] = []
+  for await (const proposal of target.database.proposals({ from })) proposals.push(proposal)
+  return proposals
+}
 
 const merge = () =>
   withMergeFlags(

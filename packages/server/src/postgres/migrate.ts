@@ -33,6 +33,7 @@ import { layers } from './migrations/029-layers.js'
 import { log } from './migrations/030-log.js'
 import { sequences } from './migrations/031-sequences.js'
 import { checkpoints } from './migrations/032-checkpoints.js'
+import { proposals } from './migrations/033-proposals.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -90,6 +91,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 30, name: 'log', statements: log },
   { number: 31, name: 'sequences', statements: sequences },
   { number: 32, name: 'checkpoints', statements: checkpoints },
+  { number: 33, name: 'proposals', statements: proposals },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

@@ -17,7 +17,17 @@ export const merges = new Counter('offshoot_merges_total', 'Merges, without dry 
 export const collected = new KindCounter(
   'offshoot_collected_total',
   'Unreachable items removed by the collector, by kind.',
-  ['heap', 'branch', 'version', 'blob', 'answer', 'migration', 'log entry', 'checkpoint'],
+  [
+    'heap',
+    'branch',
+    'version',
+    'blob',
+    'answer',
+    'migration',
+    'log entry',
+    'checkpoint',
+    'proposal',
+  ],
 )
 
 export const workPending = new Levels(

@@ -4,6 +4,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { File } from '@offshoot/contract/files'
 import type { Limits } from '@offshoot/contract/limits'
 import type { ByteRange, ReceivedBlob } from '../../blobs/blob-store.js'
+import { requireDirectChanges } from '../../domain/access/approvals.js'
 import type { Growth } from '../../domain/quotas/quotas.js'
 import type { Database } from '../../postgres/database.js'
 import { Fault } from '../../rows/columns/fault.js'
@@ -202,6 +203,7 @@ export async function uploadByLink(
   const place = await checkLink(context, { accessId, verify, purpose: 'upload' })
   const branch = { branchId: place.branchId, origin }
   const findTarget = async (session: BranchSession) => {
+    requireDirectChanges(session)
     const file = await findLinkedFile(session, place)
     const target = file && toTarget(session, place)
     if (target === undefined) return undefined
@@ -309,6 +311,7 @@ async function changeFiles<Result>(
   { place, target }: { place: FileColumn; target: FileTarget },
   change: (files: readonly StoredFile[]) => { files: readonly StoredFile[]; result: Result },
 ): Promise<Result> {
+  requireDirectChanges(session)
   const { table, index } = place
   const { recordId: id, tableName } = target
   const { writer } = await session.branch.writable(table)

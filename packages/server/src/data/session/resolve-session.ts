@@ -137,7 +137,13 @@ export async function openPast(
   const { principal, metadata, growth } = present
   const { keyId, keyStamp } = principal
   const branch = storage.open({ rows, keyId, keyStamp }, schema)
-  const session = createSession({ branch, schema, metadata: { key: metadata.key }, growth })
+  const session = createSession({
+    branch,
+    schema,
+    metadata: { key: metadata.key },
+    growth,
+    requiredApprovals: present.requiredApprovals,
+  })
   return { ...present, ...session, checkpoint: id }
 }
 
@@ -169,6 +175,7 @@ async function createResolved(
     schema,
     metadata: { key: metadataKey(isXataClient) },
     growth: sources.quotas.growth(branch.workspaceId, { showsUsage: false }),
+    requiredApprovals: branch.requiredApprovals,
   })
   return { session: { ...session, principal, access: branch, cursorSecret }, branch }
 }
@@ -182,8 +189,12 @@ export function resolveLinkedBranch(
     storage.database,
     async (transaction) => {
       await links.load(transaction)
-      const [live] = await transaction.query<{ isSliding: boolean; workspaceId: string }>(sql`
-        select ttl_seconds is not null as "isSliding", (
+      const [live] = await transaction.query<{
+        isSliding: boolean
+        requiredApprovals: number
+        workspaceId: string
+      }>(sql`
+        select ttl_seconds is not null as "isSliding", required_approvals as "requiredApprovals", (
             select d.workspace_id from offshoot.databases d where d.id = database_id
           ) as "workspaceId"
         from offshoot.branches
@@ -199,6 +210,7 @@ export function resolveLinkedBranch(
         schema,
         metadata: { key: metadataKey(false) },
         growth: quotas.growth(live.workspaceId, { showsUsage: false }),
+        requiredApprovals: live.requiredApprovals,
       })
       return { session, isSliding: live.isSliding }
     },

@@ -17,6 +17,8 @@ export interface BranchSession {
   readonly metadata: MetadataForm
   /** Counts the storage that the request adds to the workspace. */
   readonly growth: Growth
+  /** Approvals that changes of the branch need; 0: it can be changed directly. */
+  readonly requiredApprovals: number
   /** The number of columns in the storage of the branch: the weight of the session in the cache. */
   readonly columnCount: number
   table(name: string): BranchTable
@@ -44,13 +46,15 @@ export function createSession(options: {
   schema: CompiledSchema
   metadata: MetadataForm
   growth: Growth
+  requiredApprovals: number
 }): BranchSession {
-  const { branch, schema, metadata, growth } = options
+  const { branch, schema, metadata, growth, requiredApprovals } = options
   return {
     branch,
     schema,
     metadata,
     growth,
+    requiredApprovals,
     columnCount: branch.columnCount,
     findTable: (name) => branch.findTable(name),
     table(name) {

@@ -2,6 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { LRUCache } from 'lru-cache'
 import { BRANCH_CACHE } from '../../common/branch-cache.js'
+import { requireDirectChanges } from '../../domain/access/approvals.js'
 import type { Principal } from '../../domain/access/principal.js'
 import type { BranchExpiry } from '../../domain/access/resolve.js'
 import { type Need, reachesWholeWorkspace, requireAccess } from '../../domain/access/scope.js'
@@ -32,6 +33,8 @@ import { type BranchSession, createSession, type Session } from './session.js'
 /** A request to the data plane: its key, its address and the access it needs. */
 export interface SessionRequest extends SessionAddress {
   readonly need: Need
+  /** The operation checks by itself whether the branches that it changes require approvals. */
+  readonly checksApprovals?: boolean
   readonly requestId?: string
   /** The state of the past to read: a checkpoint, or a time. undefined: the present state. */
   readonly at?: string | undefined
@@ -121,7 +124,7 @@ export class Sessions {
         {
           origin: request.origin,
           bodyBytes: request.bodyBytes ?? 0,
-          canUpload: scope.access !== 'read',
+          canUpload: scope.access !== 'read' && known.requiredApprovals === 0,
           showsUsage: reachesWholeWorkspace(scope),
         },
       )
@@ -129,6 +132,9 @@ export class Sessions {
       let used = session
       try {
         requireAccess(session.principal.scope, request.need)
+        if (request.need === 'write' && request.checksApprovals !== true) {
+          requireDirectChanges({ ...session, ...session.access })
+        }
         if (at !== undefined) {
           if (request.need === 'write') throw writesToPast()
           const past = await this.#openAt(key, session, at)

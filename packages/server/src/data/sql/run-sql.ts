@@ -6,6 +6,7 @@ import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import type { JsonText } from '../../common/write-json.js'
 import { isResultType } from '../../dialect/allowed.js'
 import { invalidSql, tooCostly } from '../../dialect/invalid-sql.js'
+import { requireDirectChanges } from '../../domain/access/approvals.js'
 import { requireAccess } from '../../domain/access/scope.js'
 import { type Bounds, runBounded } from '../../postgres/bounds.js'
 import { codeOf, INVALID_PARAMETER_VALUE, QUERY_CANCELED } from '../../postgres/failures.js'
@@ -121,7 +122,7 @@ export async function runSqlInside(
   if (statement === undefined) throw new Error('a statement must be prepared')
   const { plan } = statement
   if (plan.kind !== 'select') {
-    requireAccess(session.principal.scope, 'write')
+    requireWritable(context)
     if (grows(plan)) await session.growth.admit(0)
     const tables = writtenTables(plan)
     const missing = tables.filter((name) => session.table(name).writer === undefined)
@@ -137,6 +138,7 @@ export async function runSqlInside(
 
 function requireWritable({ session }: SqlContext): void {
   requireAccess(session.principal.scope, 'write')
+  requireDirectChanges({ ...session, ...session.access })
   if (session.checkpoint === undefined) return
   throw new AppError(
     'invalid_request',

@@ -64,6 +64,7 @@ export interface DatabaseRow {
 export interface FoundBranchRow {
   readonly branchId: string
   readonly isProtected: boolean
+  readonly requiredApprovals: number
   /** Time until the branch expires; null if it does not. */
   readonly remainingMs: number | null
   readonly ttlSeconds: number | null
@@ -113,7 +114,8 @@ export async function authenticate(database: Queryable, key: string): Promise<Pr
 }
 
 /** The columns of a branch in a query for a place. */
-export const BRANCH_COLUMNS = sql`id as "branchId", protected as "isProtected", ttl_seconds as "ttlSeconds",
+export const BRANCH_COLUMNS = sql`id as "branchId", protected as "isProtected",
+          required_approvals as "requiredApprovals", ttl_seconds as "ttlSeconds",
           (extract(epoch from expires_at - now()) * 1000)::float8 as "remainingMs"`
 
 /** The columns of a database in a query for a place. */
@@ -190,7 +192,8 @@ async function authenticateWith(
   )
   const atMs = performance.now()
   const principal = toPrincipal(row, key)
-  const { branchId, isProtected, remainingMs, ttlSeconds } = row as FoundBranchRow
+  const { branchId, ...life } = row as FoundBranchRow
+  const { isProtected, requiredApprovals, remainingMs, ttlSeconds } = life
   const { workspaceId, role, databaseId, databaseName, region, defaultBranchId } =
     row as DatabaseRow
   const foundId = place.workspaceId ?? workspaceId
@@ -204,7 +207,10 @@ async function authenticateWith(
       role === null
         ? undefined
         : { workspaceId, role, databaseId, databaseName, region, defaultBranchId },
-    branch: branchId === null ? undefined : { branchId, isProtected, remainingMs, ttlSeconds },
+    branch:
+      branchId === null
+        ? undefined
+        : { branchId, isProtected, requiredApprovals, remainingMs, ttlSeconds },
   }
   return { principal: { ...principal, found }, rows }
 }

@@ -59,6 +59,8 @@ export interface BranchExpiry {
 export interface FoundBranch extends BranchAccess {
   /** Undefined if the branch does not expire. */
   readonly expiry: BranchExpiry | undefined
+  /** Approvals that changes of the branch need; 0: it can be changed directly. */
+  readonly requiredApprovals: number
 }
 
 /** The workspace and region in a data-plane address. */
@@ -192,7 +194,8 @@ export async function resolveBranchOf(
   if (row === undefined) {
     throw new AppError('branch_not_found', `branch [${branchName}] not found`)
   }
-  return { ...access, branchId: row.branchId, branchName, expiry: toExpiry(row) }
+  const { branchId, requiredApprovals } = row
+  return { ...access, branchId, branchName, requiredApprovals, expiry: toExpiry(row) }
 }
 
 async function findBranchRow(

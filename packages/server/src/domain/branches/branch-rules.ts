@@ -41,6 +41,7 @@ export async function writeBranchRules(
   rules: readonly BranchRule[],
 ): Promise<{ rules: BranchRule[] }> {
   requireWholeDatabase(access.principal.scope)
+  requireProtectedApprovals(rules)
   return runTransaction(
     database,
     async (transaction) => {
@@ -52,6 +53,15 @@ export async function writeBranchRules(
     },
     // The lock serializes concurrent replacements.
     { isolation: 'read committed' },
+  )
+}
+
+function requireProtectedApprovals(rules: readonly BranchRule[]): void {
+  const index = rules.findIndex((rule) => (rule.requiredApprovals ?? 0) > 0 && !rule.protected)
+  if (index < 0) return
+  throw new AppError(
+    'invalid_request',
+    `body: field [rules.${index}.requiredApprovals]: only a protected branch can require approvals; set [protected] too`,
   )
 }
 

@@ -101,7 +101,13 @@ export async function createBranch(
   return {
     answer: { databaseName, branchName: name, status: 'completed' },
     opened: made?.rows && {
-      branch: { ...access, branchId: made.branchId, branchName: name, expiry: undefined },
+      branch: {
+        ...access,
+        branchId: made.branchId,
+        branchName: name,
+        requiredApprovals: fork.life.requiredApprovals,
+        expiry: undefined,
+      },
       rows: made.rows,
     },
   }
@@ -157,12 +163,16 @@ export function cannotCreate(name: string): AppError {
 function withRule(wishes: CreateBranch, rule: BranchRule | undefined): CreateBranch {
   const ttl = wishes.expiresAt === undefined ? (wishes.ttl ?? rule?.ttl) : wishes.ttl
   const isProtected = wishes.protected ?? rule?.protected
+  // A request that refuses the protection refuses its approvals, too.
+  const ofRule = isProtected === true ? rule?.requiredApprovals : undefined
+  const requiredApprovals = wishes.requiredApprovals ?? ofRule
   const checkpoints = wishes.checkpoints ?? rule?.checkpoints
   return {
     ...wishes,
     ...(checkpoints === undefined ? {} : { checkpoints }),
     ...(ttl === undefined ? {} : { ttl }),
     ...(isProtected === undefined ? {} : { protected: isProtected }),
+    ...(requiredApprovals === undefined ? {} : { requiredApprovals }),
   }
 }
 

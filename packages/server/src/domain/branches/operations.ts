@@ -7,7 +7,12 @@ import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { logAccess } from '../log/entries.js'
 import { getHead } from '../schemas/operations.js'
 import { toPublicSchema } from '../schemas/public-schema.js'
-import { changeLife, requireProtectionRights, toPublicLife } from './branch-life.js'
+import {
+  changeLife,
+  requireApprovalRights,
+  requireProtectionRights,
+  toPublicLife,
+} from './branch-life.js'
 import { deleteUnprotected } from './delete-branch.js'
 import {
   type BranchRow,
@@ -118,7 +123,9 @@ export async function updateBranch(database: Database, access: BranchAccess, wis
     async (transaction) => {
       const life = await findBranchLife(transaction, branchId)
       if (life === undefined) throw branchNotFound(access)
-      await updateBranchLife(transaction, { branchId, life: changeLife(life, wishes) })
+      const changed = changeLife(life, wishes)
+      requireApprovalRights(access, { before: life, after: changed })
+      await updateBranchLife(transaction, { branchId, life: changed })
       await logAccess(transaction, access, { kind: 'branchChanged', details: { changed: wishes } })
     },
     // `findBranchLife` locks the row.

@@ -16,8 +16,11 @@ export interface BranchLife {
   /** Each use postpones the expiry to this time from then. Null if the expiry is fixed. */
   readonly ttlSeconds: number | null
   readonly protected: boolean
+  readonly requiredApprovals: number
   readonly checkpoints: CheckpointSchedule | null
 }
+
+const PROTECTION = sql`protected, required_approvals as "requiredApprovals"`
 
 /** Selects the schedule of checkpoints of a branch. */
 const SCHEDULE = sql`case when checkpoint_every is not null
@@ -41,7 +44,7 @@ export async function findBranch(
   const [row] = await database.query<BranchRow>(sql`
     select b.id, b.name, b.created_at as "createdAt", b.version,
       b.last_migration_id as "lastMigrationId", b.metadata, b.started_from as "startedFrom",
-      b.expires_at as "expiresAt", b.ttl_seconds as "ttlSeconds", b.protected, ${SCHEDULE},
+      b.expires_at as "expiresAt", b.ttl_seconds as "ttlSeconds", ${PROTECTION}, ${SCHEDULE},
       s.document as schema
     from offshoot.branches b
     join offshoot.schemas s on s.id = b.schema_id
@@ -62,7 +65,7 @@ export async function listBranches(
 ): Promise<BranchListRow[]> {
   return database.query<BranchListRow>(sql`
     select id, name, created_at as "createdAt", started_from as "startedFrom",
-      expires_at as "expiresAt", ttl_seconds as "ttlSeconds", protected, ${SCHEDULE}
+      expires_at as "expiresAt", ttl_seconds as "ttlSeconds", ${PROTECTION}, ${SCHEDULE}
     from offshoot.branches
     where database_id = ${databaseId} and ${isLive}
     order by name collate "C"`)
@@ -136,13 +139,14 @@ export function insertForkSql(
       where database_id = ${databaseId}::bigint and name = ${name} and deleted_at is null`,
     inherits: data,
     columns: sql`id, database_id, name, schema_id, last_migration_id, metadata, started_from,
-      fork_schema_id, expires_at, ttl_seconds, protected, checkpoint_every, checkpoint_keep, checkpoint_due`,
+      fork_schema_id, expires_at, ttl_seconds, protected, required_approvals, checkpoint_every, checkpoint_keep,
+      checkpoint_due`,
     values: sql`${id}, ${databaseId}::bigint, ${name}, source.schema_id, source.last_migration_id,
       ${JSON.stringify(metadata)}::jsonb,
       jsonb_build_object('branchName', source.name, 'dbBranchID', ${sourceId}::text,
         'migrationID', source.last_migration_id),
       source.schema_id, ${expiryOf(life)}, ${life.ttlSeconds}::integer, ${life.protected}::boolean,
-      ${scheduleOf(life)}`,
+      ${life.requiredApprovals}::integer, ${scheduleOf(life)}`,
     effects: [
       insertEntrySql(
         {
@@ -190,12 +194,27 @@ export async function findBranchLife(
 ): Promise<BranchLife | undefined> {
   const [row] = await transaction.query<BranchLife>(
     prepared(sql`
-    select expires_at as "expiresAt", ttl_seconds as "ttlSeconds", protected, ${SCHEDULE}
+    select expires_at as "expiresAt", ttl_seconds as "ttlSeconds", ${PROTECTION}, ${SCHEDULE}
     from offshoot.branches
     where id = ${branchId} and ${isLive}
     for no key update`),
   )
   return row
+}
+
+/** Returns the number of approvals that changes of a branch need. */
+export async function getRequiredApprovals(
+  database: Queryable,
+  { branchId }: { branchId: string },
+): Promise<number> {
+  const [row] = await database.query<{ requiredApprovals: number }>(
+    prepared(sql`
+    select required_approvals as "requiredApprovals"
+    from offshoot.branches
+    where id = ${branchId}`),
+  )
+  if (row === undefined) throw new Error('a locked branch must exist')
+  return row.requiredApprovals
 }
 
 export async function updateBranchLife(
@@ -208,6 +227,7 @@ export async function updateBranchLife(
     set expires_at = ${expiryOf(life)},
       ttl_seconds = ${life.ttlSeconds},
       protected = ${life.protected},
+      required_approvals = ${life.requiredApprovals},
       (checkpoint_every, checkpoint_keep, checkpoint_due) = (select ${scheduleOf(life)}),
       stamp = nextval('offshoot.stamps')
     where id = ${branchId}`)

@@ -208,7 +208,9 @@ export async function listBranchesWithOld(
   return [...new Set(rows.map(({ branchId }) => branchId))]
 }
 
-/** Returns whether a branch is the pin of a checkpoint, which keeps it. */
-export const isPinOf = (branchId: Sql | string): Sql => sql`exists (
-        select from offshoot.checkpoints c where c.pin_id = ${branchId}
+/** Returns whether a branch is the pin of a checkpoint or of a proposal, which keeps it. */
+export const isPinOf = (branchId: Sql | string): Sql => sql`(
+        exists (select from offshoot.checkpoints c where c.pin_id = ${branchId})
+        or exists (select from offshoot.proposals p where p.from_pin_id = ${branchId})
+        or exists (select from offshoot.proposals p where p.into_pin_id = ${branchId})
       )`

@@ -71,7 +71,7 @@ export function insertEntrySql(entry: NewEntry, from: Sql = empty): Sql {
 }
 
 /** The name of the key, or of the key that a session of the console belongs to. */
-const keyName = (by: Actor | undefined): Sql => sql`(
+export const keyName = (by: Actor | undefined): Sql => sql`(
         select coalesce(p.name, k.name)
         from offshoot.api_keys k
         left join offshoot.api_keys p on p.id = k.parent_id

@@ -38,6 +38,9 @@ import { findHistoryWithSource, type StoredHistory } from './history/queries.js'
 import {
   baseOfTable,
   baseSchema,
+  type ComparedStates,
+  findHistoryOf,
+  getPin,
   stateOf,
   tableBase,
   tryFindBases,
@@ -45,7 +48,17 @@ import {
 } from './merge-base.js'
 
 /** The state that a branch is compared with. */
-type Against = 'base' | 'fork' | 'source' | BranchAccess
+type Against = 'base' | 'fork' | 'source' | BranchAccess | CommonState
+
+/** The last state that the branch has in common with another one. */
+interface CommonState {
+  readonly commonWith: BranchAccess
+  /** Hidden forks that keep states of both branches, which are compared instead of the present ones. */
+  readonly pins?: { readonly own: string; readonly other: string } | undefined
+}
+
+const isCommonState = (against: Against): against is CommonState =>
+  typeof against === 'object' && 'commonWith' in against
 
 const CANDIDATES_PER_READ = 1000
 
@@ -79,9 +92,17 @@ export async function readDifference(
   const reading = runTransaction(
     database,
     async (transaction) => {
+      const { against } = options
+      const common = isCommonState(against) ? against : undefined
       const [{ checkpoint, ...after }, source] = await allDone([
-        getStateAt(transaction, access, options.at),
-        options.against === 'base' ? readSource(transaction, access) : NO_SOURCE,
+        common?.pins === undefined
+          ? getStateAt(transaction, access, options.at)
+          : getPinned(transaction, common.pins.own),
+        common !== undefined
+          ? readCommon(transaction, access, common)
+          : against === 'base'
+            ? readSource(transaction, access)
+            : NO_SOURCE,
       ])
       const before = await resolveAgainst(transaction, access, { state: after, source, ...options })
       const operations = await inTurns(compareSchemasById(before.schema, after.schema))
@@ -134,6 +155,11 @@ async function getStateAt(
   return { ...(await getStartOf(transaction, pinId)), checkpoint: id }
 }
 
+const getPinned = (
+  transaction: Transaction,
+  pinId: string,
+): Promise<BranchState & { checkpoint?: string }> => getStartOf(transaction, pinId)
+
 /** The other side of a difference. */
 interface Before {
   /** Undefined if the scope of the key excludes the branch. */
@@ -155,6 +181,7 @@ async function resolveAgainst(
   const { state: after, source, against, againstAt, mayBeUnrelated = false } = options
   const before = source && (await findBase(transaction, access, { after, source }))
   if (before !== undefined) return before
+  if (isCommonState(against)) throw unrelated(access.branchName, against.commonWith.branchName)
   if (against === 'base' || against === 'fork') {
     const { name, ...state } = await getForkState(transaction, access, after)
     return { name, at: 'fork', ...inState(state) }
@@ -178,6 +205,8 @@ function inState(state: BranchState): Pick<Before, 'schema' | 'baseOf'> {
 interface Source {
   readonly branch: BranchAccess
   readonly history: StoredHistory
+  /** The states that are compared; by default the current ones. */
+  readonly states?: ComparedStates
 }
 
 const NO_SOURCE: Promise<Source | undefined> = Promise.resolve(undefined)
@@ -193,6 +222,23 @@ async function readSource(
   return branch && { branch, history }
 }
 
+async function readCommon(
+  transaction: Transaction,
+  access: BranchAccess,
+  { commonWith: branch, pins }: CommonState,
+): Promise<Source> {
+  if (pins === undefined) {
+    const history = await findHistoryOf(transaction, { theirs: branch, ours: access })
+    return { branch, history }
+  }
+  const [theirs, ours] = await allDone([
+    getPin(transaction, pins.other),
+    getPin(transaction, pins.own),
+  ])
+  const states = { theirs, ours }
+  return { branch, states, history: await findHistoryOf(transaction, states) }
+}
+
 /**
  * Finds the last state that a branch has in common with its source, as a merge would. Returns undefined
  * if they have no rows in common.
@@ -202,10 +248,10 @@ async function findBase(
   access: BranchAccess,
   { after, source }: { after: BranchState; source: Source },
 ): Promise<Before | undefined> {
-  const { branch: from, history } = source
+  const { branch: from, history, states } = source
   // The branch contains its base, and knows what the base knows.
   const ids = new SameIds({ ours: after.schema, theirs: after.schema })
-  const options = { history, locks: false, known: [after], ids }
+  const options = { history, states, locks: false, known: [after], ids }
   const bases = await tryFindBases(transaction, { from, into: access }, options)
   if (bases === undefined) return undefined
   const isShown = scopeReachesBranch(access.principal.scope, from.branchName)

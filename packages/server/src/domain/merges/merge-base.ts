@@ -229,6 +229,13 @@ export function unrelated(one: string, other: string): AppError {
   )
 }
 
+/** Throws if two branches have no common ancestor. */
+export async function requireRelated(transaction: Queryable, { from, into }: Sides): Promise<void> {
+  const history = await findHistoryOf(transaction, { theirs: from, ours: into })
+  const base = mergeBaseOf(new HistoryGraph(history), { from, into }, statesNow({ from, into }))
+  if (base === undefined) throw unrelated(from.branchName, into.branchName)
+}
+
 function mergeBaseOf(
   graph: HistoryGraph,
   { from, into }: Sides,

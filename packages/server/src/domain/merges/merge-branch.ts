@@ -21,7 +21,13 @@ import { applyMerge } from './merge-apply.js'
 import { insertMergeSql, StateGoneError } from './merge-base.js'
 import { compareMerge } from './merge-compare.js'
 import { isLarge, isNewForSure, mergePinned } from './merge-pinned.js'
-import { findSides, type MergeOptions, type MergeSides, planMerge } from './merge-plan.js'
+import {
+  admitMerge,
+  findSides,
+  type MergeOptions,
+  type MergeSides,
+  planMerge,
+} from './merge-plan.js'
 import { hasNothingNew, logMerge, requireNoConflicts, toResult } from './merge-result.js'
 import { checkOnly } from './only.js'
 import { Resolutions } from './resolutions.js'
@@ -139,7 +145,10 @@ function runLocked<Result>(
 ): Promise<Result> {
   return confirmWithBranches(storage, [options.from, options.into], {
     read: (transaction) => findSides(transaction, options, { locks: true }),
-    body,
+    body: async (transaction, sides) => {
+      await admitMerge(transaction, options)
+      return body(transaction, sides)
+    },
   })
 }
 

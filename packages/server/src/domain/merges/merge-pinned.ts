@@ -38,6 +38,7 @@ import {
 } from './merge-base.js'
 import { type ComparedMerge, compareMerge } from './merge-compare.js'
 import {
+  admitMerge,
   findSides,
   type MergeOptions,
   type MergePlan,
@@ -178,6 +179,7 @@ async function publish(
   const { into, leftOut } = plan
   const pinned = await getPin(transaction, pins.ours)
   if (pinned.branchId !== into.branchId) throw new OutdatedError('the target was reset')
+  await admitMerge(transaction, plan)
   const { kind, limits } = plan
   const checkpoint = await insertAutomatic(transaction, into, { before: kind, limits })
   const ours = await getState(transaction, into)

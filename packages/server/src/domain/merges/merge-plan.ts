@@ -10,8 +10,10 @@ import { toCanonicalJson } from '../../common/write-json.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import { boundOwnRows } from '../../rows/layout/heap-sizes.js'
+import { requireDirectChanges } from '../access/approvals.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { type BranchState, getStartOf, getState, readState } from '../branches/branch-state.js'
+import { getRequiredApprovals } from '../branches/queries.js'
 import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
 import type { MergeStrategy, Take } from '../schemas/merge-definitions.js'
@@ -55,6 +57,11 @@ export interface MergeOptions {
   /** The conflicts to list. */
   readonly page: ConflictPage
   readonly limits: Limits
+  /**
+   * Called with the target locked, before anything is written; throws if the merge may not change it. By default, a target
+   * that requires approvals is refused.
+   */
+  readonly admit?: ((transaction: Transaction) => Promise<void>) | undefined
   /** Called at the end of the transaction that publishes the merge. */
   readonly keep?: ((transaction: Transaction, result: MergeResult) => Promise<void>) | undefined
 }
@@ -165,6 +172,17 @@ export async function findSides(
     ruleOf: rulesOf(options, { theirs, ours }),
     records: recordsByTable(options.only, named),
   }
+}
+
+/** Throws if the merge may not change its target, which is locked. */
+export async function admitMerge(
+  transaction: Transaction,
+  { into, admit }: Pick<MergeOptions, 'into' | 'admit'>,
+): Promise<void> {
+  if (admit !== undefined) return admit(transaction)
+  const { branchName } = into
+  const requiredApprovals = await getRequiredApprovals(transaction, into)
+  requireDirectChanges({ branchName, requiredApprovals })
 }
 
 async function findPlaces(transaction: Transaction, pins: Pins): Promise<ComparedStates> {

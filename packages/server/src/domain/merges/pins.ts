@@ -1,16 +1,20 @@
+import type { Limits } from '@offshoot/contract/limits'
+import { allDone } from '../../common/all-done.js'
 import { eachApart } from '../../common/each-apart.js'
 import type { Database } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
+import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import type { Work } from '../../postgres/work.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import { findStartRows } from '../../rows/layout/states.js'
+import { Difference, hasManyChanges } from '../../rows/merging/difference.js'
 import { dropLostStages } from '../../rows/merging/stage.js'
 import type { Storage } from '../../rows/storage.js'
 import type { BranchAccess } from '../access/resolve.js'
+import { getStartOf, getState } from '../branches/branch-state.js'
 import { withBranches } from '../branches/lock-branches.js'
 import { isPinOf } from '../checkpoints/queries.js'
-import { insertPin } from './merge-base.js'
+import { getPin, insertPin } from './merge-base.js'
 import { deleteUnusedBranches } from './unused-branches.js'
 
 /*
@@ -22,6 +26,31 @@ import { deleteUnusedBranches } from './unused-branches.js'
 interface Pin {
   readonly id: string
   readonly rows: BranchRows
+}
+
+/**
+ * Returns whether a branch has changed since a pin of it: by a write, an edit of its schema or a reset. Stops at the first
+ * changed row.
+ */
+export async function isChangedSince(
+  transaction: Transaction,
+  access: BranchAccess,
+  { pinId, limits }: { pinId: string; limits: Limits },
+): Promise<boolean> {
+  const [place, before, after] = await allDone([
+    getPin(transaction, pinId),
+    getStartOf(transaction, pinId),
+    getState(transaction, access),
+  ])
+  // A reset has moved the pinned state to a hidden branch.
+  if (place.branchId !== access.branchId) return true
+  if (before.rows.schemaId !== after.rows.schemaId) return true
+  const form = { limits, jsonAsText: false }
+  const differences = after.schema.tables.map((table) => {
+    const base = { rows: before.rows, table }
+    return new Difference({ table, form, base, after: { rows: after.rows, table } })
+  })
+  return hasManyChanges(transaction, differences, { limit: 0, ownRowsMax: Infinity })
 }
 
 /** Runs work with a pin of a branch, and removes the pin. */

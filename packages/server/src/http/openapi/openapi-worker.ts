@@ -57,6 +57,10 @@ async function generate({ routes, version }: DocumentRequest): Promise<Uint8Arra
           description: 'Fork, compare, merge and reset branches; expiry and rules.',
         },
         {
+          name: 'Proposals',
+          description: 'Review what a branch would change before it is merged.',
+        },
+        {
           name: 'Git mapping',
           description: 'Connects git branches with branches of a database.',
         },

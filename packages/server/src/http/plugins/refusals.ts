@@ -9,6 +9,7 @@ const AUDITED: ReadonlySet<string> = new Set<ErrorCode>([
   'forbidden',
   'key_scope',
   'protected_branch',
+  'approvals_required',
 ])
 
 /** Notes refused requests of valid keys for the audit log. */

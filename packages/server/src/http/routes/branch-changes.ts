@@ -47,6 +47,9 @@ const RULES = {
   allowDataLoss: false,
 } as const
 
+/** Merges check their target, and a branch that requires approvals can be merged into others. */
+const CHECKS_APPROVALS = { checksApprovals: true } as const
+
 /**
  * DELETE /db/:databaseBranch
  * GET    /db/:databaseBranch/diff
@@ -67,8 +70,9 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     request: BranchRequest,
     need: Need,
     operation: (access: BranchAccess, session: Session) => Promise<Result>,
+    { checksApprovals = false } = {},
   ): Promise<Result> =>
-    sessions.run(sessionRequest(request, need), (session) => {
+    sessions.run({ ...sessionRequest(request, need), checksApprovals }, (session) => {
       const principal = { ...session.principal, requestId: session.requestId }
       return operation({ ...session.access, principal }, session)
     })
@@ -100,7 +104,9 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
           response: { 200: StatusSchema, ...refusals(404, 409) },
         },
       },
-      async (request) => run(request, 'write', (access) => deleteBranch(database, access)),
+      // A branch that requires approvals is protected against deletion.
+      async (request) =>
+        run(request, 'write', (access) => deleteBranch(database, access), CHECKS_APPROVALS),
     )
 
     app.get(
@@ -159,14 +165,17 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
       },
       async (request) => {
         const { into: name, page, ...rules } = request.body ?? {}
-        const { dryRun = false } = rules
         const options = { ...RULES, ...rules, page: pageOf(page), limits }
-        return run(request, dryRun ? 'read' : 'write', (from, session) =>
-          withOther(database, from, { name, need: 'write' }, (into) =>
-            resultOnce(onceOf(request, session, options), (keep) =>
-              mergeBranches({ storage, quotas }, { ...options, kind: 'merge', from, into, keep }),
+        return run(
+          request,
+          options.dryRun ? 'read' : 'write',
+          (from, session) =>
+            withOther(database, from, { name, need: 'write' }, (into) =>
+              resultOnce(onceOf(request, session, options), (keep) =>
+                mergeBranches({ storage, quotas }, { ...options, kind: 'merge', from, into, keep }),
+              ),
             ),
-          ),
+          CHECKS_APPROVALS,
         )
       },
     )
@@ -190,12 +199,16 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
       async (request) => {
         const { from: name, page, ...rules } = request.body ?? {}
         const options = { ...RULES, ...rules, page: pageOf(page), limits }
-        return run(request, 'write', (into, session) =>
-          withOther(database, into, { name, need: 'read' }, (from) =>
-            resultOnce(onceOf(request, session, options), (keep) =>
-              mergeBranches({ storage, quotas }, { ...options, kind: 'pull', from, into, keep }),
+        return run(
+          request,
+          'write',
+          (into, session) =>
+            withOther(database, into, { name, need: 'read' }, (from) =>
+              resultOnce(onceOf(request, session, options), (keep) =>
+                mergeBranches({ storage, quotas }, { ...options, kind: 'pull', from, into, keep }),
+              ),
             ),
-          ),
+          CHECKS_APPROVALS,
         )
       },
     )
