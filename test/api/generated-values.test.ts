@@ -17,6 +17,7 @@ const COLUMNS: readonly Column[] = [
   { name: 'changed', type: 'datetime', notNull: true, generate: 'updatedAt' },
   { name: 'at', type: 'time', defaultValue: 'now' },
   { name: 'n', type: 'int' },
+  { name: 'number', type: 'int', unique: true, notNull: true, generate: 'sequence' },
 ]
 
 let service: TestService
@@ -61,12 +62,35 @@ describe('a new record gets its values', () => {
         expectOk(await call('POST', '/tables/notes/upsert', { records: [{ id, n: 1 }] }))
       },
     ],
+    [
+      'an upsert of one record',
+      async (id) => {
+        expectOk(await call('POST', `/tables/notes/data/${id}`, { n: 1 }))
+      },
+    ],
+    [
+      'an upsert in a transaction',
+      async (id) => {
+        const operations = [{ update: { table: 'notes', id, fields: { n: 1 }, upsert: true } }]
+        expectOk(await call('POST', '/transaction', { operations }))
+      },
+    ],
+    [
+      'a stream',
+      async (id) => {
+        const headers = { 'content-type': 'application/x-ndjson' }
+        const line = JSON.stringify({ id, n: 1 })
+        const answer = await branches.call('main', 'POST', '/tables/notes/bulk', line, { headers })
+        expectOk(answer)
+      },
+    ],
   ]
 
   it.each(ways)('by %s', async (way, write) => {
     const id = way.replaceAll(' ', '-')
     await write(id)
-    const { key, author, changed, at, n } = await note(id)
+    const { key, author, changed, at, n, number } = await note(id)
+    expect(number).toEqual(expect.any(Number))
     expect(key).toMatch(UUID_7)
     expect(author).toBe(userId)
     expect(String(changed)).toMatch(/^20\d\d-.*Z$/)
@@ -165,5 +189,49 @@ describe('a definition', () => {
     })
     expectOk(await call('PATCH', path, { generate: null }))
     expect(expectOk(await call('GET', path)).body).toEqual({ name: 'at', type: 'time' })
+  })
+})
+
+describe('the numbers of a sequence', () => {
+  const numbers = async (branch: string) => {
+    const statement = 'select number from tickets order by number'
+    const { body } = expectOk(await own.call(branch, 'POST', '/sql', { statement }))
+    return (body as { records: { number: number }[] }).records.map(({ number }) => number)
+  }
+  let own: TestBranches
+  beforeAll(async () => {
+    own = await TestBranches.create(service, 'tickets', {
+      tickets: [
+        { name: 'number', type: 'int', unique: true, notNull: true, generate: 'sequence' },
+        { name: 'title', type: 'string' },
+      ],
+    })
+  })
+
+  it('are shared by all branches, and go on after one that a record has', async () => {
+    await own.bulk('main', 'tickets', [{ title: 'a' }, { title: 'b' }])
+    await own.fork('dev')
+    await own.bulk('dev', 'tickets', [{ title: 'c' }])
+    await own.bulk('main', 'tickets', [{ title: 'd', number: 10 }, { title: 'e' }])
+    expect(await numbers('main')).toEqual([1, 2, 10, 11])
+    expect(await numbers('dev')).toEqual([1, 2, 3])
+    await own.merge('dev')
+    expect(await numbers('main')).toEqual([1, 2, 3, 10, 11])
+  })
+
+  it('stay as they are when a record changes', async () => {
+    await own.put('main', 'tickets', 'x', { title: 'f', number: 20 })
+    await own.patch('main', 'tickets', 'x', { title: 'g' })
+    const body = { records: [{ id: 'x', title: 'h' }] }
+    expectOk(await own.call('main', 'POST', '/tables/tickets/upsert', body))
+    expect(await own.read('main', 'tickets', ['x'])).toMatchObject({
+      x: { title: 'h', number: 20 },
+    })
+  })
+
+  it('are whole numbers only', async () => {
+    const column = { name: 'other', type: 'string', generate: 'sequence' }
+    const answer = await own.call('main', 'POST', '/tables/tickets/columns', column)
+    expect(answer).toMatchObject({ status: 400, body: { code: 'invalid_schema' } })
   })
 })

@@ -24,8 +24,8 @@ export type ColumnType =
   | 'file'
   | 'json'
 
-/** A new UUID of version 7, the id of the user who creates the record, or the time of each change. */
-export type ColumnGenerator = 'uuid' | 'user' | 'updatedAt'
+/** A new UUID of version 7, the id of the user who creates the record, the time of each change, or the next number. */
+export type ColumnGenerator = 'uuid' | 'user' | 'updatedAt' | 'sequence'
 
 /** What happens to a link if the linked record is deleted. */
 export type LinkAction = 'none' | 'restrict' | 'setNull' | 'cascade'

@@ -81,14 +81,15 @@ export const ColumnEnumSchema = Type.Object(
   closed,
 )
 
-export const COLUMN_GENERATORS = ['uuid', 'user', 'updatedAt'] as const
+export const COLUMN_GENERATORS = ['uuid', 'user', 'updatedAt', 'sequence'] as const
 export type ColumnGenerator = (typeof COLUMN_GENERATORS)[number]
 
 /** What gives a column its value, if a request does not. */
 export const ColumnGenerateSchema = Type.Enum([...COLUMN_GENERATORS], {
   description:
     'What gives the column its value if a request does not. `uuid`: a new UUID of version 7, for each new ' +
-    'record. `user`: the id of the user whose key creates the record. `updatedAt`: the time of each change.',
+    'record. `user`: the id of the user whose key creates the record. `updatedAt`: the time of each change. ' +
+    '`sequence`: a number that no other record of the table gets, on no branch.',
 })
 
 /** What happens to a link if the linked record is deleted. With `none`, linked records need not exist. */

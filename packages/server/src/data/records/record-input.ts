@@ -1,7 +1,8 @@
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { FileWriter } from '../files/file-input.js'
-import { type Origin, originOf } from '../session/session.js'
+import type { Origin } from '../session/session.js'
 import { type NewId, newIds } from './new-ids.js'
+import { originOfRecords } from './new-numbers.js'
 import { fileWriter } from './record-files.js'
 import type { RecordContext } from './records.js'
 
@@ -18,7 +19,7 @@ export async function recordInput(
   records: readonly unknown[],
 ): Promise<RecordInput> {
   return {
-    origin: originOf(context.session),
+    origin: await originOfRecords(context.session, { table, records }),
     newId: await newIds(context.session, table, records),
     files: await fileWriter(context, table, records),
   }

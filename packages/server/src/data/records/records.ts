@@ -28,6 +28,7 @@ import {
   type RepeatOptions,
 } from './idempotency.js'
 import { newIds } from './new-ids.js'
+import { originOfRecords } from './new-numbers.js'
 import {
   FilesChangedError,
   fileWriter,
@@ -100,7 +101,7 @@ async function insertRecord(context: RecordContext, record: InputRecord): Promis
   const newId = await newIds(session, table, [record])
   const id = given ?? newId()
   const files = await fileWriter(context, table, [record])
-  const values = encode(context, table, record, files)
+  const values = await encode(context, table, record, files)
   const writer = await prepareWrite(context, table, files)
   const row = { id, isNewId: given === undefined, values }
   const { written, answer } = await write(context, table, {
@@ -143,7 +144,7 @@ async function replace(context: RecordContext, options: Replacement): Promise<st
   await newIds(session, table, [options])
   const present = await findPresentFiles(context, table, { id, fields: record })
   const files = await fileWriter(context, table, [record], { present: present?.files })
-  const values = encode(context, table, record, files)
+  const values = await encode(context, table, record, files)
   const writer = await prepareWrite(context, table, files)
   const row = { id, ifVersion, values }
   const { written, answer } = await write(context, table, {
@@ -184,15 +185,16 @@ async function update(context: RecordContext, options: FieldsUpdate): Promise<st
   const table = session.table(context.tableName)
   const id = requireId(table, options.id)
   if (upserts) await newIds(session, table, [options])
+  const origin = upserts
+    ? await originOfRecords(session, { table, records: [fields] })
+    : originOf(session)
   return onPresentFiles(context, table, { ...options, id }, async (present) => {
     const files = await fileWriter(context, table, [fields], {
       present: present?.files,
       merges: true,
     })
     const update = encodeUpdate(context, table, fields, files)
-    const whole = upserts
-      ? table.codec.encodeRecord(fields, originOf(session), files?.encode)
-      : undefined
+    const whole = upserts ? table.codec.encodeRecord(fields, origin, files?.encode) : undefined
     const creates = whole !== undefined && !isFaults(whole)
     const writer = await prepareWrite(context, table, files)
     const { written, alternative, answer } = await write(context, table, {
@@ -410,13 +412,14 @@ function requireId(table: BranchTable, id: unknown): string {
   return text
 }
 
-function encode(
+async function encode(
   { session }: RecordContext,
   table: BranchTable,
   record: InputRecord,
   files: FileWriter | undefined,
-): (string | null)[] {
-  const values = table.codec.encodeRecord(record, originOf(session), files?.encode)
+): Promise<(string | null)[]> {
+  const origin = await originOfRecords(session, { table, records: [record] })
+  const values = table.codec.encodeRecord(record, origin, files?.encode)
   if (isFaults(values)) throw invalidRecord(values)
   return values
 }

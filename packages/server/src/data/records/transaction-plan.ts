@@ -7,8 +7,9 @@ import type { EncodedUpdate, FileEncoder, InputRecord } from '../../rows/columns
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { TableRead } from '../../rows/reading/table-read.js'
-import { type Origin, originOf, type Session } from '../session/session.js'
+import type { Origin, Session } from '../session/session.js'
 import { type NewId, newIds } from './new-ids.js'
+import { originOfRecords } from './new-numbers.js'
 
 interface OperationBase {
   readonly index: number
@@ -108,12 +109,11 @@ interface PlannedTransaction {
 export function* planOperations(
   session: Session,
   operations: readonly unknown[],
-  newIdOf: NewIdOf,
+  { newIdOf, origin }: NewValues,
 ): Generator<undefined, PlannedTransaction> {
   const planned: PlannedOperation[] = []
   const faults: FaultEntry[] = []
   let failed = 0
-  const origin = originOf(session)
   const reads = new PlannedReads()
   for (const [index, operation] of operations.entries()) {
     const result = planOperation(session, operation, { index, origin, reads, newIdOf })
@@ -138,8 +138,39 @@ interface PlanContext {
 /** Returns the source of new ids of a table. */
 type NewIdOf = (table: BranchTable) => NewId
 
+/** The values of new records that were taken before. */
+interface NewValues {
+  readonly newIdOf: NewIdOf
+  readonly origin: Origin
+}
+
+export async function newValuesOf(
+  session: Session,
+  operations: readonly unknown[],
+): Promise<NewValues> {
+  return {
+    newIdOf: await newIdsOf(session, operations),
+    origin: await originOfOperations(session, operations),
+  }
+}
+
+/** Takes numbers for the records that the operations insert. */
+function originOfOperations(session: Session, operations: readonly unknown[]): Promise<Origin> {
+  const numbered = new Map<BranchTable, unknown[]>()
+  for (const operation of operations) {
+    const { insert, update } = (operation ?? {}) as Readonly<Record<string, Shape | undefined>>
+    const given = insert ?? (update?.upsert === true ? update : undefined)
+    const table = session.findTable(String(given?.table))
+    if (table === undefined || table.codec.sequences.length === 0) continue
+    const records = numbered.get(table) ?? []
+    records.push(insert === undefined ? update?.fields : insert.record)
+    numbered.set(table, records)
+  }
+  return originOfRecords(session, ...[...numbered].map(([table, records]) => ({ table, records })))
+}
+
 /** Takes new ids for the records that the operations insert, see `newIds`. */
-export async function newIdsOf(session: Session, operations: readonly unknown[]): Promise<NewIdOf> {
+async function newIdsOf(session: Session, operations: readonly unknown[]): Promise<NewIdOf> {
   const numbered = new Map<BranchTable, unknown[]>()
   for (const operation of operations) {
     const { insert, update } = (operation ?? {}) as Readonly<Record<string, Shape | undefined>>

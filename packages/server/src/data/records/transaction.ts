@@ -20,7 +20,7 @@ import { prepareGroup } from './run-operations.js'
 import {
   cutIntoParts,
   groupOperations,
-  newIdsOf,
+  newValuesOf,
   type OperationGroup,
   type PlannedOperation,
   planOperations,
@@ -47,7 +47,7 @@ export async function runOperations(
     context,
     async () => {
       const { planned, faults, failed } = await inTurns(
-        planOperations(session, operations, await newIdsOf(session, operations)),
+        planOperations(session, operations, await newValuesOf(session, operations)),
       )
       if (faults.length > 0) throw transactionFailed(faults, failed)
       if (planned.some(({ kind }) => kind === 'insert' || kind === 'update')) {

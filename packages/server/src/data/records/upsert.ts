@@ -1,8 +1,8 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import { originOf } from '../session/session.js'
 import { answerOnce, keepAnswer } from './idempotency.js'
 import { newIds } from './new-ids.js'
+import { originOfRecords } from './new-numbers.js'
 import type { RecordContext } from './records.js'
 import { type StreamRequest, type Tally, valuesOf } from './stream-lines.js'
 import { type BatchWriter, type PartialContext, streamPartially } from './stream-partial.js'
@@ -29,7 +29,8 @@ export async function upsertRecords(
       const writable = await session.branch.writable(table)
       return session.branch.runSteps(async (transaction) => {
         const newId = await newIds(session, writable, records)
-        const upsert = new Upsert(writable, { by, newId, origin: originOf(session) })
+        const origin = await originOfRecords(session, { table: writable, records })
+        const upsert = new Upsert(writable, { by, newId, origin })
         await upsert.encode(records.map((value) => ({ value })))
         const results = await upsert.write(transaction)
         const answer = JSON.stringify({ results })
@@ -60,8 +61,10 @@ export async function streamUpserts(
       const table = await session.branch.writable(session.table(tableName))
       await session.growth.admit(batch.bytes)
       const results = await session.branch.runSteps(async (transaction) => {
-        const newId = await newIds(session, table, valuesOf(batch.lines))
-        const upsert = new Upsert(table, { by: request.by, newId, origin: originOf(session) })
+        const values = [...valuesOf(batch.lines)]
+        const newId = await newIds(session, table, values)
+        const origin = await originOfRecords(session, { table, records: values })
+        const upsert = new Upsert(table, { by: request.by, newId, origin })
         await upsert.encode(batch.lines)
         return upsert.write(transaction)
       })

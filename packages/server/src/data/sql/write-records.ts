@@ -9,6 +9,7 @@ import type { BranchTable } from '../../rows/open-branch.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { describeRefusal } from '../../rows/writing/refusals.js'
 import { type NewId, newIds } from '../records/new-ids.js'
+import { originOfRecords } from '../records/new-numbers.js'
 import { prepareGroup } from '../records/run-operations.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
@@ -82,20 +83,22 @@ async function planRows(
   { plan, table }: Write,
   rows: readonly Row[],
 ): Promise<PlannedOperation[]> {
-  const origin = originOf(session)
   let count = 0
   switch (plan.kind) {
     case 'insert': {
       const records = rows.map((row, index) => recordOf(plan.values, row, index))
       const newId = await newIds(session, table, records)
+      const origin = await originOfRecords(session, { table, records })
       return mapInTurns(records, (record) =>
         planInsert(table, record, { index: count++, origin, newId }),
       )
     }
-    case 'update':
+    case 'update': {
+      const origin = originOf(session)
       return mapInTurns(firstOfEach(rows), (row) =>
         planUpdate(table, plan.columns, row, { index: count++, origin }),
       )
+    }
     case 'delete':
       return firstOfEach(rows).map(([id], index) => ({
         kind: 'delete',

@@ -139,7 +139,11 @@ const GENERATED_TYPES: Readonly<Record<ColumnGenerator, readonly ColumnType[]>> 
   uuid: ['uuid', 'string', 'text'],
   user: ['string', 'text'],
   updatedAt: ['datetime', 'date', 'time'],
+  sequence: ['int'],
 }
+
+/** The generators that give each record another value. */
+const DISTINCT: readonly ColumnGenerator[] = ['uuid', 'sequence']
 
 function checkGenerate(column: Column): string | undefined {
   const { generate } = column
@@ -151,7 +155,7 @@ function checkGenerate(column: Column): string | undefined {
     return 'a column cannot have both fields [generate] and [defaultValue]'
   }
   // The records of one user, or of one moment, have the same value.
-  return column.unique && generate !== 'uuid'
+  return column.unique && !DISTINCT.includes(generate)
     ? `field [generate]: [${generate}] is not possible for a unique column`
     : undefined
 }

@@ -1,6 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
 import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
-import type { ColumnGenerator } from '@offshoot/contract/schema'
 import { uuidV7 } from '../../common/ids.js'
 import type { ColumnLevel, ColumnNode, ColumnTree } from './column-tree.js'
 import { momentText, NOW, type Room } from './column-type.js'
@@ -35,6 +34,8 @@ export interface EncodedUpdate {
 export interface Origin {
   readonly now: string
   readonly userId: string
+  /** Returns the number of a record in a column, which was taken from its sequence before. */
+  numberOf?(record: InputRecord, columnId: number): string | undefined
 }
 
 interface RecordEncoder {
@@ -186,7 +187,7 @@ function encodeArithmetic(node: ColumnNode, value: InputRecord): Arithmetic | Fa
   return { column: node.index, operator, operand: text }
 }
 
-function generateId(by: Exclude<ColumnGenerator, 'updatedAt'>, { userId }: Origin): string {
+function generateId(by: 'uuid' | 'user', { userId }: Origin): string {
   return by === 'user' ? userId : uuidV7()
 }
 
@@ -195,8 +196,9 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
   const required = nodes.filter((node) => node.notNull)
   const generated = nodes.flatMap(({ index, column, defaultText }) => {
     const by = defaultText === NOW ? 'updatedAt' : column.generate
-    return by === undefined ? [] : [{ index, by, type: column.type }]
+    return by === undefined || by === 'sequence' ? [] : [{ index, by, type: column.type }]
   })
+  const numbered = nodes.filter(({ column }) => column.generate === 'sequence')
   const updatedAt = nodes.filter(({ column }) => column.generate === 'updatedAt')
   const nulls: readonly (string | null)[] = physical.map(() => null)
   const defaults = nulls.slice()
@@ -253,6 +255,12 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
       for (const { index, by, type } of generated) {
         encoding.values[index] =
           by === 'updatedAt' ? momentText(type, origin.now) : generateId(by, origin)
+      }
+      for (const { index, column } of numbered) {
+        if (record[column.name] !== undefined) continue
+        const number = origin.numberOf?.(record, column.id)
+        if (number === undefined) throw new Error('numbers must be taken for all new records')
+        encoding.values[index] = number
       }
       // Keys usually come in schema order, so the next column is tried before the map. With for-in, whose
       // property reads need no lookup, this takes half as long as Object.keys and the map.

@@ -11,7 +11,7 @@ import {
   type InputRecord,
   type Origin,
 } from './record-encoder.js'
-import type { StoredTable } from './stored-schema.js'
+import type { StoredColumn, StoredTable } from './stored-schema.js'
 import {
   type CheckRule,
   type LinkRule,
@@ -38,6 +38,8 @@ export interface TableCodec {
   readonly indexes: ReadonlyMap<string, number>
   readonly uniqueKeys: readonly UniqueKey[]
   readonly checks: readonly CheckRule[]
+  /** The columns that get numbers of their own. */
+  readonly sequences: readonly Pick<StoredColumn, 'id' | 'name'>[]
   /** The columns whose linked records must exist. */
   readonly links: readonly LinkRule[]
   /** The file columns among `physical`. */
@@ -94,6 +96,7 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     indexes: new Map(tree.physical.map((column, index) => [column.path.join('.'), index])),
     uniqueKeys: listKeys(table, tree.physical),
     checks: listChecks(table, tree.physical),
+    sequences: table.columns.filter(({ generate }) => generate === 'sequence'),
     links: listRequiredLinks(tree.physical),
     fileColumns: tree.physical.flatMap((column, index) =>
       isFileType(column.column.type) ? [{ index, column }] : [],

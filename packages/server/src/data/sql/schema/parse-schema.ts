@@ -18,8 +18,8 @@ export interface ParsedSchema {
   readonly expressions: ReadonlyMap<object, string>
 }
 
-/** A text without these words changes no schema. */
-const SCHEMA_WORDS = /\b(?:create|alter|drop|comment)\b/i
+/** A text without these words at the beginning of a statement, a line or behind a comment changes no schema. */
+const SCHEMA_WORDS = /(?:^|[;\n\r]|\*\/)[ \t\f\v]*(?:create|alter|drop|comment)\b/i
 
 const SCHEMA_KINDS: ReadonlySet<NodeKind> = new Set([
   'CreateStmt',

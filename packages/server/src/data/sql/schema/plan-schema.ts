@@ -1,4 +1,4 @@
-import type { Column, IdType, Schema } from '@offshoot/contract/schema'
+import type { Column, IdType, LinkAction, Schema } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Node } from 'libpg-query'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
@@ -271,9 +271,12 @@ class SchemaPlanner {
     const constraints = (node.constraints ?? []).map((each) => contentOf(each, 'Constraint') ?? {})
     const defaults = constraints.map((each) => this.#columnDefault(each, form))
     const given = defaults.filter((each) => each !== undefined)
-    if (isSerial) throw notSupported(`type serial of column [${name}]`, 'only the id can be serial')
+    const isIdentity = constraints.some(({ contype }) => contype === 'CONSTR_IDENTITY')
+    if (isSerial || isIdentity) given.push({ generate: 'sequence' })
     if (given.length > 1) throw invalidSql(`column [${name}] has more than one default`)
     const column = this.#model.addColumn(table, { name, ...form, ...given[0] } as Column)
+    // As in PostgreSQL, such a column has a value in each row.
+    if (isSerial || isIdentity) this.#model.requireValues(table, column)
     for (const [index, constraint] of constraints.entries()) {
       if (defaults[index] === undefined) this.#columnConstraint(table, column, constraint)
     }
@@ -292,7 +295,10 @@ class SchemaPlanner {
     const { name } = column.definition
     const { contype } = constraint
     if (contype === 'CONSTR_NULL' || DEFERRED.has(contype ?? '')) return
-    if (contype === 'CONSTR_NOTNULL') this.#model.requireValues(table, column)
+    if (contype === 'CONSTR_IDENTITY') {
+      requireIdentity(constraint)
+      if (column.definition.type !== 'int') throw notSupported(`IDENTITY of column [${name}]`)
+    } else if (contype === 'CONSTR_NOTNULL') this.#model.requireValues(table, column)
     else if (contype === 'CONSTR_UNIQUE') {
       this.#addUnique(table, { ...constraint, keys: [{ String: { sval: name } }] })
     } else if (contype === 'CONSTR_CHECK') this.#addCheck(table, constraint)
@@ -333,7 +339,8 @@ class SchemaPlanner {
     const [column, ...others] = columns
     if (column !== undefined && others.length === 0 && name === usual) {
       const { defaultValue, generate } = column.definition
-      if (defaultValue === undefined && (generate === undefined || generate === 'uuid')) {
+      const isDistinct = generate === undefined || ['uuid', 'sequence'].includes(generate)
+      if (defaultValue === undefined && isDistinct) {
         this.#model.changeColumn(table, column, { unique: true })
         return
       }
@@ -363,14 +370,70 @@ class SchemaPlanner {
     return text
   }
 
-  #addReference(_table: TableModel, { pktable }: TableConstraint): never {
-    throw notSupported(`REFERENCES ${this.#nameOf(pktable)}`, 'links that must exist')
+  /** Makes a column a link whose records must exist. */
+  #addReference(table: TableModel, constraint: TableConstraint): void {
+    const { pktable, fk_attrs: keys, pk_attrs: targets = [], conname } = constraint
+    requireParts(constraint, REFERENCE_PARTS, { of: 'REFERENCES', names: CONSTRAINT_PARTS })
+    if (constraint.is_enforced !== true) throw notSupported('REFERENCES: NOT ENFORCED')
+    if ((constraint.fk_matchtype ?? 's') !== 's') throw notSupported('REFERENCES: MATCH FULL')
+    const [key = '', ...others] = namesOf(keys)
+    if (others.length > 0) throw notSupported('FOREIGN KEY over several columns')
+    const target = this.#getTable(pktable)
+    if (targets.length > 0 && namesOf(targets).join() !== 'id') {
+      throw notSupported(
+        `REFERENCES ${target.name} (${namesOf(targets).join(', ')})`,
+        'links are ids',
+      )
+    }
+    // Ids never change, so that it does not matter what an update of one would do.
+    const onDelete = LINK_ACTIONS[constraint.fk_del_action ?? 'a']
+    if (onDelete === undefined) throw notSupported('ON DELETE SET DEFAULT')
+    requireOther(key, 'REFERENCES')
+    const column = getColumn(table, key)
+    this.#link(table, column, { target, onDelete })
+    const usual = referenceName(table, column)
+    if (conname !== undefined && conname !== usual) {
+      this.#notices.add(`constraint [${conname}] is called [${usual}]`)
+    }
+  }
+
+  #link(
+    table: TableModel,
+    column: ColumnModel,
+    { target, onDelete }: { target: TableModel; onDelete: LinkAction },
+  ): void {
+    const { name, type, link, notNull = false, defaultValue, generate } = column.definition
+    const changed = { link: { table: target.name, onDelete } }
+    if (type === 'link') {
+      if (link?.table !== target.name)
+        throw notSupported(`REFERENCES of column [${name}] to another table`)
+      this.#model.changeColumn(table, column, changed)
+      return
+    }
+    if (column.added === undefined) {
+      throw notSupported(`REFERENCES of column [${name}], which exists`, 'add another column')
+    }
+    if (ID_TYPES[type] !== target.idType) {
+      throw notSupported(`REFERENCES from type [${type}] to ids of type [${target.idType}]`)
+    }
+    if (defaultValue !== undefined || generate !== undefined) {
+      throw notSupported(`DEFAULT of column [${name}], which has REFERENCES`)
+    }
+    this.#model.changeColumn(table, column, { type: 'link', ...changed, notNull: false })
+    if (notNull) this.#model.requireValues(table, column)
   }
 
   #dropConstraint(table: TableModel, name: string): boolean {
     const constraint = table.constraints.find((each) => each.name === name)
     if (constraint !== undefined) {
       this.#model.removeConstraint(table, constraint)
+      return true
+    }
+    const linked = table.columns.find((each) => referenceName(table, each) === name)
+    const { link } = linked?.definition ?? {}
+    if (linked !== undefined && (link?.onDelete ?? 'none') !== 'none') {
+      const changed = { table: link?.table ?? '', onDelete: 'none' as const }
+      this.#model.changeColumn(table, linked, { link: changed })
       return true
     }
     const column = table.columns.find(
@@ -660,6 +723,29 @@ const INDEX_PARTS = {
   nulls_not_distinct: 'NULLS NOT DISTINCT',
 }
 
+const REFERENCE_PARTS = [
+  'contype',
+  'conname',
+  'pktable',
+  'fk_attrs',
+  'pk_attrs',
+  'fk_matchtype',
+  'fk_upd_action',
+  'fk_del_action',
+  'is_enforced',
+  'initially_valid',
+  // Links are checked at the end of each transaction.
+  'deferrable',
+  'initdeferred',
+  'location',
+]
+const LINK_ACTIONS: Readonly<Record<string, LinkAction | undefined>> = {
+  a: 'restrict',
+  r: 'restrict',
+  c: 'cascade',
+  n: 'setNull',
+}
+
 const DEFERRED = new Set([
   'CONSTR_ATTR_DEFERRABLE',
   'CONSTR_ATTR_NOT_DEFERRABLE',
@@ -679,6 +765,9 @@ const subtypeWords = (subtype: string | undefined): string =>
 
 const indexName = (table: TableModel, column: string): string =>
   cutName(`${table.name}_${column}_idx`)
+
+const referenceName = (table: TableModel, { definition }: ColumnModel): string =>
+  cutName(`${table.name}_${definition.name}_fkey`)
 
 /** Refuses changes of the id, which is not a column of its own. */
 function requireOther(name: string, what: string): void {

@@ -1,0 +1,45 @@
+import type { BranchTable } from '../../rows/open-branch.js'
+import { type Origin, originOf, type Session } from '../session/session.js'
+
+/** Records of a table that may be new. */
+interface NewRecords {
+  readonly table: BranchTable
+  readonly records: Iterable<unknown>
+}
+
+/**
+ * Returns what generated values of records depend on, with numbers for the columns that have a sequence. All are taken at
+ * once. A sequence goes on after the greatest number that a record has.
+ */
+export async function originOfRecords(
+  session: Session,
+  ...sets: readonly NewRecords[]
+): Promise<Origin> {
+  const origin = originOf(session)
+  const numbers = new Map<number, ReadonlyMap<unknown, string>>()
+  for (const { table, records } of sets) {
+    for (const column of table.codec.sequences) {
+      numbers.set(column.id, await takeFor(session, column, records))
+    }
+  }
+  if (numbers.size === 0) return origin
+  return { ...origin, numberOf: (record, columnId) => numbers.get(columnId)?.get(record) }
+}
+
+async function takeFor(
+  { branch }: Session,
+  { id, name }: { readonly id: number; readonly name: string },
+  records: Iterable<unknown>,
+): Promise<ReadonlyMap<unknown, string>> {
+  const missing: unknown[] = []
+  let above = 0
+  for (const record of records) {
+    if (typeof record !== 'object' || record === null) continue
+    const given = (record as Readonly<Record<string, unknown>>)[name]
+    if (given === undefined) missing.push(record)
+    else if (Number.isSafeInteger(given)) above = Math.max(above, given as number)
+  }
+  if (missing.length === 0 && above === 0) return new Map()
+  const first = await branch.takeNumbers(id, { count: missing.length, above })
+  return new Map(missing.map((record, index) => [record, String(first + index)]))
+}
