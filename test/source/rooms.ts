@@ -51,6 +51,7 @@ const LEVELS: readonly (readonly string[])[] = [
   ['data/sets'],
   ['data/search'],
   ['data/sql'],
+  ['shapes'],
   ['http'],
   ['wire'],
   [

@@ -1,5 +1,6 @@
 import { connect, type Socket } from 'node:net'
 import pg from 'pg'
+import { collectShapes } from '../../packages/server/src/shapes/shape-databases.js'
 import { WireServer } from '../../packages/server/src/wire/wire-server.js'
 import type { TestService } from './service.js'
 
@@ -40,6 +41,7 @@ export async function openWire(service: TestService): Promise<WireService> {
     async close() {
       await Promise.all([...open].map((client) => client.end().catch(() => undefined)))
       await server.close()
+      await collectShapes(service.database, { unusedMs: 0 })
     },
   }
 }

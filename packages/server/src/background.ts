@@ -31,6 +31,7 @@ import {
   updateWork,
   type Work,
 } from './postgres/work.js'
+import { collectShapes } from './shapes/shape-databases.js'
 import { workAge, workFailures, workPending } from './telemetry/events.js'
 
 /*
@@ -98,6 +99,7 @@ function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
       spares: rarely(rows.collectSpares),
       schemas: rarely(rows.collectSchemas),
       gates: rarely(rows.collectGates),
+      shapes: rarely(() => collectShapes(database)),
       answers: rarely((work) => collectAnswers(database, work)),
       claims: rarely(() => collectUploadClaims(database)),
       checks: rarely(() => checkBlobs(database, COLLECT_TIMES)),

@@ -37,3 +37,12 @@ export function requireKnown(content: object, what: string, known: readonly stri
     }
   }
 }
+
+/** Visits all members of a parsed statement. The parser has limited their number and depth. */
+export function visit(value: unknown, use: (kind: string, content: unknown) => void): void {
+  if (typeof value !== 'object' || value === null) return
+  for (const [name, member] of Object.entries(value)) {
+    use(name, member)
+    visit(member, use)
+  }
+}

@@ -20,3 +20,5 @@ export const HISTORY_KEY = 6_001_005
 export const FOLD_KEY = 6_001_006
 /** Held, together with a hash of the id of a branch, while the gate of the branch is created, or must not be. */
 export const GATE_KEY = 6_001_007
+/** Held, together with a hash of its name, while a shape database is created, filled or dropped. */
+export const SHAPE_KEY = 6_001_008

@@ -26,6 +26,14 @@ export const TEXT_SETTINGS = {
   extra_float_digits: '1',
 } as const
 
+/** Returns the same target with another database of the server. */
+export function inDatabase(connection: Connection, database: string): Connection {
+  if (!('url' in connection)) return { ...connection, database }
+  const url = new URL(connection.url)
+  url.pathname = `/${encodeURIComponent(database)}`
+  return { url: url.href }
+}
+
 /** Returns the configuration of a connection. Its settings are applied by `prepareConnection`. */
 export function clientConfig(
   connection: Connection,

@@ -4,7 +4,7 @@ import { ByteBudget } from '../common/byte-budget.js'
 import { Places } from '../common/places.js'
 import { NO_OWNER } from '../common/shares.js'
 import type { Span } from '../telemetry/tracer.js'
-import { CONNECT_TIMEOUT_MS, type Connection, clientConfig } from './client-config.js'
+import { CONNECT_TIMEOUT_MS, type Connection, clientConfig, inDatabase } from './client-config.js'
 import { Cluster, isClusterOf } from './cluster.js'
 import { watchWarnings } from './commit.js'
 import { PROBE_MS_MAX } from './node-watch.js'
@@ -342,30 +342,40 @@ export class Database implements Queryable {
    * breaks it off.
    */
   async openLong(): Promise<Queryable & { end(): Promise<void> }> {
-    const { connectTimeoutMs } = this.#options
-    const client = new pg.Client(clientConfig(this.#required(this.#connection), connectTimeoutMs))
+    const client = await this.#openOutside(this.#required(this.#connection))
+    this.#server.watch.start(client)
+    return {
+      server: this.#server,
+      query: <Row extends pg.QueryResultRow>(statement: Sql) => runQuery<Row>(client, statement),
+      end: async () => {
+        this.#server.watch.end(client)
+        await client.end()
+      },
+    }
+  }
+
+  /** Opens a connection to another database of the server. The caller must end it; `close` breaks it off. */
+  openElsewhere(databaseName: string): Promise<pg.Client> {
+    return this.#openOutside(inDatabase(this.#required(this.#connection), databaseName))
+  }
+
+  /** Opens a connection outside the pools. */
+  async #openOutside(connection: Connection): Promise<pg.Client> {
+    const client = new pg.Client(clientConfig(connection, this.#options.connectTimeoutMs))
     settle(client, this)
     client.on('error', () => undefined)
+    client.once('end', () => this.#long.delete(client))
     this.#long.add(client)
     try {
       await client.connect()
       surviveProtocolErrors(client)
       await this.#prepare(client, 0)
-      this.#server.watch.start(client)
     } catch (error) {
       this.#long.delete(client)
       client.end().catch(() => undefined)
       throw error
     }
-    return {
-      server: this.#server,
-      query: <Row extends pg.QueryResultRow>(statement: Sql) => runQuery<Row>(client, statement),
-      end: async () => {
-        this.#long.delete(client)
-        this.#server.watch.end(client)
-        await client.end()
-      },
-    }
+    return client
   }
 
   async close(): Promise<void> {

@@ -110,11 +110,32 @@ async function prepare(database: Database, schema: string): Promise<string | und
   }
 }
 
+/** Returns the id of the instance, which is part of the names that it uses for the whole server. */
+export async function findInstanceId(queryable: Queryable): Promise<string> {
+  const [row] = await queryable.query<{ id: string }>(sql`select id from offshoot_work.identity`)
+  if (row === undefined) throw new Error('an instance must have an id')
+  return row.id
+}
+
 /** Returns the name of the role for a schema: `offshoot_<instance>_<schema>`, without the prefix of the schema. */
 async function roleName(transaction: Queryable, schema: string): Promise<string> {
-  const [row] = await transaction.query<{ id: string }>(sql`select id from offshoot_work.identity`)
-  if (row === undefined) throw new Error('an instance must have an id')
-  return `offshoot_${row.id}_${schema.replace(/^offshoot_/, '')}`
+  return `offshoot_${await findInstanceId(transaction)}_${schema.replace(/^offshoot_/, '')}`
+}
+
+/** No schema has this name, so its role has no privileges in the database of the service. */
+const NO_SCHEMA = 'shapes'
+
+/** Returns a role for statements that need no rows. Creates it if our role may. undefined: the server has none. */
+export function prepareBareRole(database: Database): Promise<string | undefined> {
+  return runTransaction(
+    database,
+    async (transaction) => {
+      const kind = await findReaderKind(transaction)
+      if (kind === 'none') return undefined
+      return kind === 'shared' ? SHARED_READER : createRole(transaction, NO_SCHEMA)
+    },
+    { isolation: 'read committed', retried: RETRIED },
+  )
 }
 
 async function createRole(transaction: Transaction, schema: string): Promise<string> {

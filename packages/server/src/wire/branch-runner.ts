@@ -20,6 +20,7 @@ import { Ticket } from '../http/admission/ticket.js'
 import type { Admission } from '../http/plugins/admission.js'
 import type { Services } from '../http/services.js'
 import type { Sql } from '../postgres/sql.js'
+import type { Catalogue, CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import { type ClientStatement, columnTypes } from './client-statement.js'
 
 /** What the connections of all clients share. */
@@ -27,6 +28,7 @@ export interface WireContext {
   readonly services: Services
   readonly engine: SqlEngine
   readonly admission: Admission
+  readonly catalogue: Catalogue
 }
 
 /** Who is connected, and to which branch. */
@@ -115,6 +117,27 @@ export class BranchRunner {
           toAnswer: () => '',
         }),
       ),
+    )
+  }
+
+  describeCatalogue(run: CatalogueRun): Promise<Description> {
+    return this.#onCatalogue((catalogue, session) => catalogue.describe(session, run))
+  }
+
+  runCatalogue(run: CatalogueRun): Promise<CatalogueRows> {
+    return this.#onCatalogue((catalogue, session) => catalogue.run(session, run))
+  }
+
+  /** Statements on the catalogue do not reach the branch, so its guard is asked before. */
+  #onCatalogue<Result>(
+    operation: (catalogue: Catalogue, session: Session) => Promise<Result>,
+  ): Promise<Result> {
+    const { services, catalogue } = this.#context
+    return this.admitted(() =>
+      services.sessions.run(this.#request, async (session) => {
+        await session.branch.runReads([])
+        return operation(catalogue, session)
+      }),
     )
   }
 

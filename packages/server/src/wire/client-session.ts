@@ -2,6 +2,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { ResultColumn } from '../data/sql/evaluate.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import type { BranchRunner, StatementRun } from './branch-runner.js'
+import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import type { ClientBytes } from './client-bytes.js'
 import type { ClientOutput } from './client-output.js'
 import { type ClientStatement, joinSchemaStatements, parseStatements } from './client-statement.js'
@@ -39,7 +40,7 @@ interface Portal {
   readonly values: readonly { readonly bytes: Buffer | null; readonly format: number }[]
   readonly formats: readonly number[]
   /** What the portal has returned so far, if it was executed. */
-  stream?: RowStream
+  stream?: RowStream | CatalogueRows
   answer?: SessionAnswer
   sent: number
 }
@@ -361,9 +362,11 @@ export class ClientSession {
       const { columns } = answerSession(statement, facts, { isDescribed: true })
       return { typeIds: given.map((_, index) => typeIdOf(index, undefined)), columns }
     }
-    const { parameterTypeIds, columns } = await this.#connection.runner.describe(
-      this.#runOf(statement, declaredIds, given),
-    )
+    const { runner } = this.#connection
+    const { parameterTypeIds, columns } =
+      statement.kind === 'catalogue'
+        ? await runner.describeCatalogue(this.#catalogueRunOf(statement, { declaredIds }))
+        : await runner.describe(this.#runOf(statement, declaredIds, given))
     return { typeIds: given.map((_, index) => typeIdOf(index, parameterTypeIds[index])), columns }
   }
 
@@ -381,6 +384,15 @@ export class ClientSession {
       timeoutMs: settings.statementTimeoutMs,
       allowDataLoss: settings.allowsDataLoss,
     }
+  }
+
+  #catalogueRunOf(
+    { text }: ClientStatement,
+    given: { declaredIds: readonly number[] } & Partial<Pick<Portal, 'values' | 'formats'>>,
+  ): CatalogueRun {
+    const { facts } = this.#connection
+    const { signal } = this.#running
+    return { text, values: [], formats: [], ...given, facts, signal }
   }
 
   async #execute(portal: Portal, rowsMax: number, { isSimple = false } = {}): Promise<void> {
@@ -421,8 +433,10 @@ export class ClientSession {
       await this.#answer(portal, statement, isSimple)
       return
     }
-    if (portal.stream === undefined) {
-      portal.stream = new RowStream({
+    if (statement.kind === 'catalogue') {
+      await this.#runCatalogue(portal, statement, isSimple)
+    } else if (portal.stream === undefined) {
+      const stream = new RowStream({
         output: this.#connection.output,
         begin: (columns) => this.#beginRows(portal, columns, isSimple),
         formats: portal.formats,
@@ -431,13 +445,32 @@ export class ClientSession {
       })
       const parameters = await this.#textsOf(portal)
       const run = this.#runOf(statement, portal.prepared.declaredIds, parameters)
-      await this.#cancellable(() => this.#block.run(run, portal.stream as RowStream))
+      await this.#cancellable(() => this.#block.run(run, stream))
+      portal.stream = stream
     }
+    if (portal.stream === undefined) throw new Error('a portal must have rows')
     const { rows, hasMore } = portal.stream.take(rowsMax)
     portal.sent += rows.length
     for (const row of rows) this.#write(row)
     if (hasMore) this.#write(new MessageWriter('s').toBuffer())
     else this.#complete(portal.stream.tag(rowsMax > 0 ? portal.sent : undefined))
+  }
+
+  async #runCatalogue(
+    portal: Portal,
+    statement: ClientStatement,
+    isSimple: boolean,
+  ): Promise<void> {
+    if (portal.stream !== undefined) return
+    const { prepared, values, formats } = portal
+    const run = this.#catalogueRunOf(statement, {
+      declaredIds: prepared.declaredIds,
+      values,
+      formats,
+    })
+    const found = await this.#cancellable(() => this.#connection.runner.runCatalogue(run))
+    this.#beginRows(portal, found.columns, isSimple)
+    portal.stream = found
   }
 
   /** Runs a statement about transactions. */

@@ -4,8 +4,9 @@ import type { Session } from '../data/session/session.js'
 import { TableNames } from '../data/sql/branch-tables.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import type { ParameterTypes } from '../data/sql/typed-plan.js'
-import { contentOf, kindOf, namesOf } from '../dialect/nodes.js'
+import { contentOf, kindOf, namesOf, visit } from '../dialect/nodes.js'
 import { parseSql, SqlSyntaxError } from '../dialect/parser.js'
+import { isCatalogueStatement } from './catalogue/catalogue-use.js'
 import { unsupported, WireError } from './wire-error.js'
 
 /** A statement of a client, by what has to be done with it. */
@@ -16,6 +17,7 @@ export type ClientStatement = {
 } & (
   | { readonly kind: 'query'; readonly isWrite: boolean; readonly namesMetadata: boolean }
   | { readonly kind: 'session' }
+  | { readonly kind: 'catalogue' }
   | { readonly kind: 'transaction' }
 )
 
@@ -57,6 +59,7 @@ function toStatement(
   const kind = kindOf(node)
   if (kind === 'TransactionStmt') return { ...found, kind: 'transaction' }
   if (SESSION_KINDS.has(kind) || isSessionSelect(node)) return { ...found, kind: 'session' }
+  if (isCatalogueStatement(node)) return { ...found, kind: 'catalogue' }
   const isWrite = WRITE_KINDS.has(kind) || isSchemaNode(node)
   if (kind !== 'SelectStmt' && !isWrite) {
     const words = kind.replace(/Stmt$/, '').replace(/([a-z])([A-Z])/g, '$1 $2')
@@ -83,15 +86,6 @@ export function joinSchemaStatements(
     isSchemaNode(each.node) || (each.kind === 'transaction' && isEnd(each))
   const schema = statements.find(({ node }) => isSchemaNode(node))
   return schema !== undefined && statements.every(isPart) ? [{ ...schema, text }] : statements
-}
-
-/** Visits all members of a parsed statement. The parser has limited their number and depth. */
-function visit(value: unknown, use: (kind: string, content: unknown) => void): void {
-  if (typeof value !== 'object' || value === null) return
-  for (const [name, member] of Object.entries(value)) {
-    use(name, member)
-    visit(member, use)
-  }
 }
 
 function countParameters(node: Node): number {
@@ -129,23 +123,33 @@ export function sessionFunction(node: Node | undefined): string | undefined {
   return name !== undefined && SESSION_FUNCTIONS.has(name) ? name : undefined
 }
 
-/** Whether a query only asks about the session: without tables, and with one function of the session at least. */
+/**
+ * Whether a query only asks about the session, without any calculation: it has no tables, and one function of the session at
+ * least. Only the session can set something.
+ */
 function isSessionSelect(node: Node): boolean {
-  const { fromClause, whereClause, targetList, ...rest } = contentOf(node, 'SelectStmt') ?? {}
-  if (targetList === undefined || fromClause !== undefined || whereClause !== undefined)
+  const { targetList, limitOption: _, op: __, ...rest } = contentOf(node, 'SelectStmt') ?? {}
+  if (targetList === undefined || Object.values(rest).some((each) => each !== undefined))
     return false
-  if (rest.valuesLists !== undefined || rest.withClause !== undefined || rest.larg !== undefined) {
-    return false
-  }
-  let asks = false
-  visit(targetList, (kind, content) => {
-    if (kind === 'FuncCall') asks ||= sessionFunction({ FuncCall: content } as Node) !== undefined
-    if (kind === 'SQLValueFunction') {
-      asks ||= ((content as { op?: string }).op ?? '') in SESSION_VALUES
-    }
-  })
-  return asks
+  const values = targetList.map((target) => contentOf(target, 'ResTarget')?.val)
+  if (values.some((value) => sessionFunction(value) === 'set_config')) return true
+  const asks = values.filter(isSessionValue)
+  const given = values.filter((value) => isGiven(value))
+  return asks.length > 0 && asks.length + given.length === values.length
 }
+
+function isSessionValue(node: Node | undefined): boolean {
+  const value = contentOf(node, 'SQLValueFunction')
+  if (value !== undefined) return (value.op ?? '') in SESSION_VALUES
+  if (sessionFunction(node) === undefined) return false
+  return (contentOf(node, 'FuncCall')?.args ?? []).every(
+    (argument) => isGiven(argument) || isGiven(contentOf(argument, 'TypeCast')?.arg),
+  )
+}
+
+/** Whether an expression is a constant or a parameter. */
+const isGiven = (node: Node | undefined): boolean =>
+  contentOf(node, 'A_Const') !== undefined || contentOf(node, 'ParamRef') !== undefined
 
 /** The types that clients know for columns whose values are not texts. */
 const COLUMN_TYPES: Readonly<Record<string, string>> = {

@@ -4,6 +4,7 @@ import { Quota } from '../http/admission/quota.js'
 import { addressGroup, plainAddress } from '../http/client-address.js'
 import { sql } from '../postgres/sql.js'
 import { type Family, gauge, type Metrics } from '../telemetry/metrics.js'
+import { Catalogue } from './catalogue/catalogue.js'
 import { WireConnection, type WireOptions } from './wire-connection.js'
 
 /*
@@ -20,8 +21,9 @@ export class WireServer {
   readonly #statements = new Map<string, number>()
   #serverVersion: Promise<string> | undefined
 
-  constructor(options: WireOptions & { readonly metrics: Metrics | null }) {
-    this.#options = options
+  constructor(options: Omit<WireOptions, 'catalogue'> & { readonly metrics: Metrics | null }) {
+    const { database, limits } = options.services
+    this.#options = { ...options, catalogue: new Catalogue(database, limits) }
     this.#server = createServer({ noDelay: true, keepAlive: true }, (socket) =>
       this.#accept(socket),
     )
@@ -53,6 +55,7 @@ export class WireServer {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
     for (const connection of this.#connections.values()) connection.shutDown()
     await closed
+    this.#options.catalogue.close()
   }
 
   #accept(socket: Socket): void {

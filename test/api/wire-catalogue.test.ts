@@ -1,0 +1,581 @@
+import { randomBytes } from 'node:crypto'
+import { Kysely, PostgresDialect } from 'kysely'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Session } from '../../packages/server/src/data/session/session.js'
+import { Database } from '../../packages/server/src/postgres/database.js'
+import {
+  collectShapes,
+  SHAPES_PER_DATABASE_MAX,
+  ShapeDatabases,
+} from '../../packages/server/src/shapes/shape-databases.js'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+import {
+  bind,
+  describeStatement,
+  errorCode,
+  execute,
+  openWire,
+  parse,
+  query,
+  RawClient,
+  sync,
+  type WireService,
+} from '../support/wire-clients.js'
+
+/* The catalogue that clients of PostgreSQL see: pg_catalog and information_schema of a branch. */
+
+let service: TestService
+let branches: TestBranches
+let wire: WireService
+let client: pg.Client
+
+beforeAll(async () => {
+  service = await createTestService()
+  branches = await TestBranches.create(service, 'shop', {
+    teams: [{ name: 'name', type: 'string', notNull: true, defaultValue: "o'clock" }],
+    people: [
+      { name: 'name', type: 'string', description: "what it's called" },
+      { name: 'email', type: 'email', unique: true },
+      { name: 'age', type: 'int' },
+      { name: 'score', type: 'float', defaultValue: '1.5' },
+      { name: 'active', type: 'bool' },
+      { name: 'at', type: 'datetime', notNull: true, defaultValue: 'now' },
+      { name: 'tags', type: 'multiple' },
+      { name: 'doc', type: 'json' },
+      { name: 'team', type: 'link', link: { table: 'teams' } },
+      { name: 'level', type: 'enum', enum: { values: ['low', "it's high"] } },
+      { name: 'price', type: 'decimal', decimal: { precision: 10, scale: 2 } },
+      { name: 'day', type: 'date' },
+      { name: 'address', type: 'object', columns: [{ name: 'city', type: 'string' }] },
+      { name: 'photo', type: 'file' },
+      { name: 'ctid', type: 'string' },
+      { name: 'Upper Case'.replace(' ', '_'), type: 'vector', vector: { dimension: 3 } },
+    ],
+  })
+  await branches.edit('main', {
+    addConstraint: { table: 'people', constraint: { name: 'adult', check: 'age >= 18' } },
+  })
+  await branches.edit('main', {
+    addConstraint: { table: 'people', constraint: { name: 'one', unique: ['name', 'day'] } },
+  })
+  wire = await openWire(service)
+  client = await wire.connect('shop:main')
+})
+afterAll(async () => {
+  await wire.close()
+  await service.close()
+})
+
+const rowsOf = async (text: string, values?: unknown[], by = client) =>
+  (await by.query(text, values)).rows
+
+const codeOf = (work: Promise<unknown>) =>
+  work.then(
+    () => undefined,
+    (error: { code?: string }) => error.code,
+  )
+
+const openRaw = () =>
+  RawClient.open(wire.port, { user: service.workspaceId, database: 'shop:main', key: service.key })
+
+/** Runs a statement as the owner of the server. */
+async function asAdministrator<Row extends pg.QueryResultRow>(text: string): Promise<Row[]> {
+  const administrator = new pg.Client({ connectionString: service.url })
+  await administrator.connect()
+  try {
+    return (await administrator.query<Row>(text)).rows
+  } finally {
+    await administrator.end()
+  }
+}
+
+const findInstance = async (): Promise<string> => {
+  const [row] = await asAdministrator<{ id: string }>('select id from offshoot_work.identity')
+  return row?.id ?? ''
+}
+
+/** Lists the shapes and templates of the instance. */
+const listShapes = async (): Promise<string[]> => {
+  const rows = await asAdministrator<{ name: string }>(
+    `select datname as name from pg_database
+    where starts_with(datname, 'offshoot_${await findInstance()}_shape_') order by 1`,
+  )
+  return rows.map(({ name }) => name)
+}
+
+describe('the catalogue of a branch', () => {
+  it('has its tables and columns, as information_schema shows them', async () => {
+    expect(
+      await rowsOf(
+        `select column_name, data_type, is_nullable, column_default from information_schema.columns
+        where table_catalog = current_database() and table_schema = $1 and table_name = 'people'
+        order by ordinal_position`,
+        ['public'],
+      ),
+    ).toEqual(
+      [
+        ['id', 'text', 'NO', expect.stringContaining('gen_random_uuid()')],
+        ['name', 'text', 'YES', null],
+        ['email', 'text', 'YES', null],
+        ['age', 'bigint', 'YES', null],
+        ['score', 'double precision', 'YES', `'1.5'::double precision`],
+        ['active', 'boolean', 'YES', null],
+        ['at', 'timestamp with time zone', 'NO', 'now()'],
+        ['tags', 'ARRAY', 'YES', null],
+        ['doc', 'jsonb', 'YES', null],
+        ['team', 'text', 'YES', null],
+        ['level', 'USER-DEFINED', 'YES', null],
+        ['price', 'numeric', 'YES', null],
+        ['day', 'date', 'YES', null],
+        ['address.city', 'text', 'YES', null],
+        ['photo', 'jsonb', 'YES', null],
+        ['Upper_Case', 'ARRAY', 'YES', null],
+      ].map(([column_name, data_type, is_nullable, column_default]) => ({
+        column_name,
+        data_type,
+        is_nullable,
+        column_default,
+      })),
+    )
+    const names = await rowsOf(`select table_name from information_schema.tables
+      where table_schema not in ('pg_catalog', 'information_schema') order by 1`)
+    expect(names).toEqual([{ table_name: 'people' }, { table_name: 'teams' }])
+    const schemas = await rowsOf(`select nspname from pg_namespace where nspname !~ '^pg_'`)
+    expect(schemas.map(({ nspname }) => nspname).sort()).toEqual(['information_schema', 'public'])
+  })
+
+  it('has keys, links, checks, enum types and comments', async () => {
+    const constraints = await rowsOf(
+      `select conname as name, pg_get_constraintdef(oid) as definition, convalidated as valid
+      from pg_constraint where conrelid = 'people'::regclass and contype <> 'n' order by 1`,
+    )
+    expect(constraints).toEqual([
+      { name: 'adult', definition: 'CHECK ((age >= 18))', valid: true },
+      { name: 'one', definition: 'UNIQUE (name, day)', valid: true },
+      { name: 'people_email_key', definition: 'UNIQUE (email)', valid: true },
+      { name: 'people_pkey', definition: 'PRIMARY KEY (id)', valid: true },
+      {
+        name: 'people_team_fkey',
+        definition: 'FOREIGN KEY (team) REFERENCES teams(id) NOT VALID',
+        valid: false,
+      },
+    ])
+    expect(
+      await rowsOf(
+        `select enumlabel from pg_enum e join pg_type t on t.oid = e.enumtypid
+        where t.typname = 'people_level' order by enumsortorder`,
+      ),
+    ).toEqual([{ enumlabel: 'low' }, { enumlabel: "it's high" }])
+    expect(
+      await rowsOf(`select col_description('people'::regclass, 2), format_type(a.atttypid, a.atttypmod)
+        from pg_attribute a where attrelid = 'people'::regclass and attname = 'price'`),
+    ).toEqual([{ col_description: "what it's called", format_type: 'numeric(10,2)' }])
+    const usage = await rowsOf(`select kcu.column_name, ccu.table_name as target
+      from information_schema.table_constraints tc
+      join information_schema.key_column_usage kcu using (constraint_name)
+      join information_schema.constraint_column_usage ccu using (constraint_name)
+      where tc.constraint_type = 'FOREIGN KEY' and tc.table_name = 'people'`)
+    expect(usage).toEqual([{ column_name: 'team', target: 'teams' }])
+  })
+
+  it('tells about the caller, not about the server', async () => {
+    const user = service.workspaceId
+    expect(await rowsOf('select datname from pg_catalog.pg_database')).toEqual([
+      { datname: 'shop:main' },
+    ])
+    expect(await rowsOf(`select rolname from pg_roles where rolname !~ '^pg_'`)).toEqual([
+      { rolname: user },
+    ])
+    expect(await rowsOf('select usename from pg_user')).toEqual([{ usename: user }])
+    expect(await rowsOf('select datname, usename from pg_stat_activity')).toEqual([
+      { datname: 'shop:main', usename: user },
+    ])
+    expect(
+      await rowsOf(`select current_database() || '!' as d, current_user::text as u, session_user::text as s,
+        pg_catalog.current_setting('server_version_num')::int > 140000 as v`),
+    ).toEqual([{ d: 'shop:main!', u: user, s: user, v: true }])
+    await client.query(`set application_name = 'mine'`)
+    expect(
+      await rowsOf(
+        `select setting from pg_settings where name in ('application_name', 'data_directory')`,
+      ),
+    ).toEqual([{ setting: 'mine' }])
+    expect(
+      await rowsOf(`select tableowner from pg_tables where schemaname = 'public' limit 1`),
+    ).toEqual([{ tableowner: user }])
+    expect(
+      await rowsOf(`select distinct pg_get_userbyid(relowner) as o from pg_class c
+        where relnamespace = 'public'::regnamespace`),
+    ).toEqual([{ o: user }])
+    expect(
+      await rowsOf(`select distinct schema_owner as o from information_schema.schemata`),
+    ).toEqual([{ o: user }])
+  })
+
+  it('is what an ORM introspects', async () => {
+    const pool = new pg.Pool({ connectionString: wire.url('shop:main') })
+    const kysely = new Kysely<object>({ dialect: new PostgresDialect({ pool }) })
+    const tables = await kysely.introspection.getTables()
+    await kysely.destroy()
+    expect(tables.map(({ schema, name }) => `${schema}.${name}`)).toEqual([
+      'public.people',
+      'public.teams',
+    ])
+    const columns = tables[0]?.columns.map(({ name, dataType, isNullable, hasDefaultValue }) =>
+      [name, dataType, isNullable, hasDefaultValue].join(' '),
+    )
+    expect(columns).toContain('id text false true')
+    expect(columns).toContain('age int8 true false')
+    expect(columns).toContain('tags _text true false')
+  })
+
+  it('answers what psql sends for \\d', async () => {
+    const [found] = await rowsOf(`SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class c
+      LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE c.relname OPERATOR(pg_catalog.~) '^(people)$' COLLATE pg_catalog.default
+        AND pg_catalog.pg_table_is_visible(c.oid)
+      ORDER BY 2, 3`)
+    expect(found).toMatchObject({ nspname: 'public', relname: 'people' })
+    const columns = await rowsOf(`SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
+        (SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid, true) FROM pg_catalog.pg_attrdef d
+          WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum AND a.atthasdef),
+        a.attnotnull
+      FROM pg_catalog.pg_attribute a
+      WHERE a.attrelid = '${found.oid}' AND a.attnum > 0 AND NOT a.attisdropped
+      ORDER BY a.attnum`)
+    expect(columns[3]).toEqual({
+      attname: 'age',
+      format_type: 'bigint',
+      pg_get_expr: null,
+      attnotnull: false,
+    })
+    const listed = await rowsOf(`SELECT n.nspname as "Schema", c.relname as "Name",
+        CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' END as "Type",
+        pg_catalog.pg_get_userbyid(c.relowner) as "Owner"
+      FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE c.relkind IN ('r','p','') AND n.nspname <> 'pg_catalog' AND n.nspname !~ '^pg_toast'
+        AND n.nspname <> 'information_schema' AND pg_catalog.pg_table_is_visible(c.oid)
+      ORDER BY 1,2;`)
+    expect(listed.map((row) => [row.Name, row.Owner])).toEqual([
+      ['people', service.workspaceId],
+      ['teams', service.workspaceId],
+    ])
+  })
+
+  it('is shared by forks, and changes with the schema', async () => {
+    await rowsOf('select 1 from pg_class limit 1')
+    const before = await listShapes()
+    await branches.fork('same')
+    const same = await wire.connect('shop:same')
+    expect(await rowsOf('select current_database() as d from pg_class limit 1', [], same)).toEqual([
+      { d: 'shop:same' },
+    ])
+    expect(await listShapes()).toEqual(before)
+    const asked = `select count(*)::int as n from information_schema.columns where column_name = 'city'`
+    expect(await rowsOf(asked, [], same)).toEqual([{ n: 0 }])
+    await branches.edit('same', {
+      addColumn: { table: 'people', column: { name: 'city', type: 'string' } },
+    })
+    expect(await rowsOf(asked, [], same)).toEqual([{ n: 1 }])
+    expect(await rowsOf(asked)).toEqual([{ n: 0 }])
+  })
+
+  it('keeps few shapes of a database', async () => {
+    await branches.fork('many')
+    const many = await wire.connect('shop:many')
+    for (let count = 0; count <= SHAPES_PER_DATABASE_MAX; count++) {
+      await branches.edit('many', { addTable: { table: `t${count}` } })
+      const [found] = await rowsOf(`select to_regclass('t${count}')::text as name`, [], many)
+      expect(found).toEqual({ name: `t${count}` })
+    }
+    // One more is the template.
+    expect(await listShapes()).toHaveLength(SHAPES_PER_DATABASE_MAX + 1)
+    expect(await rowsOf(`select to_regclass('t0') as name`)).toEqual([{ name: null }])
+  })
+
+  it('is not for a key that was deleted', async () => {
+    const created = await service.call('POST', '/user/keys/reader', {
+      body: { scope: { access: 'read' } },
+    })
+    const reader = await wire.connect('shop:main', { key: created.body.key })
+    expect(await rowsOf('select count(*)::int > 0 as has from pg_class', [], reader)).toEqual([
+      { has: true },
+    ])
+    await service.call('DELETE', '/user/keys/reader')
+    expect(await codeOf(reader.query('select count(*) from pg_class'))).toBe('28P01')
+  })
+})
+
+describe('statements on the catalogue', () => {
+  it('are described, and return values in binary form, of all types', async () => {
+    const raw = await openRaw()
+    raw.send(
+      parse(
+        'select relname, relkind, relnatts, indkey from pg_class c join pg_index i on i.indexrelid = c.oid where relname = $1',
+        'a',
+      ),
+      describeStatement('a'),
+      bind(['people_pkey'], { name: 'a', resultFormat: 1 }),
+      execute(),
+      sync(),
+    )
+    const messages = await raw.until('Z')
+    expect(errorCode(messages)).toBe(undefined)
+    expect(messages.map(({ type }) => type).join('')).toBe('1tT2DCZ')
+    // The parameter is a name.
+    expect(messages[1]?.body.readInt32BE(2)).toBe(19)
+    const row = messages[4]?.body ?? Buffer.alloc(0)
+    expect(row.readInt16BE(0)).toBe(4)
+    expect(row.subarray(6, 17).toString()).toBe('people_pkey')
+    raw.close()
+  })
+
+  it('return the rows of a portal in parts', async () => {
+    const raw = await openRaw()
+    raw.send(
+      parse(`select relname from pg_class where relname in ('pg_class', 'pg_proc', 'pg_type')`),
+      bind([], { portal: 'p' }),
+      execute(2, 'p'),
+      execute(2, 'p'),
+      sync(),
+    )
+    expect((await raw.until('Z')).map(({ type }) => type).join('')).toBe('12DDsDCZ')
+    raw.close()
+  })
+
+  it('tell the place of an error in the text of the client', async () => {
+    const text = 'select current_database(), nothing from pg_catalog.pg_database, pg_class'
+    const error = await client.query(text).catch((e) => e)
+    expect([error.code, error.position]).toEqual(['42703', String(text.indexOf('nothing') + 1)])
+  })
+
+  it('cannot use tables, too', async () => {
+    const mixed = [
+      'select * from people, pg_class',
+      'select (select count(*) from information_schema.tables) from people',
+      'with a as (select * from pg_class) select * from a join public.people p on true',
+    ]
+    for (const text of mixed) expect(await codeOf(client.query(text))).toBe('0A000')
+    expect(
+      await rowsOf('with people as (select 1 as n from pg_class limit 1) select n from people'),
+    ).toEqual([{ n: 1 }])
+  })
+
+  it('end after a time', async () => {
+    await client.query('set statement_timeout = 100')
+    const endless = 'select count(*) from pg_proc a, pg_proc b, pg_proc c, pg_proc d'
+    expect(await codeOf(client.query(endless))).toBe('57014')
+    await client.query('reset statement_timeout')
+    expect(await rowsOf(`select 1 as n from pg_class limit 1`)).toEqual([{ n: 1 }])
+  })
+})
+
+describe('hostile statements on the catalogue', () => {
+  const FROM = 'from pg_class limit 1'
+  const HOSTILE = [
+    'select * from pg_authid',
+    'select * from pg_catalog.pg_authid',
+    'select * from pg_shadow',
+    'select * from pg_catalog.pg_hba_file_rules',
+    'select * from pg_file_settings',
+    'select * from pg_statistic',
+    'select * from pg_largeobject',
+    'select * from pg_user_mapping',
+    'select * from pg_stat_statements',
+    'select * from pg_offshoot.pg_database',
+    'select * from information_schema._pg_user_mappings',
+    `select pg_read_file('/etc/passwd') ${FROM}`,
+    `select pg_catalog.pg_read_binary_file('/etc/passwd') ${FROM}`,
+    `select pg_ls_dir('.') ${FROM}`,
+    `select pg_stat_file('postgresql.conf') ${FROM}`,
+    `select lo_import('/etc/passwd') ${FROM}`,
+    `select lo_get(1) ${FROM}`,
+    `select pg_sleep(100) ${FROM}`,
+    `select dblink('dbname=offshoot', 'select 1') ${FROM}`,
+    `select pg_terminate_backend(pid) from pg_stat_activity`,
+    `select pg_reload_conf() ${FROM}`,
+    `select pg_advisory_lock(1) ${FROM}`,
+    `select pg_notify('a', 'b') ${FROM}`,
+    `select nextval('pg_class') ${FROM}`,
+    `select query_to_xml('select 1', true, true, '') ${FROM}`,
+    `select table_to_xml('pg_authid', true, true, '') ${FROM}`,
+    `select pg_stat_get_activity(null) ${FROM}`,
+    `select * from pg_show_all_settings()`,
+    `select * from pg_class, pg_show_all_settings()`,
+    `select inet_server_addr() ${FROM}`,
+    `select current_query() ${FROM}`,
+    `select txid_current() ${FROM}`,
+    `select pg_export_snapshot() ${FROM}`,
+    `select pg_offshoot.session_value('user') ${FROM}`,
+    `select public.current_database() ${FROM}`,
+    `select repeat('x', 1000000000) ${FROM}`,
+    `select lpad('x', 1000000000) ${FROM}`,
+    `select 10::regrole ${FROM}`,
+    `select 'postgres'::regrole::oid ${FROM}`,
+    `select pg_has_role('postgres', 'member') ${FROM}`,
+    `select (select pg_sleep(100)) ${FROM}`,
+    `select 1 from pg_class where pg_sleep(100) is not null`,
+    `select relname from pg_class order by pg_sleep(100)`,
+    `select relname from pg_class limit (select length(pg_read_file('/etc/passwd')))`,
+    `with a as (select pg_sleep(100)) select * from pg_class, a`,
+    `with a as (insert into people (id) values ('x') returning 1) select * from pg_class, a`,
+    `with a as (delete from pg_class returning 1) select * from a`,
+    `select * into stolen from pg_class`,
+    `select relname from pg_class for update`,
+    `create table stolen as select * from pg_class`,
+    `insert into pg_class (relname) values ('x')`,
+    `update pg_catalog.pg_class set relname = 'x'`,
+    `delete from pg_attribute`,
+    `copy pg_class to '/tmp/x'`,
+    `copy (select * from pg_authid) to stdout`,
+    `copy pg_class from program 'id'`,
+    `declare c cursor for select * from pg_authid`,
+    `prepare a as select * from pg_authid`,
+    `do $$ begin perform pg_sleep(100); end $$`,
+    `set role postgres`,
+    `set session authorization postgres`,
+    `set local role none`,
+    `select set_config('role', 'none', false), relname from pg_class`,
+    `create function f() returns int language sql as 'select 1'`,
+    `alter table pg_class owner to postgres`,
+    `grant all on pg_class to public`,
+    `explain select * from pg_authid`,
+    `comment on table pg_class is 'x'`,
+    `lock table pg_class; select * from pg_authid`,
+    `select xmlparse(document '<a/>') ${FROM}`,
+    `select 1 operator(public.+) 2 ${FROM}`,
+    `select U&"\\0070g_database".datname from U&"\\0070g_database"`,
+    `select * from pg_catalog/* */.pg_database`,
+    'select * from a.pg_catalog.pg_database',
+  ]
+  /** Those that are harmless without an error. */
+  const HARMLESS = new Set([
+    `select set_config('role', 'none', false), relname from pg_class`,
+    `lock table pg_class; select * from pg_authid`,
+  ])
+
+  it.each(HOSTILE)('are refused: %s', async (text) => {
+    const raw = await openRaw()
+    raw.send(query(text))
+    const simple = await raw.until('Z')
+    if (!HARMLESS.has(text)) expect(errorCode(simple)).toMatch(/^(?:0A000|42)/)
+    raw.send(parse(text), bind([]), execute(), sync())
+    const extended = await raw.until('Z')
+    if (!HARMLESS.has(text)) expect(errorCode(extended)).toMatch(/^(?:0A000|42)/)
+    expect(Buffer.concat(simple.map(({ body }) => body)).toString()).not.toContain('SCRAM')
+    raw.close()
+  })
+
+  it('do not change the session of others or the role', async () => {
+    await rowsOf(`select set_config('search_path', 'nothing', true), relname from pg_class limit 1`)
+    const other = await wire.connect('shop:main')
+    expect(await rowsOf(`select 'people'::regclass::text as name`, [], other)).toEqual([
+      { name: 'people' },
+    ])
+  })
+
+  it('would find a role without privileges, in a database that hides the server', async () => {
+    await rowsOf('select 1 from pg_class limit 1')
+    const shape = (await listShapes()).find((name) => /_shape_\d+_/.test(name)) ?? ''
+    const url = new URL(service.url)
+    url.pathname = `/${shape}`
+    const inside = new pg.Client({ connectionString: url.href })
+    await inside.connect()
+    const { rows } = await inside.query(
+      `select tableowner as role from pg_tables where schemaname = 'public'`,
+    )
+    await inside.query(`set role ${pg.escapeIdentifier(rows[0].role)}`)
+    const refused = [
+      'select * from pg_authid',
+      'select * from pg_database',
+      'select * from pg_roles',
+      'select * from pg_stat_activity',
+      'select * from pg_settings',
+      'select * from pg_shdescription',
+      `select pg_read_file('/etc/passwd')`,
+      `select set_config('role', 'none', false)`,
+      'select pg_sleep(1)',
+      `select lo_create(0)`,
+      'create temp table t (a int)',
+      'create table public.t (a int)',
+      'create schema s',
+      `copy (select 1) to program 'id'`,
+      `select pg_stat_get_activity(null)`,
+    ]
+    for (const text of refused) {
+      expect([text, await codeOf(inside.query(text))]).toEqual([text, '42501'])
+    }
+    await inside.end()
+  })
+})
+
+describe('shapes', () => {
+  it('that a crash or an old version left behind are dropped', async () => {
+    await rowsOf('select 1 from pg_class limit 1')
+    const kept = await listShapes()
+    const prefix = `offshoot_${await findInstance()}_shape`
+    await asAdministrator(`create database ${prefix}_7_unfinished`)
+    await asAdministrator(`create database ${prefix}_7_forgotten`)
+    await asAdministrator(`comment on database ${prefix}_7_forgotten is '2020-01-01T00:00:00Z'`)
+    await collectShapes(service.database)
+    expect(await listShapes()).toEqual(kept)
+  })
+
+  it('are made again if they were dropped', async () => {
+    await rowsOf('select 1 from pg_class limit 1')
+    await collectShapes(service.database, { unusedMs: 0 })
+    expect(await listShapes()).toEqual([])
+    expect(await rowsOf(`select relname from pg_class where relname = 'people'`)).toEqual([
+      { relname: 'people' },
+    ])
+  })
+
+  describe('on a server that gives the service few privileges', () => {
+    const roleName = `weak_${randomBytes(6).toString('hex')}`
+    let weak: Database
+
+    beforeAll(async () => {
+      const url = new URL(service.url)
+      await asAdministrator(`create role ${roleName} login password '${roleName}'`)
+      await asAdministrator(`grant usage on schema offshoot_work to ${roleName}`)
+      await asAdministrator(`grant select on offshoot_work.identity to ${roleName}`)
+      url.username = roleName
+      url.password = roleName
+      weak = new Database({ poolMax: 3, statementTimeoutMs: 0, onIdleError: () => undefined })
+      weak.connect({ url: url.href })
+    })
+    afterAll(async () => {
+      await weak.close()
+    })
+
+    const open = () => {
+      const session = {
+        access: { workspaceId: 'w' },
+        branch: { rows: { databaseId: '1' } },
+        schema: { tableNames: [], tableByName: () => undefined },
+      }
+      return new ShapeDatabases(weak).open(session as unknown as Session)
+    }
+
+    it('cannot be made without the right to create databases and roles', async () => {
+      await expect(open()).rejects.toThrow(/may not create databases \(CREATEDB\).*tables work/)
+      await asAdministrator(`alter role ${roleName} createdb`)
+      await expect(open()).rejects.toThrow(/may not create roles \(CREATEROLE\)/)
+    })
+
+    it('need no superuser', async () => {
+      await asAdministrator(`alter role ${roleName} createdb createrole`)
+      await collectShapes(service.database, { unusedMs: 0 })
+      await asAdministrator(`drop role if exists offshoot_${await findInstance()}_shapes`)
+      const inside = await open()
+      const { rows } = await inside.query(
+        `select table_schema from offshoot_catalogue.tables where table_schema <> 'pg_catalog' limit 1`,
+      )
+      expect(rows).toEqual([{ table_schema: 'information_schema' }])
+      await inside.end()
+      await collectShapes(weak, { unusedMs: 0 })
+    })
+  })
+})
