@@ -29,6 +29,7 @@ import {
   type Strategy,
   settleLinks,
   type Value,
+  withRestorable,
 } from '../support/merge-model.js'
 import { createDatabase, createKey } from '../support/people.js'
 import { SEED, STEPS, STEPS_TIMEOUT_MS } from '../support/random.js'
@@ -107,6 +108,12 @@ class Run {
     readonly branch: ModelBranch
     readonly pinned: ModelBranch
   }[] = []
+  /** The merges that have taken effect, with full copies of the states before and after them. */
+  #steps: {
+    readonly entry: string
+    readonly branch: ModelBranch
+    readonly step: Record<'before' | 'after', State>
+  }[] = []
   #checkpointCount = 0
   readonly #keyName: string
   #key = first.key
@@ -128,6 +135,7 @@ class Run {
     })
     this.model = new MergeModel('main')
     this.#checkpoints = []
+    this.#steps = []
     for (let count = 0; count < 2; count++) await this.#addTable(this.random.pick(this.branches()))
     for (let count = 0; count < 4; count++) await this.write()
     for (let count = 0; count < 3; count++) await this.fork()
@@ -145,6 +153,7 @@ class Run {
       [12, () => this.merge()],
       [9, () => this.pull()],
       [4, () => this.reset()],
+      [5, () => this.revert()],
       [6, () => this.checkpoint()],
       [3, () => this.forkCheckpoint()],
       [3, () => this.resetToCheckpoint()],
@@ -383,9 +392,57 @@ class Run {
       return
     }
     if (model.haveSeveralBases(from, into) || model.haveAddedSame(from, into)) return
-    const isPreviewed = this.random.chance(0.3)
+    const isPreviewed = wish.only === undefined && this.random.chance(0.3)
     if (isPreviewed) await this.#preview(from, into, wish)
-    let outcome = model.merge(from, into, wish)
+    const { state: before } = into
+    const entry = await this.#carryOut((decided) => model.merge(from, into, decided), {
+      wish,
+      request,
+    })
+    if (entry !== undefined) {
+      this.#steps.push({ entry, branch: into, step: { before, after: into.state } })
+    }
+    if (isPreviewed && !model.haveSeveralBases(from, into)) {
+      await this.#preview(from, into, withKnownTables(wish, [from, into]))
+    }
+  }
+
+  /** Takes back what happened between two checkpoints, or by a merge. */
+  async revert(): Promise<void> {
+    const { random, model } = this
+    const branch = random.pick(this.branches())
+    const made = this.#checkpoints.filter((each) => each.branch === branch)
+    const [from, to] = random.some(made, 0.6)
+    const ofEntry = this.#steps.filter((each) => each.branch === branch).at(-1)
+    const isEntry = ofEntry !== undefined && (to === undefined || random.chance(0.5))
+    if (!isEntry && (from === undefined || to === undefined)) return
+    const step = isEntry
+      ? ofEntry.step
+      : { before: from?.pinned.state ?? branch.state, after: to?.pinned.state ?? branch.state }
+    const ours = withRestorable(branch.state, step)
+    if (model.haveAddedSame({ ...branch, state: step.before }, { ...branch, state: ours })) return
+    const named = isEntry ? { entry: ofEntry.entry } : { from: from?.name, to: to?.name }
+    const wish = this.#wish({ ...branch, state: step.before }, branch)
+    const body = { ...wish, ...named, allowDataLoss: true }
+    this.note(`revert on ${branch.name} ${JSON.stringify(body)}`)
+    if (isEntry) {
+      const known = await this.call(branch, 'POST', '/revert', { ...body, dryRun: true })
+      // The service keeps the states of the last changes only.
+      if (known.body.code === 'state_collected') return
+    }
+    await this.#carryOut((decided) => model.revert(branch, step, decided), {
+      wish,
+      request: [branch, '/revert', body],
+    })
+  }
+
+  /** Compares a merge or a revert with the model, which carries it out. Returns its entry of the log. */
+  async #carryOut(
+    decide: (wish: MergeWish) => ReturnType<MergeModel['merge']>,
+    { wish, request }: { wish: MergeWish; request: readonly [ModelBranch, string, object] },
+  ): Promise<string | undefined> {
+    const [branch, path, body] = request
+    let outcome = decide(wish)
     let resolutions: readonly object[] = []
     if (outcome.kind === 'refused' && outcome.conflicts !== undefined && this.random.chance(0.7)) {
       const { conflicts } = outcome
@@ -394,7 +451,7 @@ class Run {
       )
       resolutions = decided.resolutions
       this.note(`resolve ${JSON.stringify(resolutions)}`)
-      outcome = model.merge(from, into, { ...wish, resolutions: decided.decisions })
+      outcome = decide({ ...wish, resolutions: decided.decisions })
     }
     const answer = await this.call(branch, 'POST', path, { ...body, resolutions })
     this.note(outcome.kind === 'refused' ? `refused: ${outcome.why}` : outcome.kind)
@@ -404,12 +461,12 @@ class Run {
       }
       expectTallies(answer, outcome.tables)
     } else {
-      const code = outcome.kind === 'unrelated' ? 'unrelated_branches' : 'merge_conflict'
-      expect(answer.body.code, JSON.stringify([answer.body, outcome])).toBe(code)
+      const ofRecords = wish.only !== undefined && 'records' in wish.only
+      const refusals = ofRecords ? ['merge_conflict', 'conflict'] : ['merge_conflict']
+      const codes = outcome.kind === 'unrelated' ? ['unrelated_branches'] : refusals
+      expect(codes, JSON.stringify([answer.body, outcome])).toContain(answer.body.code)
     }
-    if (isPreviewed && !model.haveSeveralBases(from, into)) {
-      await this.#preview(from, into, withKnownTables(wish, [from, into]))
-    }
+    return answer.body.entry
   }
 
   /** Compares previews of merges in both directions, by both requests, with the model. */
@@ -517,7 +574,18 @@ class Run {
         { strategy: 'theirs' },
       ]),
     ])
-    return { strategy, tables: Object.fromEntries(tables) }
+    return { strategy, tables: Object.fromEntries(tables), ...this.#only(names, chosen) }
+  }
+
+  /** Occasionally picks a part of a difference. It must name the tables that have rules. */
+  #only(names: readonly string[], ruled: readonly string[]): Pick<MergeWish, 'only'> {
+    const { random } = this
+    if (names.length === 0 || !random.chance(0.3)) return {}
+    const some = [random.pick(names), ...random.some(names, 0.3), ...ruled]
+    if (random.chance(0.5)) return { only: { tables: [...new Set(some)] } }
+    const records = some.map((table) => ({ table, id: random.pick(IDS) }))
+    const more = random.some(IDS, 0.5).map((id) => ({ table: some[0] as string, id }))
+    return { only: { records: [...records, ...more] } }
   }
 
   async edit(): Promise<void> {

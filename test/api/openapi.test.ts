@@ -91,6 +91,7 @@ const VERBS = [
   'replace',
   'reset',
   'resolve',
+  'revert',
   'review',
   'rotate',
   'run',

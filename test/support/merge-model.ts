@@ -81,9 +81,15 @@ export interface MergeWish {
   readonly strategy: Strategy
   /** Rules by the name of the table on either side. */
   readonly tables: Readonly<Record<string, Rule>>
+  /** The part that is merged: tables, or records, by the name of the table on either side. */
+  readonly only?: ModelOnly
   /** Decisions about single records, by `recordKey`. */
   readonly resolutions?: ReadonlyMap<string, RecordDecision>
 }
+
+type ModelOnly =
+  | { readonly tables: readonly string[] }
+  | { readonly records: readonly { readonly table: string; readonly id: string }[] }
 
 /** A decision about a record, or decisions by the uids of columns. */
 export type RecordDecision =
@@ -196,6 +202,11 @@ export class MergeModel {
   merge(from: ModelBranch, into: ModelBranch, wish: MergeWish): MergeOutcome {
     const outcome = this.outcome(from, into, wish)
     if (outcome.kind !== 'merged') return outcome
+    // A merge of single records is not part of the history.
+    if (wish.only && 'records' in wish.only) {
+      into.state = outcome.state
+      return outcome
+    }
     const ruleOf = rules(from.state, into.state, wish)
     const leftOut = new Set([...uidsOf(from, into)].filter((uid) => ruleOf(uid).mode !== 'merge'))
     const moment = this.#note(from)
@@ -223,8 +234,33 @@ export class MergeModel {
       theirs: from.state,
       ours: into.state,
       ruleOf: rules(from.state, into.state, wish),
+      recordsOf: recordsIn(from.state, into.state, wish),
       resolutions: wish.resolutions ?? new Map(),
     })
+  }
+
+  /** Takes back what has happened between two states of a branch, unless that is refused. */
+  revert(branch: ModelBranch, step: Record<'before' | 'after', State>, wish: MergeWish) {
+    const { before, after } = step
+    const ours = withRestorable(branch.state, step)
+    const outcome = mergeStates({
+      baseOf: (uid) => find(after, uid),
+      theirs: before,
+      ours,
+      ruleOf: rules(before, ours, wish),
+      recordsOf: recordsIn(before, ours, wish),
+      resolutions: wish.resolutions ?? new Map(),
+    })
+    if (outcome.kind !== 'merged') return outcome
+    // What was not brought back is still removed.
+    const live = new Set(uidsIn(outcome.state))
+    const removed = [...branch.state.removed].filter((uid) => !live.has(uid))
+    const state = {
+      ...outcome.state,
+      removed: new Set([...outcome.state.removed, ...removed]),
+    }
+    branch.state = state
+    return { ...outcome, state }
   }
 
   /**
@@ -328,9 +364,42 @@ function isSame(left: Value, right: Value): boolean {
   return JSON.stringify(left ?? null) === JSON.stringify(right ?? null)
 }
 
-function rules(theirs: State, ours: State, wish: MergeWish): (uid: number) => Required<Rule> {
+function uidsIn({ tables }: State): number[] {
+  return tables.flatMap(({ uid, columns }) => [uid, ...columns.map((column) => column.uid)])
+}
+
+/** Returns a state in which a revert can bring back what the reverted change has removed. */
+export function withRestorable(
+  state: State,
+  { before, after }: Record<'before' | 'after', State>,
+): State {
+  const kept = new Set([...uidsIn(after), ...uidsIn(state)])
+  const restorable = new Set(uidsIn(before).filter((uid) => !kept.has(uid)))
+  return { ...state, removed: new Set([...state.removed].filter((uid) => !restorable.has(uid))) }
+}
+
+/** Returns the records of a table that are merged. undefined: all of them. */
+function recordsIn(
+  theirs: State,
+  ours: State,
+  { only }: MergeWish,
+): (uid: number) => ReadonlySet<string> | undefined {
+  if (only === undefined || !('records' in only)) return () => undefined
   return (uid) => {
     const names = [find(theirs, uid)?.name, find(ours, uid)?.name]
+    return new Set(only.records.flatMap(({ table, id }) => (names.includes(table) ? [id] : [])))
+  }
+}
+
+function rules(theirs: State, ours: State, wish: MergeWish): (uid: number) => Required<Rule> {
+  const { only } = wish
+  const named =
+    only && ('tables' in only ? only.tables : only.records.map((record) => record.table))
+  return (uid) => {
+    const names = [find(theirs, uid)?.name, find(ours, uid)?.name]
+    if (named && !names.some((name) => named.includes(name ?? ''))) {
+      return { strategy: wish.strategy, mode: 'skip' }
+    }
     const rule = names.map((name) => wish.tables[name ?? '']).find((found) => found !== undefined)
     return { strategy: rule?.strategy ?? wish.strategy, mode: rule?.mode ?? 'merge' }
   }
@@ -341,6 +410,8 @@ interface Sides {
   readonly theirs: State
   readonly ours: State
   ruleOf(uid: number): Required<Rule>
+  /** The records of a table that are merged. undefined: all of them. */
+  recordsOf(uid: number): ReadonlySet<string> | undefined
   readonly resolutions: ReadonlyMap<string, RecordDecision>
 }
 
@@ -348,6 +419,13 @@ function mergeStates(sides: Sides): MergeOutcome {
   const shapes = mergeShapes(sides)
   if (typeof shapes === 'string') return { kind: 'refused', why: shapes }
   const { baseOf, theirs, ours, ruleOf } = sides
+  for (const uid of new Set([...theirs.tables, ...ours.tables].map((table) => table.uid))) {
+    if (!sides.recordsOf(uid)?.size) continue
+    const [before, after] = [find(ours, uid), shapes.find((shape) => shape.uid === uid)]
+    const isSameShape =
+      before && after && before.name === after.name && shapeText(before) === shapeText(after)
+    if (!isSameShape) return { kind: 'refused', why: 'another schema' }
+  }
   const removed = new Set(ours.removed)
   for (const table of ours.tables) {
     const kept = shapes.find(({ uid }) => uid === table.uid)
@@ -370,7 +448,9 @@ function mergeStates(sides: Sides): MergeOutcome {
     if (mode !== 'merge' || other === undefined) return { ...shape, rows }
     const tally = { inserted: 0, updated: 0, deleted: 0 }
     const base = baseOf(shape.uid)
+    const named = sides.recordsOf(shape.uid)
     for (const id of new Set([...(base?.rows.keys() ?? []), ...other.rows.keys()])) {
+      if (named?.has(id) === false) continue
       const decision = mergeRow({
         shape,
         base,

@@ -20,6 +20,7 @@ import { mergeCommand, pullCommand } from './commands/merge.js'
 import { openCommand } from './commands/open.js'
 import { proposalCommand } from './commands/proposal.js'
 import { resetCommand } from './commands/reset.js'
+import { revertCommand } from './commands/revert.js'
 import { schemaCommand } from './commands/schema.js'
 import { sqlCommand } from './commands/sql.js'
 import { statusCommand } from './commands/status.js'
@@ -51,6 +52,7 @@ function createProgram(): Command {
         diffCommand(),
         mergeCommand(),
         pullCommand(),
+        revertCommand(),
         resetCommand(),
         checkpointCommand(),
         proposalCommand(),

@@ -488,6 +488,9 @@ export interface MergeOptions extends ConflictOptions {
   readonly page?: { readonly size?: number; readonly after?: string }
 }
 
+/** The change that a revert takes back: an entry of the log, or everything from one checkpoint to another. */
+export type RevertStep = { readonly entry: string } | { readonly from: string; readonly to: string }
+
 /** A table with conflicts, and how many it has. */
 export interface ConflictTable {
   readonly name: string

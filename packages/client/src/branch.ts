@@ -13,6 +13,7 @@ import type {
   MergeResult,
   Migration,
   RecordChange,
+  RevertStep,
   SchemaDefinition,
   SchemaOperation,
   SchemaPreview,
@@ -295,6 +296,35 @@ export class Branch<Schema> {
   }
 
   /**
+   * Takes back a change of the branch, and keeps what came later: an entry of the log, or everything between two
+   * checkpoints. Throws `merge_conflict` if the same data was changed since.
+   *
+   * @example
+   * ```ts
+   * const { entry } = await client.branch('dev').merge()
+   * if (entry !== undefined) await client.branch('main').revert({ entry })
+   * ```
+   */
+  revert(options: RevertStep & MergeOptions & CallOptions): Promise<MergeResult> {
+    return this.#change('revert', options)
+  }
+
+  /**
+   * Iterates over all conflicts that a revert would have. Nothing is changed.
+   *
+   * @example
+   * ```ts
+   * const step = { from: 'monday', to: 'tuesday' }
+   * for await (const { table } of client.branch('main').revertConflicts(step)) console.log(table)
+   * ```
+   */
+  revertConflicts(
+    options: RevertStep & ConflictOptions & CallOptions,
+  ): AsyncIterableIterator<MergeConflict> {
+    return this.#conflicts('revert', options)
+  }
+
+  /**
    * Discards all changes of the branch: it becomes a fresh fork of its source, or of `to`.
    *
    * @example
@@ -553,7 +583,7 @@ export class Branch<Schema> {
   }
 
   async *#conflicts(
-    action: 'merge' | 'pull',
+    action: 'merge' | 'pull' | 'revert',
     options: ConflictOptions & CallOptions,
   ): AsyncIterableIterator<MergeConflict> {
     for (let after: string | undefined; ; ) {
@@ -565,7 +595,10 @@ export class Branch<Schema> {
     }
   }
 
-  #change(action: 'merge' | 'pull', options: MergeOptions & CallOptions): Promise<MergeResult> {
+  #change(
+    action: 'merge' | 'pull' | 'revert',
+    options: MergeOptions & CallOptions,
+  ): Promise<MergeResult> {
     const { signal, ...body } = options
     return this.#transport.json({
       method: 'POST',

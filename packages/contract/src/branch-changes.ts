@@ -226,6 +226,41 @@ export const PullRequestSchema = Type.Object(
 )
 export type PullRequest = Static<typeof PullRequestSchema>
 
+export const RevertRequestSchema = Type.Object(
+  {
+    entry: Type.Optional(
+      Type.String({
+        description: 'The entry of the log whose change is taken back.',
+        minLength: 1,
+        maxLength: LIMITS.nameLengthMax,
+      }),
+    ),
+    from: Type.Optional(
+      Type.String({
+        description:
+          'Instead of `entry`: the checkpoint before the changes: its id, its name, or a time.',
+        minLength: 1,
+        maxLength: LIMITS.nameLengthMax,
+      }),
+    ),
+    to: Type.Optional(
+      Type.String({
+        description: 'Only with `from`: the checkpoint after the changes.',
+        minLength: 1,
+        maxLength: LIMITS.nameLengthMax,
+      }),
+    ),
+    ...mergeProperties,
+  },
+  {
+    ...closed,
+    title: 'RevertRequest',
+    description: 'Either `entry`, or `from` and `to`. The other fields are those of a merge.',
+    examples: [{ entry: 'log_d2m4o9k8v3q1t7h5n6c0', dryRun: true }],
+  },
+)
+export type RevertRequest = Static<typeof RevertRequestSchema>
+
 export const MergeResultSchema = Type.Object(
   {
     merged: Type.Boolean({ description: 'Whether the merge was applied; false for a dry run.' }),

@@ -54,6 +54,7 @@ export const ERROR_CODES = {
   workspace_not_found: [404, 'The workspace does not exist, or the user is not a member of it.'],
   database_not_found: [404, 'The database does not exist in that workspace and region.'],
   branch_not_found: [404, 'The branch does not exist.'],
+  entry_not_found: [404, 'The log of the branch has no such entry.'],
   checkpoint_not_found: [404, 'The branch has no such checkpoint, or none so old.'],
   proposal_not_found: [404, 'The database has no such proposal.'],
   table_not_found: [404, 'The table does not exist on that branch.'],
@@ -81,6 +82,14 @@ export const ERROR_CODES = {
   data_loss: [
     409,
     'The request would lose values, which are listed. Set `allowDataLoss` to allow it.',
+  ],
+  not_revertible: [
+    409,
+    'The entry of the log is not a change that kept the states before and after it.',
+  ],
+  state_collected: [
+    409,
+    'A checkpoint that the revert needs was deleted, by a user or because it was too old.',
   ],
   merge_conflict: [
     409,

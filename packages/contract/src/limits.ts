@@ -15,7 +15,7 @@ export const LIMITS = {
   ttlSecondsMax: 10 * 365 * 24 * 60 * 60,
   /** Checkpoints of one branch that users have made. */
   checkpointsPerBranchMax: 1000,
-  /** Checkpoints of one branch that the service has made before changes. 0: it makes none. */
+  /** Changes of one branch whose checkpoints are kept: the service makes one before and one after each. 0: it makes none. */
   automaticCheckpointsMax: 20,
   /** Open proposals of one database. */
   openProposalsMax: 1000,

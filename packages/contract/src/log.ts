@@ -15,6 +15,7 @@ const BRANCH_KINDS = [
   'merge',
   'pull',
   'reset',
+  'revert',
   'migration',
   'checkpoint',
   'checkpointDeleted',

@@ -403,7 +403,7 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   openProposalsMax: 'Open proposals of one database.',
   commentsPerProposalMax: 'Comments of one proposal.',
   automaticCheckpointsMax:
-    'Checkpoints of one branch that the service has made before merges, resets and other changes; the newest ones are kept. 0: it makes none.',
+    'Merges, resets and other changes of one branch whose checkpoints are kept: the service makes one before and one after each. 0: it makes none.',
   tablesPerBranchMax: 'Tables of one branch.',
   columnsPerTableMax: 'Columns of one table.',
   columnsPerBranchMax: 'Columns of all tables of one branch.',

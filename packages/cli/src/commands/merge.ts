@@ -47,7 +47,7 @@ const withResolutionFlags = (command: Command) =>
 const append = (value: string, earlier: readonly string[] = []) => [...earlier, value]
 
 /** The flags of merges, pulls and reverts. */
-const withPartFlags = (command: Command) =>
+export const withPartFlags = (command: Command) =>
   withResolutionFlags(withMergeFlags(command))
     .option('--only-table <table>', 'take only this table with its schema; repeatable', append)
     .option('--only-record <table/id>', 'take only this record; repeatable', append)
@@ -146,19 +146,21 @@ interface Merging {
   readonly announcement: string
   readonly branch: { schema(): Promise<SchemaDefinition> }
   merge(options: MergeOptions): Promise<MergeResult>
+  /** What is printed in the end, instead of the names of both branches. */
+  readonly done?: string
 }
 
 /** Runs a merge and prints its result. Conflicts end with the exit code 3. */
 export async function runMerge(
   flags: MergeFlags,
-  { announcement, branch, merge }: Merging,
+  { announcement, ...on }: Merging,
 ): Promise<number> {
   const options = optionsOf(flags)
   notice(announcement)
   try {
-    if (flags.interactive) return await mergeInteractively(flags, options, { branch, merge })
-    const result = await merge({ ...options, ...(await readResolutions(flags.resolutions)) })
-    return printOutcome(flags, result)
+    if (flags.interactive) return await mergeInteractively(flags, options, on)
+    const result = await on.merge({ ...options, ...(await readResolutions(flags.resolutions)) })
+    return printOutcome(flags, result, on)
   } catch (error) {
     if (!isRefusal(error)) throw error
     if (flags.json) printJson({ merged: false, ...error.body })
@@ -188,9 +190,13 @@ export function explainRefusal(error: OffshootError): void {
   printConflicts(error.body.conflicts as MergeResult['conflicts'] | undefined)
 }
 
-function printOutcome(flags: MergeFlags, result: MergeResult): number {
+function printOutcome(
+  flags: MergeFlags,
+  result: MergeResult,
+  { done }: Pick<Merging, 'done'>,
+): number {
   if (flags.json) printJson(result)
-  else printResult(result, flags.dryRun === true)
+  else printResult(result, { isDryRun: flags.dryRun === true, done })
   return result.conflictCount > 0 ? EXIT.conflict : EXIT.done
 }
 
@@ -198,7 +204,7 @@ function printOutcome(flags: MergeFlags, result: MergeResult): number {
 async function mergeInteractively(
   flags: MergeFlags,
   options: MergeOptions,
-  on: Pick<Merging, 'branch' | 'merge'>,
+  on: Omit<Merging, 'announcement'>,
 ): Promise<number> {
   let resolutions: readonly Resolution[] = []
   for (;;) {
@@ -210,7 +216,7 @@ async function mergeInteractively(
       return EXIT.conflict
     }
     try {
-      return printOutcome(flags, await on.merge({ ...options, resolutions }))
+      return printOutcome(flags, await on.merge({ ...options, resolutions }), on)
     } catch (error) {
       const isOpen = error instanceof OffshootError && error.code === 'merge_conflict'
       if (!isOpen && refusedResolutions(error) === undefined) throw error
@@ -237,7 +243,10 @@ async function readResolutions(
   return { resolutions: list as readonly Resolution[] }
 }
 
-function printResult(result: MergeResult, isDryRun: boolean): void {
+function printResult(
+  result: MergeResult,
+  { isDryRun, done }: { isDryRun: boolean; done: string | undefined },
+): void {
   for (const operation of result.schema.operations) {
     print(`${describeOperation(operation)}\n`)
   }
@@ -261,7 +270,8 @@ function printResult(result: MergeResult, isDryRun: boolean): void {
     notice(`${where} would be removed with ${more ? 'more than ' : ''}${records} values`)
   }
   if (isDryRun) notice(`Dry run: nothing was changed; ${result.conflictCount} conflicts.`)
-  else if (result.merged) notice(`Merged ${result.from} into ${result.into}.`)
+  else if (result.merged) notice(done ?? `Merged ${result.from} into ${result.into}.`)
+  else if (done !== undefined) notice('There is nothing to take back.')
   else notice(`${result.into} already has everything of ${result.from}.`)
 }
 

@@ -5,7 +5,7 @@ import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { rowsSql, toRows } from '../../rows/branches.js'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
-import type { BranchRows } from '../../rows/layout/layout.js'
+import type { BranchRows, ReadIds } from '../../rows/layout/layout.js'
 import { readByIds, type StartPoint, startPoint, startRows } from '../../rows/layout/states.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -38,6 +38,8 @@ export interface BranchState {
   readonly schema: StoredSchema
   /** The schema that a fork started with, if it was read, too. */
   readonly startSchema?: StoredSchema | undefined
+  /** How the rows are stored, where the schema has other ids than the rows. */
+  readonly storedIds?: ReadIds | undefined
 }
 
 interface OriginRow {
@@ -82,8 +84,8 @@ async function findState(
 }
 
 /** Returns a state by the ids by which its tables and columns are read. */
-export function readState({ rows, schema }: BranchState, ids: SameIds): BranchState {
-  return { rows: readByIds(rows, ids.readIds(schema)), schema: ids.read(schema) }
+export function readState({ rows, schema, storedIds }: BranchState, ids: SameIds): BranchState {
+  return { rows: readByIds(rows, ids.readIds(schema), storedIds), schema: ids.read(schema) }
 }
 
 /** Returns the state that a fork started with, and which state of its parent that is, if both are known. */

@@ -92,6 +92,24 @@ export async function insertAutomatic(
   return id
 }
 
+/** The end of the name of a checkpoint after a change. It begins with the id of the one before the change. */
+const AFTER = '-after'
+
+/**
+ * Returns a statement that makes a checkpoint of a branch after a change, as the last step of its transaction, and the id of
+ * the checkpoint. Together with the one before the change, it tells what the change did, and it is deleted with that one.
+ * undefined: the change has none before it.
+ */
+export function insertAfterSql(
+  branch: Branch,
+  beforeId: string | undefined,
+): { readonly id: string; readonly statement: Sql } | undefined {
+  if (beforeId === undefined) return undefined
+  const id = newCheckpointId()
+  const made = { id, name: `${beforeId}${AFTER}`, kind: 'automatic' } as const
+  return { id, statement: insertCheckpointSql(branch, made) }
+}
+
 export interface CheckpointRow {
   readonly id: string
   readonly pinId: string
@@ -103,6 +121,9 @@ export interface CheckpointRow {
 }
 
 const COLUMNS = sql`id, pin_id as "pinId", name, note, kind, before, created_at as "createdAt"`
+
+/** A checkpoint after a change belongs to the entry of the log, which names it. */
+const isListed = sql`(kind <> 'automatic' or before is not null)`
 
 /** Finds a checkpoint of a branch by its id or its name. */
 export async function findCheckpoint(
@@ -129,7 +150,7 @@ export async function findCheckpointBefore(
     prepared(sql`
     select ${COLUMNS}
     from offshoot.checkpoints
-    where branch_id = ${branchId} and created_at <= ${time}::timestamptz
+    where branch_id = ${branchId} and created_at <= ${time}::timestamptz and ${isListed}
     order by created_at desc, id desc
     limit 1`),
   )
@@ -146,7 +167,7 @@ export async function listCheckpoints(
   return database.query<CheckpointRow>(sql`
     select ${COLUMNS}
     from offshoot.checkpoints
-    where branch_id = ${branchId}
+    where branch_id = ${branchId} and ${isListed}
       and (${id}::text is null or (created_at, id) < (${time}::timestamptz, ${id}::text))
     order by created_at desc, id desc
     limit ${limit}`)
@@ -160,13 +181,20 @@ export async function updateCheckpoint(
     update offshoot.checkpoints set name = ${name}, note = ${note} where id = ${id}`)
 }
 
-/** Deletes checkpoints of a branch. Returns their pins, which are unused now. */
+/** Deletes checkpoints, and those after the same changes. Returns their pins, which are unused now. */
 export async function deleteCheckpoints(
   database: Queryable,
   ids: readonly string[],
 ): Promise<string[]> {
   const rows = await database.query<{ pinId: string }>(sql`
-    delete from offshoot.checkpoints where id = any(${ids}::text[]) returning pin_id as "pinId"`)
+    delete from offshoot.checkpoints
+    where id = any(${ids}::text[] || array(
+      select a.id
+      from offshoot.checkpoints b
+      join offshoot.checkpoints a on a.branch_id = b.branch_id and a.name = b.id || ${AFTER}::text
+      where b.id = any(${ids}::text[])
+    ))
+    returning pin_id as "pinId"`)
   return rows.map(({ pinId }) => pinId)
 }
 
@@ -182,7 +210,7 @@ export async function listOutdated(
       select id, kind, created_at, branch_id,
         row_number() over (partition by kind order by created_at desc, id desc) as number
       from offshoot.checkpoints
-      where branch_id = ${branchId} and kind <> 'manual'
+      where branch_id = ${branchId} and kind <> 'manual' and ${isListed}
     ) c
     join offshoot.branches b on b.id = c.branch_id
     where case c.kind
@@ -203,7 +231,7 @@ export async function listBranchesWithOld(
   const rows = await database.query<{ branchId: string }>(sql`
     select branch_id as "branchId"
     from offshoot.checkpoints
-    where kind = 'automatic' and created_at < now() - make_interval(days => ${days})
+    where kind = 'automatic' and ${isListed} and created_at < now() - make_interval(days => ${days})
     limit ${limit}`)
   return [...new Set(rows.map(({ branchId }) => branchId))]
 }
@@ -213,4 +241,10 @@ export const isPinOf = (branchId: Sql | string): Sql => sql`(
         exists (select from offshoot.checkpoints c where c.pin_id = ${branchId})
         or exists (select from offshoot.proposals p where p.from_pin_id = ${branchId})
         or exists (select from offshoot.proposals p where p.into_pin_id = ${branchId})
+      )`
+
+/** Returns whether a branch is the pin of a checkpoint that the service has made after a change. */
+export const isPinAfter = (branchId: Sql | string): Sql => sql`exists (
+        select from offshoot.checkpoints c
+        where c.pin_id = ${branchId} and c.kind = 'automatic' and c.before is null
       )`

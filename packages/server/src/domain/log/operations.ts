@@ -4,7 +4,7 @@ import type { KeyScope } from '@offshoot/contract/users'
 import type { Database } from '../../postgres/database.js'
 import type { BranchAccess, WorkspaceAccess } from '../access/resolve.js'
 import { isLimited, scopeReachesBranch } from '../access/scope.js'
-import { type EntryRow, findPosition, type LogPlace, listEntries } from './queries.js'
+import { type EntryRow, findEntry, type LogPlace, listEntries } from './queries.js'
 
 /** Returns a page of the log of a branch, newest first. */
 export function readLog(
@@ -67,7 +67,8 @@ async function readPage(
   { query, scope }: { query: LogQuery; scope: KeyScope },
 ): Promise<Log> {
   const { size = LOG_PAGE_SIZE, after, kind } = query
-  const before = after === undefined ? undefined : await findPosition(database, place, after)
+  const found = after === undefined ? undefined : await findEntry(database, place, after)
+  const before = found?.position
   if (after !== undefined && before === undefined) {
     throw new AppError('invalid_request', `query: parameter [after]: [${after}] is not in the log`)
   }

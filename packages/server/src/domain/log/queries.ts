@@ -41,13 +41,15 @@ export async function listEntries(
     limit ${limit}`)
 }
 
-/** Finds the position of an entry. */
-export async function findPosition(
+/** Finds an entry by its id. */
+export async function findEntry(
   database: Queryable,
   place: LogPlace,
   id: string,
-): Promise<string | undefined> {
-  const [row] = await database.query<{ position: string }>(sql`
-    select l.position from offshoot.log l where l.id = ${id} and ${isIn(place)}`)
-  return row?.position
+): Promise<Pick<EntryRow, 'position' | 'kind' | 'details'> | undefined> {
+  const [row] = await database.query<Pick<EntryRow, 'position' | 'kind' | 'details'>>(sql`
+    select l.position, l.kind, l.details
+    from offshoot.log l
+    where l.id = ${id} and ${isIn(place)}`)
+  return row
 }

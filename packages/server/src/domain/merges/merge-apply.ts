@@ -84,7 +84,7 @@ async function applySchema(
       parentId: head.lastMigrationId,
       checksum: checksumOf(operations),
       operations,
-      title: 'merge',
+      title: plan.kind === 'revert' ? 'revert' : 'merge',
     })
   }
   const schemaId = await insertSchema(transaction, { databaseId, document: schema })

@@ -28,7 +28,13 @@ import {
   type MergeSides,
   planMerge,
 } from './merge-plan.js'
-import { hasNothingNew, logMerge, requireNoConflicts, toResult } from './merge-result.js'
+import {
+  hasNothingNew,
+  isRecorded,
+  logMerge,
+  requireNoConflicts,
+  toResult,
+} from './merge-result.js'
 import { checkOnly } from './only.js'
 import { Resolutions } from './resolutions.js'
 
@@ -52,7 +58,7 @@ export async function mergeBranches(
 ): Promise<MergeResult> {
   const { from, into } = options
   requireAccess(into.principal.scope, 'write')
-  if (from.branchId === into.branchId) {
+  if (from.branchId === into.branchId && options.step === undefined) {
     throw new AppError(
       'invalid_request',
       `branch [${into.branchName}]: cannot be merged into itself`,
@@ -163,15 +169,14 @@ async function mergeLocked(
   if (dataLoss.length > 0 && !plan.allowDataLoss) throw dataLossError(dataLoss)
   const compared = await compareMerge(transaction, plan)
   requireNoConflicts(plan, compared)
-  if (hasNothingNew(plan, compared)) return { result: toResult(plan, compared) }
   const { comparison } = compared
   const { into, kind, limits } = plan
+  if (hasNothingNew(plan, compared)) return { result: toResult(plan, compared) }
   const checkpoint = await insertAutomatic(transaction, into, { before: kind, limits })
   // A checkpoint closes the epoch, and rows are written with the next one.
   const ours = checkpoint === undefined ? plan.ours : await getState(transaction, into)
   const outcome = await applyMerge(transaction, plan, { comparison, ours })
-  // A state with some of the records of another one does not contain it.
-  if (plan.records === undefined) transaction.lastStatements.push(insertMergeSql(plan))
+  if (isRecorded(plan)) transaction.lastStatements.push(insertMergeSql(plan))
   const effect = { ...compared, tables: outcome.tables }
   const result = logMerge(transaction, plan, { effect, checkpoint })
   await plan.keep?.(transaction, result)

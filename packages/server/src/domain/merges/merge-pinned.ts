@@ -46,8 +46,15 @@ import {
   type Pins,
   planMerge,
 } from './merge-plan.js'
-import { logMerge, requireNoConflicts } from './merge-result.js'
+import {
+  hasNothingNew,
+  isRecorded,
+  logMerge,
+  requireNoConflicts,
+  toResult,
+} from './merge-result.js'
 import { deleteLostPins, deletePins } from './pins.js'
+import { getStepStates } from './step-states.js'
 
 /*
  * A merge of many rows takes seconds, and no writer should wait for that. Closed epochs never change. So the
@@ -95,6 +102,8 @@ export function isNewForSure(database: Database, options: MergeOptions): Promise
   return runTransaction(
     database,
     async (transaction) => {
+      // Whether a revert has an effect is known when it has compared.
+      if (options.step !== undefined) return true
       const sides = await findSides(transaction, options, { locks: false })
       if (!sides.bases.general.isUpToDate || sides.ids.isNew) return true
       for (const difference of listMerged(sides, options.limits)) {
@@ -126,18 +135,19 @@ export async function mergePinned(
   })
   // No merge into either branch is recorded while both are locked, so states and history are of one moment.
   const pins = await withBranches(storage, [from, into], async (transaction): Promise<Pins> => {
+    if (options.step) return { ours: await insertPin(transaction, into), merged: undefined }
     const history = await findHistoryOf(transaction, { theirs: from, ours: into })
-    return {
-      theirs: await insertPin(transaction, from),
-      ours: await insertPin(transaction, into),
-      bases: nameBases(history, { from, into }),
-    }
+    const pinId = await insertPin(transaction, from)
+    const bases = nameBases(history, { from, into })
+    return { ours: await insertPin(transaction, into), merged: { pinId, bases } }
   })
   let kept: ComparedMerge | undefined
   try {
     const { plan, compared } = await comparePins(database, { options, pins })
     kept = compared
     requireNoConflicts(plan, compared)
+    // Whether a merge brings something new is known before its states are pinned.
+    if (plan.step && hasNothingNew(plan, compared)) return toResult(plan, compared)
     const writtenMax = WRITTEN_SHARE * options.limits.mergeLockedRowsMax
     await compared.comparison.prepare(database, writtenMax)
     // The merged state is pinned, so its branch can go on.
@@ -184,7 +194,8 @@ async function publish(
   const checkpoint = await insertAutomatic(transaction, into, { before: kind, limits })
   const ours = await getState(transaction, into)
   if (ours.rows.schemaId !== plan.ours.rows.schemaId) throw new OutdatedError('the schema changed')
-  await requireSameBases(transaction, plan, pins)
+  if (plan.step) await getStepStates(transaction, plan.step, { locks: true })
+  else await requireSameBases(transaction, plan, pins)
   await requireUnwritten(transaction, plan, ours)
   const { comparison } = compared
   const { tables } = await applyMerge(transaction, plan, { comparison, ours }).catch(
@@ -195,7 +206,9 @@ async function publish(
       throw new OutdatedError('the outcome breaks a rule', { cause: error })
     },
   )
-  await insertMergeOfPin(transaction, { pinId: pins.theirs, into, leftOut })
+  if (pins.merged && isRecorded(plan)) {
+    await insertMergeOfPin(transaction, { pinId: pins.merged.pinId, into, leftOut })
+  }
   const result = logMerge(transaction, plan, { effect: { ...compared, tables }, checkpoint })
   await plan.keep?.(transaction, result)
   return result
@@ -208,12 +221,13 @@ async function publish(
 async function requireSameBases(
   transaction: Transaction,
   { from, into }: MergePlan,
-  pins: Pins,
+  { merged }: Pins,
 ): Promise<void> {
-  const theirs = await getPin(transaction, pins.theirs)
+  if (merged === undefined) return
+  const theirs = await getPin(transaction, merged.pinId)
   const states = { theirs, ours: { branchId: into.branchId, epoch: NOW } }
   const history = await findHistoryOf(transaction, states)
-  if (nameBases(history, { from, into }, states) !== pins.bases) {
+  if (nameBases(history, { from, into }, states) !== merged.bases) {
     throw new OutdatedError('the history changed')
   }
 }
@@ -278,5 +292,5 @@ async function endMerge(
   compared: ComparedMerge | undefined,
 ): Promise<void> {
   await compared?.comparison.drop(database)
-  await deletePins(database, [pins.ours, pins.theirs])
+  await deletePins(database, [pins.ours, ...(pins.merged ? [pins.merged.pinId] : [])])
 }

@@ -27,6 +27,7 @@ import { SameIds } from '../schemas/same-ids.js'
 import type { ConflictPage } from './conflict-list.js'
 import { type Contested, countContested } from './contested-removals.js'
 import {
+  type Base,
   type Bases,
   baseOfTable,
   baseSchema,
@@ -39,16 +40,20 @@ import {
 } from './merge-base.js'
 import { isNamed, recordsByTable, requireKnownOnly } from './only.js'
 import { Resolutions } from './resolutions.js'
+import { rememberRestored, restoreIds } from './restored-ids.js'
+import { getStepStates, type Step } from './step-states.js'
 import { findUnfit } from './unfit-values.js'
 
 export interface MergeOptions {
   /** What the request is called in the log. */
-  readonly kind: 'merge' | 'pull'
+  readonly kind: 'merge' | 'pull' | 'revert'
   readonly from: BranchAccess
   readonly into: BranchAccess
   readonly dryRun: boolean
   readonly strategy: MergeStrategy
   readonly tables: Readonly<Record<string, { strategy?: MergeStrategy; mode?: TableRule['mode'] }>>
+  /** The change that a revert takes back. `from` is then the branch itself. */
+  readonly step?: Step | undefined
   /** The part of the difference that is merged. undefined: all of it. */
   readonly only?: Only | undefined
   /** Whether the merge may remove tables and columns of the target that hold values. */
@@ -100,11 +105,9 @@ export interface MergePlan extends MergeOptions {
 
 /** States of both branches at one moment, which hidden forks keep. */
 export interface Pins {
-  /** The ids of the hidden forks. */
-  readonly theirs: string
   readonly ours: string
-  /** The name of the bases at that moment. */
-  readonly bases: string
+  /** The merged state, and the name of the bases at that moment. undefined: the states of a revert are kept anyway. */
+  readonly merged: { readonly pinId: string; readonly bases: string } | undefined
 }
 
 /** The states that a merge compares, and how it treats tables. */
@@ -117,6 +120,8 @@ export interface MergeSides extends Sides {
   ruleOf(tableId: number): TableRule
   /** The records to merge, by table id. undefined: all of them. */
   readonly records: ReadonlyMap<number, readonly string[]> | undefined
+  /** New ids of tables and columns that a revert brings back, by their old ids. */
+  readonly restored: ReadonlyMap<number, number>
 }
 
 const UNBOUNDED = Promise.resolve(Number.POSITIVE_INFINITY)
@@ -130,26 +135,11 @@ export async function findSides(
   options: MergeOptions,
   { locks, pins }: { locks: boolean; pins?: Pins },
 ): Promise<MergeSides> {
-  const { from, into } = options
-  const stateOf = (access: BranchAccess, pinId: string | undefined) =>
-    pinId === undefined ? getState(transaction, access) : getStartOf(transaction, pinId)
-  const states = pins && (await findPlaces(transaction, pins))
-  const [there, here, history, ownRowsMax] = await allDone([
-    stateOf(from, pins?.theirs),
-    stateOf(into, pins?.ours),
-    findHistoryOf(transaction, states ?? { theirs: from, ours: into }),
-    locks ? boundOwnRows(transaction, from.branchId) : UNBOUNDED,
-  ])
-  if (pins !== undefined && nameBases(history, { from, into }, states) !== pins.bases) {
-    throw new StateGoneError()
-  }
-  requireKnownTables(options, [there.schema, here.schema])
-  const known = new SameIds({ ours: here.schema, theirs: there.schema })
-  const bases = await findBases(
-    transaction,
-    { from, into },
-    { history, locks, known: [there, here], states, ids: known },
-  )
+  const { step } = options
+  const { there, here, bases, restored, ownRowsMax } =
+    step === undefined
+      ? await findBranches(transaction, options, { locks, pins })
+      : await findStates(transaction, { ...options, step, locks, pinId: pins?.ours })
   const renamed = {
     ...there,
     schema: new Resolutions(options.resolutions).rename(there.schema),
@@ -169,6 +159,7 @@ export async function findSides(
     bases,
     ids,
     ownRowsMax,
+    restored,
     ruleOf: rulesOf(options, { theirs, ours }),
     records: recordsByTable(options.only, named),
   }
@@ -185,19 +176,87 @@ export async function admitMerge(
   requireDirectChanges({ branchName, requiredApprovals })
 }
 
-async function findPlaces(transaction: Transaction, pins: Pins): Promise<ComparedStates> {
-  const [theirs, ours] = await allDone([
-    getPin(transaction, pins.theirs),
-    getPin(transaction, pins.ours),
+/** The states that are compared, before the ids by which they are read are known. */
+interface FoundStates {
+  readonly there: BranchState
+  readonly here: BranchState
+  readonly bases: Bases
+  readonly restored: ReadonlyMap<number, number>
+  readonly ownRowsMax: number
+}
+
+const NOTHING_RESTORED: ReadonlyMap<number, number> = new Map()
+
+/** Finds the states of two branches, and their bases. */
+async function findBranches(
+  transaction: Transaction,
+  options: MergeOptions,
+  { locks, pins }: { locks: boolean; pins: Pins | undefined },
+): Promise<FoundStates> {
+  const { from, into } = options
+  const stateOf = (access: BranchAccess, pinId: string | undefined) =>
+    pinId === undefined ? getState(transaction, access) : getStartOf(transaction, pinId)
+  const states = pins && (await findPlaces(transaction, pins))
+  const [there, here, history, ownRowsMax] = await allDone([
+    stateOf(from, pins?.merged?.pinId),
+    stateOf(into, pins?.ours),
+    findHistoryOf(transaction, states ?? { theirs: from, ours: into }),
+    locks ? boundOwnRows(transaction, from.branchId) : UNBOUNDED,
   ])
-  return { theirs, ours }
+  if (states && nameBases(history, { from, into }, states) !== pins?.merged?.bases) {
+    throw new StateGoneError()
+  }
+  requireKnownTables(options, [there.schema, here.schema])
+  const known = new SameIds({ ours: here.schema, theirs: there.schema })
+  const bases = await findBases(
+    transaction,
+    { from, into },
+    { history, locks, known: [there, here], states, ids: known },
+  )
+  return { there, here, bases, restored: NOTHING_RESTORED, ownRowsMax }
+}
+
+async function findPlaces(
+  transaction: Transaction,
+  { ours, merged }: Pins,
+): Promise<ComparedStates | undefined> {
+  if (merged === undefined) return undefined
+  const [theirs, target] = await allDone([
+    getPin(transaction, merged.pinId),
+    getPin(transaction, ours),
+  ])
+  return { theirs, ours: target }
+}
+
+/** Finds the states of a revert: the one before the change is merged, and the one after it is the base. */
+async function findStates(
+  transaction: Transaction,
+  options: MergeOptions & { step: Step; locks: boolean; pinId: string | undefined },
+): Promise<FoundStates> {
+  const { into, step, locks, pinId } = options
+  const { before, after } = await getStepStates(transaction, step, { locks })
+  const here = await (pinId === undefined
+    ? getState(transaction, into)
+    : getStartOf(transaction, pinId))
+  requireKnownTables(options, [before.schema, here.schema])
+  const { restored, ...states } = await restoreIds(transaction, { before, after, now: here })
+  const known = new SameIds({ ours: here.schema, theirs: states.before.schema })
+  const base = readState(states.after, known)
+  const general: Base = {
+    states: [base],
+    schema: base.schema,
+    rowOf: ([row]) => row,
+    isUpToDate: false,
+  }
+  const bases = { general, ofTables: new Map(), isForkOfTarget: false }
+  return { there: states.before, here, bases, restored, ownRowsMax: Number.POSITIVE_INFINITY }
 }
 
 /** Plans a merge: merges the schemas, and counts the values that removals would lose. */
 export async function planMerge(
   transaction: Transaction,
   options: MergeOptions,
-  { theirs, ours, bases, ids, ruleOf, records }: MergeSides,
+  { theirs, ours, bases, ids, ruleOf, records, restored }: MergeSides,
 ): Promise<MergePlan> {
   const { limits } = options
   const base = baseSchema(bases)
@@ -223,7 +282,8 @@ export async function planMerge(
   })
   const conflicts = [...merged.conflicts, ...unfit]
   if (records !== undefined) requireSameSchema(ours.schema, merged, [...records.keys()])
-  const schema = ids.store(records === undefined ? merged.schema : ours.schema)
+  const stored = ids.store(records === undefined ? merged.schema : ours.schema)
+  const schema = rememberRestored(stored, restored, (id) => ids.idOf(id))
   // Tables and columns in conflict are not removed.
   const removals = listRemovals(ours.schema, schema)
   return {

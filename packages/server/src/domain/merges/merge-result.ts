@@ -3,10 +3,11 @@ import { AppError } from '@offshoot/contract/errors'
 import { newEntryId } from '../../common/ids.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import { insertAfterSql } from '../checkpoints/queries.js'
 import { entryOf, insertEntrySql } from '../log/entries.js'
 import { conflictFields } from './conflict-list.js'
 import { baseOfTable, baseSchema } from './merge-base.js'
-import type { MergeEffect } from './merge-compare.js'
+import type { ComparedMerge, MergeEffect } from './merge-compare.js'
 import type { MergePlan } from './merge-plan.js'
 import { describeOnly } from './only.js'
 
@@ -15,9 +16,13 @@ import { describeOnly } from './only.js'
  * because both sides made them or the strategy rejected them, count as new: the merge must be recorded
  * so that the base of the next merge contains them.
  */
-export function hasNothingNew(plan: MergePlan, effect: MergeEffect): boolean {
+export function hasNothingNew(plan: MergePlan, effect: ComparedMerge): boolean {
   const { theirs, ours, bases, ids, schema, changedRecords, deletedFrom } = plan
   if (ids.isNew) return false
+  if (plan.step !== undefined) {
+    const isSame = JSON.stringify(plan.ours.schema.tables) === JSON.stringify(schema.tables)
+    return isSame && !effect.comparison.hasEffect
+  }
   // Records that are merged one by one have no history with this merge, so only the effect counts.
   if (plan.records !== undefined) return effect.tables.every(({ tally }) => tally.changed === 0)
   const leftOut = new Set(plan.leftOut)
@@ -45,6 +50,14 @@ export function hasNothingNew(plan: MergePlan, effect: MergeEffect): boolean {
   )
 }
 
+/**
+ * Returns whether the history records a merge. A state with some of the records of another one does not contain it. A revert
+ * is a change of the target itself: the target still contains what it takes back, so a later merge does not bring it again.
+ */
+export function isRecorded({ records, step }: MergePlan): boolean {
+  return records === undefined && step === undefined
+}
+
 /** Returns the result of a merge that is published, and adds it to the log at the end of the transaction. */
 export function logMerge(
   { lastStatements }: Transaction,
@@ -63,7 +76,10 @@ export function logMerge(
   }
   const entry = entryOf(plan.into)
   const only = plan.only && describeOnly(plan.only)
-  const details = { ...entry.details, from: plan.from.branchName, only, checkpoint, counts }
+  const after = insertAfterSql(plan.into, checkpoint)
+  if (after !== undefined) lastStatements.push(after.statement)
+  const what = plan.step?.details ?? { from: plan.from.branchName }
+  const details = { ...entry.details, ...what, only, checkpoint, after: after?.id, counts }
   lastStatements.push(insertEntrySql({ ...entry, id, kind: plan.kind, details }))
   return toResult(plan, effect, { entry: id })
 }
@@ -91,13 +107,13 @@ export function toResult(
   }
 }
 
-export function requireNoConflicts({ from, into }: MergePlan, effect: MergeEffect): void {
+export function requireNoConflicts({ from, into, step }: MergePlan, effect: MergeEffect): void {
   const { count } = effect.conflicts
   if (count === 0) return
   const conflicts = count === 1 ? '1 conflict' : `${count} conflicts`
-  throw new AppError(
-    'merge_conflict',
-    `branch [${from.branchName}] cannot be merged into [${into.branchName}]: ${conflicts}; nothing was merged`,
-    { details: conflictFields(effect.conflicts) },
-  )
+  const message =
+    step === undefined
+      ? `branch [${from.branchName}] cannot be merged into [${into.branchName}]: ${conflicts}; nothing was merged`
+      : `branch [${into.branchName}]: ${step.name} cannot be reverted: ${conflicts}; nothing was changed`
+  throw new AppError('merge_conflict', message, { details: conflictFields(effect.conflicts) })
 }

@@ -14,7 +14,7 @@ import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { confirmWithBranches } from '../branches/lock-branches.js'
 import { getCheckpointAt } from '../checkpoints/find-at.js'
-import { insertAutomatic } from '../checkpoints/queries.js'
+import { insertAfterSql, insertAutomatic } from '../checkpoints/queries.js'
 import { entryOf, insertEntrySql } from '../log/entries.js'
 import { findHead } from '../schemas/queries.js'
 import { readDifference } from './diff-branch.js'
@@ -72,13 +72,16 @@ export async function resetBranch(
         databaseId: access.databaseId,
       })
       const entry = entryOf(access)
+      const after = insertAfterSql(access, checkpoint)
       const details = {
         ...entry.details,
         to: source.branchName,
         toCheckpoint: goal?.id,
         checkpoint,
+        after: after?.id,
       }
       transaction.lastStatements.push(
+        ...(after === undefined ? [] : [after.statement]),
         insertEntrySql({ ...entry, id: result.entry, kind: 'reset', details }),
       )
       await keep?.(transaction, result)

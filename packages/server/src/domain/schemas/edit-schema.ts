@@ -13,7 +13,7 @@ import type { Storage } from '../../rows/storage.js'
 import { findLiveBranch } from '../access/find-live-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
-import { insertAutomatic } from '../checkpoints/queries.js'
+import { insertAfterSql, insertAutomatic } from '../checkpoints/queries.js'
 import { entryOf, insertEntrySql } from '../log/entries.js'
 import { applyOperations } from './apply-operations.js'
 import { countColumns } from './check-column.js'
@@ -141,7 +141,12 @@ async function applyEdits(
     })
     await deleteUnusedSchema(transaction, options.head.schemaId)
     entry = newEntryId()
-    transaction.lastStatements.push(migrationEntrySql(entry, access, { head, edits, checkpoint }))
+    const after = insertAfterSql(access, checkpoint)
+    const states = { checkpoint, after: after?.id }
+    transaction.lastStatements.push(
+      ...(after === undefined ? [] : [after.statement]),
+      migrationEntrySql(entry, access, { head, edits, states }),
+    )
   }
   return {
     ...(entry === undefined ? {} : { entry }),
@@ -154,13 +159,18 @@ async function applyEdits(
 function migrationEntrySql(
   id: string,
   access: BranchAccess,
-  options: { head: BranchHead; edits: readonly PlannedEdit[]; checkpoint: string | undefined },
+  options: {
+    head: BranchHead
+    edits: readonly PlannedEdit[]
+    /** The checkpoints before and after the edits. */
+    states: Record<'checkpoint' | 'after', string | undefined>
+  },
 ): Sql {
-  const { head, edits, checkpoint } = options
+  const { head, edits, states } = options
   const entry = entryOf(access)
   const operations = edits.reduce((count, edit) => count + edit.operations.length, 0)
   const counts = { migrations: edits.length, operations }
-  const details = { ...entry.details, migrationID: head.lastMigrationId, checkpoint, counts }
+  const details = { ...entry.details, migrationID: head.lastMigrationId, ...states, counts }
   return insertEntrySql({ ...entry, id, kind: 'migration', details })
 }
 

@@ -229,7 +229,7 @@ export class SameIds {
 }
 
 /** Returns a constraint with other ids of its columns. */
-function withColumnIds(
+export function withColumnIds(
   constraint: StoredConstraint,
   idOf: (id: number) => number,
 ): StoredConstraint {

@@ -10,6 +10,7 @@ import {
   PullRequestSchema,
   ResetRequestSchema,
   ResetResultSchema,
+  RevertRequestSchema,
 } from '@offshoot/contract/branch-changes'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
 import { StatusSchema } from '@offshoot/contract/databases'
@@ -30,6 +31,7 @@ import type { ConflictPage } from '../../domain/merges/conflict-list.js'
 import { readDifference } from '../../domain/merges/diff-branch.js'
 import { mergeBranches } from '../../domain/merges/merge-branch.js'
 import { resetBranch } from '../../domain/merges/reset-branch.js'
+import { revertBranch } from '../../domain/merges/revert-branch.js'
 import { idempotent } from '../idempotency-key.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { refusals } from '../responses.js'
@@ -55,6 +57,7 @@ const CHECKS_APPROVALS = { checksApprovals: true } as const
  * GET    /db/:databaseBranch/diff
  * POST   /db/:databaseBranch/merge
  * POST   /db/:databaseBranch/pull
+ * POST   /db/:databaseBranch/revert
  * POST   /db/:databaseBranch/reset
  * GET    /db/:databaseBranch/log
  * GET    /db/:databaseBranch/stats
@@ -214,6 +217,34 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     )
 
     app.post(
+      '/db/:databaseBranch/revert',
+      {
+        bodyLimit: Math.min(limits.mergeBytesMax, limits.requestBytesMax),
+        schema: {
+          tags,
+          operationId: 'revertBranch',
+          summary: 'Take back a change of a branch',
+          description:
+            'Takes back what an entry of the log did: a merge, a pull, a reset, a revert, or a migration that lost values; or everything between two checkpoints. What came later stays. It is a merge of the state before the change, with the state after it as the base, and has the same options, conflicts and answer. Requests with the same `Idempotency-Key` are executed once.',
+          params,
+          body: RevertRequestSchema,
+          response: { 200: MergeResultSchema, ...refusals(404, 409, 422) },
+        },
+        config: { acceptsIdempotencyKey: true },
+      },
+      async (request) => {
+        const { entry, from, to, page, ...rules } = request.body
+        const named = { entry, from, to }
+        const options = { ...RULES, ...rules, page: pageOf(page), limits, named }
+        return run(request, 'write', (access, session) =>
+          resultOnce(onceOf(request, session, options), (keep) =>
+            revertBranch({ storage, quotas }, access, { ...options, keep }),
+          ),
+        )
+      },
+    )
+
+    app.post(
       '/db/:databaseBranch/reset',
       {
         schema: {
@@ -256,7 +287,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
           operationId: 'getBranchLog',
           summary: 'List what happened to a branch',
           description:
-            'Forks, merges, pulls, resets, migrations, bulk loads and changes of settings, newest first, with the user, the name of the API key, the id of the request and counts. Changes of single records are not listed.',
+            'Forks, merges, pulls, resets, reverts, migrations, bulk loads and changes of settings, newest first, with the user, the name of the API key, the id of the request and counts. Changes of single records are not listed.',
           params,
           querystring: LogQuerySchema,
           response: { 200: LogSchema, ...refusals(404) },

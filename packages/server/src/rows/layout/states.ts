@@ -35,9 +35,28 @@ export function startPoint(rows: BranchRows): StartPoint | undefined {
   return { branchId: parent.branchId, epoch: parent.asOf }
 }
 
-/** Returns rows whose tables and columns are read by other ids than those of their branch. */
-export function readByIds(rows: BranchRows, ids: ReadIds): BranchRows {
+/**
+ * Returns rows whose tables and columns are read by other ids than those of their branch. With `storedIds`, they are read by
+ * those first, and `readIds` is about the outcome.
+ */
+export function readByIds(rows: BranchRows, readIds: ReadIds, storedIds?: ReadIds): BranchRows {
+  const ids = storedIds === undefined ? readIds : joinIds(storedIds, readIds)
   return ids.tables.size + ids.columns.size === 0 ? rows : withIds(layoutOf(rows), ids)
+}
+
+/** Joins two steps of reading by other ids: `second` is about the ids that `first` leads to. */
+function joinIds(first: ReadIds, second: ReadIds): ReadIds {
+  const tables = new Map(second.tables)
+  for (const [stored, read] of first.tables) {
+    tables.delete(read)
+    tables.set(stored, second.tables.get(read) ?? read)
+  }
+  const columns = new Map(
+    [...second.columns].map(([read, stored]) => [read, first.columns.get(stored.id) ?? stored]),
+  )
+  const renamed = new Set([...second.columns.values()].map(({ id }) => id))
+  for (const [read, stored] of first.columns) if (!renamed.has(read)) columns.set(read, stored)
+  return { tables, columns }
 }
 
 /** Returns whether two states have a branch in common. */

@@ -144,6 +144,11 @@ export class Comparison {
     return this.#tables.filter(({ isStaged }) => isStaged)
   }
 
+  /** Whether a row of the target changes. */
+  get hasEffect(): boolean {
+    return this.#tables.some((table) => table.hasEffect)
+  }
+
   /** Compares a table in three states. */
   async compare(transaction: Transaction, table: ComparedTable): Promise<TableComparison> {
     const compared = new TableComparison(table, this.#stage, this.#others)
@@ -260,6 +265,11 @@ export class TableComparison {
   /** Counts up to one row more than `rowsMax`, if the rows are not counted yet. */
   async bound(database: Queryable, rowsMax: number): Promise<void> {
     if (this.#staged?.isQuery) this.#bounded = await boundStaged(database, this.#staged, rowsMax)
+  }
+
+  /** Whether a row of the table changes. */
+  get hasEffect(): boolean {
+    return this.#staged !== undefined && isWritten({ staged: this.#staged, tally: this.#tally })
   }
 
   /** Whether rows of the table may change. */

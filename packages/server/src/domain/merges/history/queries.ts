@@ -1,7 +1,7 @@
 import type { Queryable } from '../../../postgres/database.js'
 import { type Sql, sql } from '../../../postgres/sql.js'
 import { prepared } from '../../../postgres/statement.js'
-import { isPinOf } from '../../checkpoints/queries.js'
+import { isPinAfter, isPinOf } from '../../checkpoints/queries.js'
 import type { History, Merge, State } from './history.js'
 
 /** A merge in the catalogue. */
@@ -15,7 +15,10 @@ export interface StoredHistory extends History {
   readonly merges: readonly StoredMerge[]
   /** The open epoch of each branch. */
   readonly openEpochs: ReadonlyMap<string, number>
-  /** The last epoch of each branch that a fork reads. Forks that keep merged states count too. */
+  /**
+   * The last epoch of each branch that a fork reads. Forks that keep merged states count too, and checkpoints that were made
+   * after a change do not: each merge has one, and would then be new for the branch that it came from.
+   */
   readonly forkedEpochs: ReadonlyMap<string, number>
   /** The current states of the branches that are not deleted, and checkpoints, which can be forked. */
   readonly heads: readonly State[]
@@ -93,7 +96,11 @@ function historySql(reached: Sql): Sql {
       coalesce((
         select json_agg(json_build_array(b.id, b.epoch, b.deleted_at is null or ${isPinOf(sql`b.id`)}, b.parent_id,
           b.fork_epoch, (
-            select max(f.fork_epoch) from offshoot.branches f where f.parent_id = b.id
+            select f.fork_epoch
+            from offshoot.branches f
+            where f.parent_id = b.id and not ${isPinAfter(sql`f.id`)}
+            order by f.fork_epoch desc
+            limit 1
           )))
         from offshoot.branches b
         where b.id = any(array(select id from reached))

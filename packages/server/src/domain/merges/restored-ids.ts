@@ -1,0 +1,142 @@
+import type { Queryable } from '../../postgres/database.js'
+import {
+  listAllColumns,
+  type StoredColumn,
+  type StoredSchema,
+  type StoredTable,
+} from '../../rows/columns/stored-schema.js'
+import type { ReadIds, StoredAs } from '../../rows/layout/layout.js'
+import type { BranchState } from '../branches/branch-state.js'
+import { listObjectIds } from '../schemas/queries.js'
+import { SameIds, withColumnIds } from '../schemas/same-ids.js'
+
+/*
+ * A revert brings back tables and columns that the change has removed. Their old ids are in use: heaps still have the rows
+ * and values from before the removal, for forks. So they get new ids, under which nothing is stored yet. The schema remembers
+ * that the new ids mean the same as the old ones, for merges with branches that have kept the table or column.
+ */
+
+interface RestoredStates {
+  /** The state before the change, by the new ids. */
+  readonly before: BranchState
+  readonly after: BranchState
+  /** The new ids by the old ones. */
+  readonly restored: ReadonlyMap<number, number>
+}
+
+/** Gives new ids to the tables and columns that a change has removed and the branch does not have now. */
+export async function restoreIds(
+  transaction: Queryable,
+  { before, after, now }: Record<'before' | 'after' | 'now', BranchState>,
+): Promise<RestoredStates> {
+  const removed = listRemoved(before.schema, [after.schema, now.schema])
+  const columns = [...removed.columns, ...removed.tables.flatMap((table) => table.columns)]
+  const old = [
+    ...removed.tables.map(({ id }) => id),
+    ...listAllColumns(columns).map(({ id }) => id),
+  ]
+  if (old.length === 0) return { before, after, restored: new Map() }
+  const ids = await listObjectIds(transaction, old.length)
+  const restored = new Map(old.map((id, index) => [id, ids[index] ?? id]))
+  const columnIds = listAllColumns(removed.columns).map(({ id }) => id)
+  const newIds = columnIds.flatMap((id) => restored.get(id) ?? [])
+  return {
+    before: {
+      rows: before.rows,
+      schema: renumber(before.schema, restored),
+      storedIds: storedIds(before.schema, restored),
+    },
+    after: {
+      rows: after.rows,
+      // Values of columns that the base has removed are compared as far as they are still stored.
+      schema: {
+        ...after.schema,
+        removedIds: [...(after.schema.removedIds ?? []), ...newIds],
+      },
+      storedIds: {
+        tables: new Map(),
+        columns: new Map(
+          columnIds.map((id): [number, StoredAs] => [
+            restored.get(id) ?? id,
+            { id, column: undefined },
+          ]),
+        ),
+      },
+    },
+    restored,
+  }
+}
+
+/** Lists the tables, and the columns of other tables, that none of the later schemas has. */
+function listRemoved(
+  { tables }: StoredSchema,
+  later: readonly StoredSchema[],
+): { tables: StoredTable[]; columns: StoredColumn[] } {
+  const kept = new Set(
+    later.flatMap((schema) =>
+      schema.tables.flatMap(({ id, columns }) => [id, ...columns.map((column) => column.id)]),
+    ),
+  )
+  return {
+    tables: tables.filter(({ id }) => !kept.has(id)),
+    columns: tables
+      .filter(({ id }) => kept.has(id))
+      .flatMap(({ columns }) => columns.filter(({ id }) => !kept.has(id))),
+  }
+}
+
+function renumber(schema: StoredSchema, restored: ReadonlyMap<number, number>): StoredSchema {
+  const idOf = (id: number) => restored.get(id) ?? id
+  const column = ({ columns, link, ...rest }: StoredColumn): StoredColumn => ({
+    ...rest,
+    id: idOf(rest.id),
+    ...(link && { link: { ...link, tableId: idOf(link.tableId) } }),
+    ...(columns && { columns: columns.map(column) }),
+  })
+  return {
+    ...schema,
+    tables: schema.tables.map((table) => ({
+      ...table,
+      id: idOf(table.id),
+      columns: table.columns.map(column),
+      ...(table.constraints && {
+        constraints: table.constraints.map((each) => withColumnIds(each, idOf)),
+      }),
+    })),
+  }
+}
+
+function storedIds(schema: StoredSchema, restored: ReadonlyMap<number, number>): ReadIds {
+  const columns = schema.tables.flatMap((table) => listAllColumns(table.columns))
+  return {
+    tables: new Map(
+      schema.tables.flatMap(({ id }): [number, number][] => {
+        const newId = restored.get(id)
+        return newId === undefined ? [] : [[id, newId]]
+      }),
+    ),
+    columns: new Map(
+      columns.flatMap((column): [number, StoredAs][] => {
+        const newId = restored.get(column.id)
+        return newId === undefined ? [] : [[newId, { id: column.id, column }]]
+      }),
+    ),
+  }
+}
+
+/** Returns a schema that remembers which tables and columns were brought back. */
+export function rememberRestored(
+  schema: StoredSchema,
+  restored: ReadonlyMap<number, number>,
+  /** Returns the id by which a table or column is read. One that was made again since has another id. */
+  idOf: (id: number) => number,
+): StoredSchema {
+  const live = new Set(
+    schema.tables.flatMap(({ id, columns }) => [id, ...listAllColumns(columns).map((c) => c.id)]),
+  )
+  const pairs = [...restored].filter(([, newId]) => live.has(idOf(newId)))
+  if (pairs.length === 0) return schema
+  const joined = { ...schema, sameIds: [...(schema.sameIds ?? []), ...pairs] }
+  const { stored } = new SameIds({ ours: joined, theirs: joined })
+  return { ...schema, ...(stored && { sameIds: stored }) }
+}
