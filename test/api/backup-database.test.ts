@@ -384,6 +384,7 @@ describe('a backup of a database', () => {
       items: [
         { name: 'size', type: 'int' },
         { name: 'kind', type: 'string' },
+        { name: 'part', type: 'link', link: { table: 'items', onDelete: 'restrict' } },
       ],
     })
     await ruled.edit(
@@ -392,6 +393,7 @@ describe('a backup of a database', () => {
       { addConstraint: { table: 'items', constraint: { name: 'small', check: 'size < 10' } } },
     )
     await ruled.put('main', 'items', 'a', { size: 1, kind: 'x' })
+    await ruled.put('main', 'items', 'whole', { part: 'a' })
     await ruled.fork('dev')
     await ruled.put('dev', 'items', 'b', { size: 2, kind: 'x' })
     await restore(service, await backUp(service, 'ruled'), { name: 'ruled', as: 'ruled2' })
@@ -401,6 +403,10 @@ describe('a backup of a database', () => {
       expect(large).toMatchObject({ status: 400, body: { code: 'check_violation' } })
       const taken = await copy.call(branch, 'PUT', '/tables/items/data/c', { size: 1, kind: 'x' })
       expect(taken).toMatchObject({ status: 400, body: { code: 'unique_violation' } })
+      const broken = { status: 400, body: { code: 'link_violation' } }
+      const linking = { part: 'nowhere' }
+      expect(await copy.call(branch, 'PUT', '/tables/items/data/c', linking)).toMatchObject(broken)
+      expect(await copy.call(branch, 'DELETE', '/tables/items/data/a')).toMatchObject(broken)
     }
   })
 

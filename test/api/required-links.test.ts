@@ -272,6 +272,45 @@ describe.each(['main', 'fork'])('links that must exist on %s', (branch) => {
     expect(await read('tasks', 'root', 'c0')).toEqual({})
   })
 
+  it('name the line of a long stream, which is staged', async () => {
+    const { send, read } = await open(branch)
+    const name = 'x'.repeat(2000)
+    const linesTo = (team: string) =>
+      Array.from({ length: 700 }, (_, index) =>
+        JSON.stringify({ id: `l${index}`, name, team: index === 120 ? team : 't' }),
+      ).join('\n')
+    const path = '/tables/members/bulk'
+    expect(await send('POST', path, linesTo('nobody'), ndjson)).toMatchObject({
+      status: 400,
+      body: { errors: [{ line: 121, ...MISSING }] },
+    })
+    expect(await read('members', 'l0')).toEqual({})
+    expect(await send('POST', path, linesTo('t'), ndjson)).toMatchObject({ status: 200 })
+    expect(await read('members', 'l699')).toMatchObject({ l699: { team: { id: 't' } } })
+  })
+
+  it('never lead to nothing, if others delete records at the same time', async () => {
+    const { send, put, read } = await open(branch)
+    for (let round = 0; round < 12; round++) {
+      await put('teams', 'passing', {})
+      await put('tasks', 'passing', {})
+      const writes = [
+        () => send('POST', '/tables/members/data', { id: 'p', team: 'passing' }),
+        () => send('PUT', '/tables/notes/data/p', { task: 'passing' }),
+        () => send('DELETE', '/tables/teams/data/passing'),
+        () => send('DELETE', '/tables/tasks/data/passing'),
+      ]
+      const answers = await Promise.all(writes.map((write) => write()))
+      for (const { status } of answers) expect([200, 201, 204, 400]).toContain(status)
+      const [teams, members] = [await read('teams', 'passing'), await read('members', 'p')]
+      expect(Object.keys(members).length === 0 || 'passing' in teams).toBe(true)
+      const [tasks, notes] = [await read('tasks', 'passing'), await read('notes', 'p')]
+      expect(Object.keys(notes).length === 0 || 'passing' in tasks).toBe(true)
+      await send('DELETE', '/tables/members/data/p')
+      await send('DELETE', '/tables/notes/data/p')
+    }
+  })
+
   it('with none are not looked at', async () => {
     const { put, read } = await open(branch)
     await put('notes', 'n', { about: 'nowhere' })

@@ -37,6 +37,9 @@ export interface LinkedTables {
   writerOf(codec: TableCodec): TableWriter
 }
 
+/** A statement about more records is planned for them, because PostgreSQL expects few. */
+const PLANNED_TARGETS_MIN = 100
+
 /** Records of a table that were deleted. `all`: too many to name. */
 type Deleted = Set<string> | 'all'
 
@@ -207,7 +210,8 @@ export class KeptLinks {
       return { statement: brokenStatement(of), values: [null, ...limits], isUnnamed: true }
     }
     const statement = cached(statements, `among ${id}`, () => brokenAmongStatement(of))
-    return { statement, values: [arrayLiteral([...targets]), ...limits] }
+    const isUnnamed = targets.size >= PLANNED_TARGETS_MIN
+    return { statement, values: [arrayLiteral([...targets]), ...limits], isUnnamed }
   }
 
   #nameOf(tableId: number): string {

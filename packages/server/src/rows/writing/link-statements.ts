@@ -30,9 +30,9 @@ export function brokenStatement(column: LinkColumn): Statement {
     where not ${hasRow(layout, link.tableId, sql`r.${nameOf(column)}`)}`)
 }
 
-/** Like `brokenStatement`, for links to the given records (slot 0, an array). */
+/** Like `brokenStatement`, for links to the given records (slot 0, an array), each once. */
 export function brokenAmongStatement(column: LinkColumn): Statement {
-  return listed(brokenIn(column, sql`(select distinct unnest(${slot(0)}::text[])) g (target)`))
+  return listed(brokenIn(column, sql`unnest(${slot(0)}::text[]) g (target)`))
 }
 
 /** Like `brokenStatement`, for the records that a stage links to. */
