@@ -43,6 +43,7 @@ describe.skipIf(!hasChromium)('the console', () => {
       [`${workspace}/members`]: 'Members',
       [`${workspace}/settings`]: 'Workspace settings',
       [`${workspace}/db/shop/branches`]: 'Branches',
+      [`${workspace}/db/shop/proposals`]: 'Proposals',
       [`${workspace}/db/shop/git`]: 'Git and rules',
       [`${workspace}/db/shop/settings`]: 'Database settings',
       [`${workspace}/db/shop/b/main`]: 'Tables',

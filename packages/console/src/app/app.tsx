@@ -92,6 +92,12 @@ function Pages() {
                   <Route path="/branches">
                     <PageView page={pages.branches} />
                   </Route>
+                  <Route path="/proposals">
+                    <PageView page={pages.proposals} />
+                  </Route>
+                  <Route path="/proposals/:number">
+                    <PageView page={pages.proposal} />
+                  </Route>
                   <Route path="/git">
                     <PageView page={pages.git} />
                   </Route>

@@ -18,6 +18,8 @@ export const paths = {
   database: ({ workspace, database }: DatabasePlace) =>
     `/w/${part(workspace)}/db/${part(database)}`,
   branches: (place: DatabasePlace) => `${paths.database(place)}/branches`,
+  proposals: (place: DatabasePlace) => `${paths.database(place)}/proposals`,
+  proposal: (place: DatabasePlace, number: number) => `${paths.proposals(place)}/${number}`,
   git: (place: DatabasePlace) => `${paths.database(place)}/git`,
   databaseSettings: (place: DatabasePlace) => `${paths.database(place)}/settings`,
   branch: (place: BranchPlace) => `${paths.database(place)}/b/${part(place.branch)}`,

@@ -28,6 +28,7 @@ export function Sidebar({ isOpen }: { isOpen: boolean }) {
         <>
           <Group title="Database">
             <Entry to={paths.branches({ workspace, database })} icon="branch" label="Branches" />
+            <Entry to={paths.proposals({ workspace, database })} icon="merge" label="Proposals" />
             <Entry to={paths.git({ workspace, database })} icon="link" label="Git and rules" />
             <Entry
               to={paths.databaseSettings({ workspace, database })}

@@ -1,5 +1,4 @@
-import type { Difference, RecordChange } from '@offshoot/client'
-import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
+import { useQuery } from '@tanstack/react-query'
 import { Link, useSearch } from 'wouter'
 import { keys } from '../../api/answers.js'
 import { useBranch, usePlace } from '../../api/place.js'
@@ -7,20 +6,11 @@ import { useBranches } from '../../api/queries.js'
 import { clientSample, curlSample } from '../../api/samples.js'
 import { goTo, href } from '../../app/navigate.js'
 import { paths } from '../../app/paths.js'
-import { Button } from '../../ui/button.js'
 import { CodeButton } from '../../ui/code-samples.js'
-import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
+import { Empty, ErrorNote, Loading } from '../../ui/feedback.js'
 import { Page } from '../../ui/page.js'
-import { Counts, SchemaChanges } from '../../ui/schema-changes.js'
 import { Switcher } from '../../ui/switcher.js'
-import { TableHead } from '../../ui/table-head.js'
-import { Value } from '../../ui/value.js'
-import { Wide } from '../../ui/wide.js'
-import './diff.css'
-
-const PAGE_SIZE = 50
-/** With more tables than this, their rows are shown on demand. */
-const OPEN_TABLES_MAX = 4
+import { DifferenceView } from './difference-view.js'
 
 const STATES: readonly { id: string; text: string }[] = [
   { id: 'base', text: 'its last common state' },
@@ -95,7 +85,13 @@ export function DiffPage() {
       )}
       <ErrorNote error={difference.error} onRetry={() => void difference.refetch()} />
       {difference.isLoading && <Loading lines={8} />}
-      {difference.data && <DifferenceView difference={difference.data} against={against} />}
+      {difference.data && (
+        <DifferenceView
+          difference={difference.data}
+          queryKey={[...keys.branch(place), 'diff', against]}
+          read={(page) => branch.diff({ against, ...page })}
+        />
+      )}
     </Page>
   )
 }
@@ -117,125 +113,5 @@ for await (const change of branch.changes({ against: ${JSON.stringify(against)} 
         curl: curlSample(place, `/diff?against=${encodeURIComponent(against)}`),
       })}
     />
-  )
-}
-
-function DifferenceView({ difference, against }: { difference: Difference; against: string }) {
-  const { schema, tables } = difference
-  const changed = tables.filter(
-    ({ inserted, updated, deleted }) => inserted + updated + deleted > 0,
-  )
-  if (schema.operations.length === 0 && changed.length === 0) {
-    return (
-      <Empty icon="check" title="No difference">
-        Schema and rows are the same on both sides.
-      </Empty>
-    )
-  }
-  return (
-    <>
-      {schema.operations.length > 0 && (
-        <section className="card">
-          <header className="card-head">
-            <h2>Schema</h2>
-            <Tag>{schema.operations.length}</Tag>
-          </header>
-          <div className="card-body">
-            <SchemaChanges operations={schema.operations} />
-          </div>
-        </section>
-      )}
-      {changed.map((table) => (
-        <details
-          key={table.name}
-          className="card diff-table"
-          open={changed.length <= OPEN_TABLES_MAX}
-        >
-          <summary className="card-head">
-            <h2 className="grow clip">{table.name}</h2>
-            <Counts {...table} />
-          </summary>
-          <TableChanges table={table.name} against={against} />
-        </details>
-      ))}
-    </>
-  )
-}
-
-/** The changed rows of a table, a page at a time. */
-function TableChanges({ table, against }: { table: string; against: string }) {
-  const place = usePlace()
-  const branch = useBranch()
-  const pages = useInfiniteQuery({
-    queryKey: [...keys.branch(place), 'diff', against, table],
-    queryFn: async ({ pageParam, signal }) => {
-      const answer = await branch.diff({
-        against,
-        table,
-        size: PAGE_SIZE,
-        ...(pageParam === '' ? {} : { after: pageParam }),
-        signal,
-      })
-      return answer.tables.find(({ name }) => name === table)
-    },
-    initialPageParam: '',
-    getNextPageParam: (last) => (last?.more ? last.cursor : undefined),
-  })
-  const changes = pages.data?.pages.flatMap((page) => page?.changes ?? []) ?? []
-  return (
-    <Wide label={`Changes of ${table}`}>
-      <ErrorNote error={pages.error} onRetry={() => void pages.refetch()} />
-      {pages.isPending && (
-        <div className="pad">
-          <Loading lines={3} />
-        </div>
-      )}
-      {changes.length > 0 && (
-        <table className="facts changes">
-          <TableHead titles={['Record', 'Column', 'Before', 'After']} />
-          {changes.map((change) => (
-            <ChangeRows key={change.id} change={change} />
-          ))}
-        </table>
-      )}
-      {pages.hasNextPage && (
-        <div className="pad">
-          <Button isBusy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
-            Show more rows
-          </Button>
-        </div>
-      )}
-    </Wide>
-  )
-}
-
-const KINDS = { inserted: 'good', updated: 'info', deleted: 'bad' } as const
-
-function ChangeRows({ change: { change, id, record, columns } }: { change: RecordChange }) {
-  const cells: [name: string, value: { from?: unknown; to?: unknown }][] =
-    change === 'updated'
-      ? Object.entries(columns ?? {})
-      : Object.entries(record ?? {})
-          .filter(([name]) => name !== 'id' && name !== 'xata')
-          .map(([name, value]) => [name, change === 'inserted' ? { to: value } : { from: value }])
-  // A record without columns still has a row.
-  const rows = cells.length === 0 ? ([['', {}]] satisfies typeof cells) : cells
-  return (
-    <tbody className={change}>
-      {rows.map(([name, { from, to }], i) => (
-        <tr key={name}>
-          {i === 0 && (
-            <th scope="rowgroup" rowSpan={rows.length}>
-              <Tag kind={KINDS[change]}>{change}</Tag> <code>{id}</code>
-            </th>
-          )}
-          <td className="muted">{name}</td>
-          <td className="before">
-            {change !== 'inserted' && name !== '' && <Value value={from} />}
-          </td>
-          <td className="after">{change !== 'deleted' && name !== '' && <Value value={to} />}</td>
-        </tr>
-      ))}
-    </tbody>
   )
 }

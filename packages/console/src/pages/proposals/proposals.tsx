@@ -1,0 +1,129 @@
+import { useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
+import { Link } from 'wouter'
+import { keys } from '../../api/answers.js'
+import { useClient, usePlace } from '../../api/place.js'
+import { useBranches } from '../../api/queries.js'
+import { useRights } from '../../api/session.js'
+import { goTo, href } from '../../app/navigate.js'
+import { paths } from '../../app/paths.js'
+import { Button } from '../../ui/button.js'
+import { FormDialog } from '../../ui/dialog.js'
+import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
+import { SuggestField, TextField } from '../../ui/field.js'
+import { Page } from '../../ui/page.js'
+import { TableHead } from '../../ui/table-head.js'
+import { Ago } from '../../ui/time.js'
+
+const STATES = ['open', 'merged', 'closed'] as const
+
+/** The proposals of a database, by their state. */
+export function Proposals() {
+  const place = usePlace()
+  const { database } = useClient()
+  const { canWrite } = useRights()
+  const [state, setState] = useState<(typeof STATES)[number]>('open')
+  const [isCreating, setCreating] = useState(false)
+  const proposals = useQuery({
+    queryKey: [...keys.database(place), 'proposals', state],
+    queryFn: async ({ signal }) => {
+      const found = []
+      for await (const each of database.proposals({ state, signal })) found.push(each)
+      return found
+    },
+  })
+  return (
+    <Page
+      title="Proposals"
+      subtitle="Branches that are reviewed before they are merged"
+      actions={
+        <>
+          {STATES.map((each) => (
+            <Button key={each} aria-pressed={each === state} onClick={() => setState(each)}>
+              {each}
+            </Button>
+          ))}
+          {canWrite && (
+            <Button icon="plus" onClick={() => setCreating(true)}>
+              Propose a merge
+            </Button>
+          )}
+        </>
+      }
+    >
+      <ErrorNote error={proposals.error} onRetry={() => void proposals.refetch()} />
+      {proposals.isPending && <Loading lines={4} />}
+      {proposals.data?.length === 0 && (
+        <Empty icon="merge" title={`No proposal is ${state}`}>
+          A proposal shows what a branch would change, and collects comments and reviews.
+        </Empty>
+      )}
+      {proposals.data !== undefined && proposals.data.length > 0 && (
+        <section className="card">
+          <table className="facts">
+            <TableHead titles={['Proposal', 'From', 'Into', 'Author', 'Comments', 'Made']} />
+            <tbody>
+              {proposals.data.map(({ number, title, from, into, author, comments, createdAt }) => (
+                <tr key={number}>
+                  <td>
+                    <Link href={href(paths.proposal(place, number))}>
+                      #{number} {title}
+                    </Link>
+                  </td>
+                  <td>
+                    <code>{from}</code>
+                  </td>
+                  <td>{into !== undefined && <code>{into}</code>}</td>
+                  <td className="muted">{author.email ?? author.id}</td>
+                  <td>{comments > 0 && <Tag>{comments}</Tag>}</td>
+                  <td className="muted">
+                    <Ago time={createdAt} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </section>
+      )}
+      {isCreating && <CreateDialog onClose={() => setCreating(false)} />}
+    </Page>
+  )
+}
+
+function CreateDialog({ onClose }: { onClose: () => void }) {
+  const place = usePlace()
+  const { database } = useClient()
+  const branches = useBranches(place).data?.map(({ name }) => name) ?? []
+  const [from, setFrom] = useState('')
+  const [into, setInto] = useState('')
+  const [title, setTitle] = useState('')
+  const [body, setBody] = useState('')
+  return (
+    <FormDialog
+      title="Propose a merge"
+      action="Propose"
+      onClose={onClose}
+      isDisabled={from === '' || title === ''}
+      onSubmit={async () => {
+        const made = await database.propose({
+          from,
+          title,
+          ...(into === '' ? {} : { into }),
+          ...(body === '' ? {} : { body }),
+        })
+        goTo(paths.proposal(place, made.number))
+      }}
+    >
+      <SuggestField label="Branch" value={from} onChange={setFrom} suggestions={branches} />
+      <SuggestField
+        label="Into"
+        hint="By default the branch that it was forked from"
+        value={into}
+        onChange={setInto}
+        suggestions={branches}
+      />
+      <TextField label="Title" value={title} onChange={setTitle} />
+      <TextField label="Text" value={body} onChange={setBody} />
+    </FormDialog>
+  )
+}
