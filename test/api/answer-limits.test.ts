@@ -159,6 +159,21 @@ describe('an answer that is larger than the limit', () => {
   })
 })
 
+describe('records that are read at the same time', () => {
+  it('are each limited for themselves, although they share round trips', async () => {
+    const ids = Array.from({ length: 8 }, (_, number) => `long${number}`)
+    for (const id of ids) await branches.put('main', 'notes', id, { text: 'x'.repeat(30_000) })
+    const reads = await Promise.all(ids.map((id) => branches.record('main', 'notes', id)))
+    expect(reads.map((record) => record?.id)).toEqual(ids)
+    const statement = 'select id, text from notes where id = $1'
+    const lookUp = (id: string) => post('/sql', { statement, params: [id] })
+    await lookUp('long0')
+    const answers = await Promise.all(ids.map(lookUp))
+    expect(answers.map(({ body }) => body.records?.[0]?.id)).toEqual(ids)
+    for (const id of ids) await branches.call('main', 'DELETE', `/tables/notes/data/${id}`)
+  })
+})
+
 describe('large answers at the same time', () => {
   it('are refused when there is no room for all of them, and one alone is always read', async () => {
     const limits = { bufferedBytesMax: 150_000 }

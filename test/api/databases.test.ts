@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { retries } from '../../packages/server/src/telemetry/events.js'
 import { createTestService, type TestService } from '../support/service.js'
 
 let service: TestService
@@ -39,6 +40,20 @@ describe('PUT database', () => {
       expect((await create(name)).status).toBe(201)
       expect((await service.call('GET', url(name))).body.name).toBe(name)
     }
+  })
+
+  it('is never in conflict with others in the same workspace, up to their limit', async () => {
+    const count = () => [...retries.samples()].reduce((sum, { value }) => sum + value, 0)
+    const before = count()
+    const clients = Array.from({ length: 6 }, async (_, client) => {
+      const statuses: number[] = []
+      for (let number = 0; number < 4; number++) {
+        statuses.push((await create(`made-${client}-${number}`)).status)
+      }
+      return statuses
+    })
+    expect((await Promise.all(clients)).flat()).toEqual(Array.from({ length: 24 }, () => 201))
+    expect(count()).toBe(before)
   })
 
   it('ignores the two fields of hosted clusters', async () => {

@@ -133,6 +133,78 @@ describe('a statement that was run before', () => {
   })
 })
 
+describe('lookups that arrive together', () => {
+  /** Returns the texts of the round trips that read rows, while statements are sent at once. */
+  async function tripsOf(asked: readonly (readonly [statement: string, params: unknown[]])[]) {
+    for (const [statement, params] of asked) await recordsOf(statement, params)
+    const before = sent.length
+    await Promise.all(asked.map(([statement, params]) => recordsOf(statement, params)))
+    return sent.slice(before).filter((trip) => trip.includes('heap_'))
+  }
+
+  it('share round trips and the guard', async () => {
+    const asked = Array.from({ length: 8 }, (_, index) => [BY_ID, [`p${index}`]] as const)
+    const trips = await tripsOf(asked.map(([statement, params]) => [statement, [...params]]))
+    expect(trips.length).toBeLessThan(asked.length)
+    const statements = trips.flatMap((trip) => trip.split(';'))
+    expect(statements.filter((text) => text.includes('heap_'))).toHaveLength(asked.length)
+    expect(statements.filter((text) => text.includes('offshoot.api_keys'))).toHaveLength(
+      trips.length,
+    )
+    expect(statements.filter((text) => text.includes("set_config('role'"))).toHaveLength(
+      trips.length,
+    )
+  })
+
+  it('do not wait for statements that can take long', async () => {
+    const asked = [
+      'select name from people where age = $1',
+      'select upper(name) from people where id = $1',
+      'select count(*) from people where name <> $1',
+    ]
+    const trips = await tripsOf(asked.map((statement) => [statement, ['7']]))
+    expect(trips).toHaveLength(asked.length)
+  })
+
+  it('each get their own rows or error', async () => {
+    const statement = 'select name from people where id = $1 and age = $2::int'
+    await recordsOf(statement, ['p1', 1])
+    const answers = await Promise.all(
+      Array.from({ length: 16 }, (_, index) =>
+        ask(statement, [`p${index}`, index % 5 === 3 ? 'many' : index]),
+      ),
+    )
+    for (const [index, { status, body }] of answers.entries()) {
+      if (index % 5 === 3) expect([status, body.code]).toEqual([400, 'invalid_sql'])
+      else expect([status, body.records]).toEqual([200, [{ name: `n${index}` }]])
+    }
+  })
+
+  it('see a change of the schema that comes between them', async () => {
+    await branches.fork('changing')
+    const all = 'select * from people where id = $1'
+    await recordsOf(all, ['p1'], 'changing')
+    const lookups = () =>
+      Promise.all(Array.from({ length: 8 }, (_, index) => ask(all, [`p${index}`], 'changing')))
+    for (let number = 0; number < 3; number++) {
+      const column = {
+        name: `added${number}`,
+        type: 'string',
+        notNull: true,
+        defaultValue: 'x',
+      } as const
+      const [before] = await Promise.all([
+        lookups(),
+        branches.edit('changing', { addColumn: { table: 'people', column } }),
+      ])
+      expect(before.map(({ status }) => status)).toEqual(before.map(() => 200))
+      for (const { body } of await lookups()) {
+        expect(body.records).toMatchObject([{ [`added${number}`]: 'x' }])
+      }
+    }
+  })
+})
+
 describe('150 lookups at once', () => {
   it('are all answered, also while long statements have all the connections for such', async () => {
     const client = new pg.Client({ connectionString: service.url })

@@ -106,6 +106,23 @@ describe('a client of PostgreSQL', () => {
     expect(await rowsOf(asked, [], await wire.connect('shop'))).toEqual([{ age: '41' }])
   })
 
+  it('gets each row once, also if a lookup of another client that arrives with it fails', async () => {
+    const clients = await Promise.all(Array.from({ length: 6 }, () => wire.connect('shop:main')))
+    const text = 'select id, name from people where id = $1 and age = $2::int'
+    const lookUp = (each: pg.Client, age: unknown) => each.query({ text, values: ['p1', age] })
+    for (const each of clients) await lookUp(each, 41)
+    for (let round = 0; round < 5; round++) {
+      const answers = await Promise.allSettled(
+        clients.map((each, index) => lookUp(each, index === 3 ? 'many' : 41)),
+      )
+      const found = answers.map((each) => (each.status === 'fulfilled' ? each.value.rows : []))
+      expect(found).toEqual(
+        clients.map((_, index) => (index === 3 ? [] : [{ id: 'p1', name: 'Ann' }])),
+      )
+    }
+    await Promise.all(clients.map((each) => each.end()))
+  })
+
   it('sees a new column in an open connection', async () => {
     await branches.fork('edited')
     const edited = await wire.connect('shop:edited')

@@ -10,6 +10,7 @@ import { countDatabases } from '../domain/databases/queries.js'
 import { updateMemberKeyStamps } from '../domain/keys/queries.js'
 import { insertCompaction } from '../domain/merges/history/queries.js'
 import { updateDueAt } from '../domain/quotas/queries.js'
+import { lockWorkspace } from '../domain/workspaces/queries.js'
 import { UnknownOutcomeError } from '../postgres/commit.js'
 import type { Database, Queryable } from '../postgres/database.js'
 import { codeOf, UNIQUE_VIOLATION } from '../postgres/failures.js'
@@ -203,7 +204,9 @@ class Load implements Target {
     const place = this.#begun
     const { databaseId, workspaceId } = place
     // Check again what may have changed since the beginning.
-    await lockWorkspace(transaction, workspaceId)
+    if (!(await lockWorkspace(transaction, workspaceId))) {
+      throw new BackupError(`workspace [${workspaceId}] was deleted during the restore`)
+    }
     await requireFree(transaction, { ...this.#options, ...place })
     const ids = regions.map(({ id }) => id)
     const restored: Restored = {
@@ -300,14 +303,6 @@ async function requireFree(
       `workspace [${workspaceId}] has ${limits.databasesPerWorkspaceMax} databases, and can have no more`,
     )
   }
-}
-
-/** Keeps others from deleting a workspace until the transaction ends. */
-async function lockWorkspace(transaction: Transaction, workspaceId: string): Promise<void> {
-  const [workspace] = await transaction.query(sql`
-    select from offshoot.workspaces where id = ${workspaceId} for key share`)
-  if (workspace !== undefined) return
-  throw new BackupError(`workspace [${workspaceId}] was deleted during the restore`)
 }
 
 async function createPlace(

@@ -140,7 +140,7 @@ export class Cluster implements Server {
       const decoded = found.map(([row]) => fromRecord(row ?? ''))
       const receiveRow = calls[index]?.receiveRow
       if (receiveRow === undefined) return decoded
-      for (const [each, row] of decoded.entries()) receiveRow(row, found[each]?.[0]?.length ?? 0)
+      for (const row of decoded) receiveRow(row)
       return []
     })
   }

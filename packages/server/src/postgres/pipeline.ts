@@ -242,7 +242,7 @@ class Pipeline {
   handleDataRow(message: DataRowMessage): void {
     const call = this.#calls[this.#rows.length]
     if (call?.receiveRow !== undefined) {
-      call.receiveRow(message.fields, message.length)
+      call.receiveRow(message.fields)
       return
     }
     if (this.#room !== undefined && !this.#hasRoom(this.#room, message.length)) return

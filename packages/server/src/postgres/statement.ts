@@ -242,8 +242,8 @@ export interface Call {
   readonly describes?: boolean
   /** With `describes`, receives the oids of the types of the parameters, in the order of the text. */
   describeParameters?(typeIds: readonly number[]): void
-  /** Receives each row as it arrives, with its size in bytes. The rows are not returned then, and not limited. */
-  receiveRow?(row: TextRow, bytes: number): void
+  /** Receives each row as it arrives. The rows are not returned then, and not limited. */
+  receiveRow?(row: TextRow): void
   /** Receives the columns of the result before its rows, unless it has none. */
   describeRows?(fields: readonly Field[]): void
   /** The text that the statement passes to a node of a cluster, for tracing. */

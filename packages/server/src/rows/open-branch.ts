@@ -15,7 +15,7 @@ import { TableRows } from './reading/table-rows.js'
 import { isLinkingCall } from './running/calls.js'
 import { type Guard, isLinkBroken, ownerOf } from './running/guard.js'
 import { runReads, runSnapshot, type SnapshotOptions } from './running/reads.js'
-import type { SharedCalls } from './running/shared-calls.js'
+import type { SharedCalls, UserQuery } from './running/shared-calls.js'
 import { NewStorageError, StaleError } from './running/staleness.js'
 import {
   type OpenTransaction,
@@ -214,6 +214,11 @@ export class OpenBranch implements TableLookup {
   /** Runs a read of one row by its id, together with others that arrive at the same time. */
   runSharedRead(call: Call): Promise<TextRow | undefined> {
     return this.#shared.sharedCalls.read(this.guard, call)
+  }
+
+  /** Runs a query of a user in one round trip, together with others that arrive at the same time. */
+  runQuery(query: UserQuery): Promise<TextRows[]> {
+    return this.#shared.sharedCalls.query(this.guard, query)
   }
 
   /** Runs reads in one round trip, on a snapshot that is consistent with the serial order of the writes. */

@@ -2,7 +2,6 @@ import type { Socket } from 'node:net'
 import type pg from 'pg'
 import type { Description, ResultColumn } from '../data/sql/evaluate.js'
 import type { RowSink } from '../data/sql/run-sql.js'
-import type { Lane } from '../postgres/user-settings.js'
 import { type ClientOutput, FLUSH_BYTES } from './client-output.js'
 import { rowMessage } from './frames.js'
 import { toBinary } from './values.js'
@@ -40,7 +39,8 @@ export class RowStream implements RowSink {
   #count = 0
   #isSent = false
   #isTooLarge = false
-  #isSending = false
+  /** The connection that rows come from, if they are sent as they arrive. */
+  #source: pg.ClientBase | undefined
   #failure: unknown
   #columns: readonly ResultColumn[] = []
   #result: Result = { kind: 'select', written: 0 }
@@ -53,24 +53,20 @@ export class RowStream implements RowSink {
     this.#columns = columns
   }
 
-  begin({ lane }: { lane: Lane }): void {
+  begin({ source }: { source: pg.ClientBase | undefined }): void {
     // The client has rows of the first run already.
     if (this.#isSent) throw new WireError('40001', 'the statement was interrupted; repeat it')
     this.#rows = []
     this.#bytes = 0
     this.#count = 0
     this.#columns = []
-    this.#isSending = lane !== 'quick' && !this.#options.isKept
+    this.#source = this.#options.isKept ? undefined : source
   }
 
-  row(
-    row: readonly (string | null)[],
-    _bytes: number,
-    { client }: { client: pg.ClientBase },
-  ): void {
+  row(row: readonly (string | null)[]): void {
     if (this.#isTooLarge || this.#failure !== undefined) return
     try {
-      this.#add(rowMessage(row.map((text, column) => this.#encode(text, column))), client)
+      this.#add(rowMessage(row.map((text, column) => this.#encode(text, column))))
     } catch (error) {
       // It is reported when PostgreSQL has sent the rest.
       this.#failure = error
@@ -78,12 +74,12 @@ export class RowStream implements RowSink {
     }
   }
 
-  #add(message: Buffer, client: pg.ClientBase): void {
+  #add(message: Buffer): void {
     this.#count++
     this.#rows.push(message)
     this.#bytes += message.length
-    if (this.#isSending) {
-      if (this.#bytes > FLUSH_BYTES) this.#send(client)
+    if (this.#source !== undefined) {
+      if (this.#bytes > FLUSH_BYTES) this.#send(this.#source)
     } else if (this.#bytes > this.#options.bytesMax) {
       this.#isTooLarge = true
       this.#rows = []
@@ -127,7 +123,7 @@ export class RowStream implements RowSink {
     return format === 1 ? toBinary(Number(this.#columns[column]?.typeId), text) : Buffer.from(text)
   }
 
-  #send(client: pg.ClientBase): void {
+  #send(source: pg.ClientBase): void {
     const { output } = this.#options
     if (!this.#isSent) this.#options.begin(this.#columns)
     this.#isSent = true
@@ -136,7 +132,7 @@ export class RowStream implements RowSink {
     this.#bytes = 0
     const reading = output.send()
     if (reading === undefined) return
-    const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
+    const { stream } = (source as unknown as { connection: { stream: Socket } }).connection
     stream.pause()
     void reading.then(() => stream.resume())
   }

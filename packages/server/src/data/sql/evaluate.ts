@@ -1,7 +1,7 @@
 import { mapInTurns } from '../../common/in-turns.js'
 import { tooCostly } from '../../dialect/invalid-sql.js'
 import { WRITTEN_LENGTH_MAX } from '../../dialect/sql-limits.js'
-import { serverOf } from '../../postgres/server.js'
+import { type Reader, serverOf } from '../../postgres/server.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import {
   type Call,
@@ -110,31 +110,32 @@ export interface Evaluated {
   readonly hasMore: boolean
 }
 
-/** Runs queries of statements in one transaction, within the limits that they share. */
+/** Runs calls as the role that reads the database, in one round trip. Returns the rows of each. */
+export type RunCalls = (calls: readonly Call[]) => Promise<TextRows[]>
+
+/** Returns how calls are run in a transaction that also runs others. */
+export function runInside(transaction: OpenTransaction, reader: Reader): RunCalls {
+  return async (calls) => {
+    const { before, calls: read, after } = serverOf(transaction.client).readAs(reader, calls)
+    try {
+      const rows = await transaction.run([COUNT_AGAIN, ...before, ...read, ...after])
+      return rows.slice(1 + before.length, 1 + before.length + calls.length)
+    } catch (error) {
+      throw toSqlError(error)
+    }
+  }
+}
+
+/** Runs the queries of statements, within limits that they share. */
 export class Evaluator {
-  readonly #transaction: OpenTransaction
-  readonly #reader: string | undefined
-  readonly #schema: string
+  readonly run: RunCalls
   readonly #bytesMax: number
-  readonly #isAtOnce: boolean
   #bytesLeft: number
 
-  constructor(
-    transaction: OpenTransaction,
-    options: {
-      schema: string
-      reader: string | undefined
-      resultBytesMax: number
-      /** Each query is a transaction of its own. */
-      isAtOnce: boolean
-    },
-  ) {
-    this.#transaction = transaction
-    this.#reader = options.reader
-    this.#schema = options.schema
-    this.#bytesMax = options.resultBytesMax
-    this.#isAtOnce = options.isAtOnce
-    this.#bytesLeft = options.resultBytesMax
+  constructor(run: RunCalls, { resultBytesMax }: { resultBytesMax: number }) {
+    this.run = run
+    this.#bytesMax = resultBytesMax
+    this.#bytesLeft = resultBytesMax
   }
 
   /** Runs a query. */
@@ -142,7 +143,7 @@ export class Evaluator {
     query: SentQuery,
     { parameters, rowsMax }: { parameters: readonly Parameter[]; rowsMax: number },
   ): Promise<Evaluated> {
-    const answers = await this.#run(query.calls(parameters, { bytesMax: this.#bytesLeft, rowsMax }))
+    const answers = await this.run(query.calls(parameters, { bytesMax: this.#bytesLeft, rowsMax }))
     const rows = answers.at(-1) ?? []
     if (query.columns === undefined) {
       query.columns = (answers[0] ?? []).map(([name, typeId]) => ({
@@ -165,7 +166,7 @@ export class Evaluator {
     const parameterTypeIds = new Array<string | undefined>(parameterCount).fill(undefined)
     const queries = [...new Set([parameters, result])].filter((query) => query !== undefined)
     if (queries.length === 0) return { parameterTypeIds, columns: [] }
-    const answers = await this.#run(queries.map((query) => query.describeCall(parameterTypeIds)))
+    const answers = await this.run(queries.map((query) => query.describeCall(parameterTypeIds)))
     const columns = result === undefined ? [] : (answers.at(-1) ?? [])
     return {
       // A query of ours has more values than the statement has parameters.
@@ -179,7 +180,7 @@ export class Evaluator {
     query: PlainQuery,
     options: { parameters: readonly Parameter[]; receiveRow: NonNullable<Call['receiveRow']> },
   ): Promise<void> {
-    await this.#run([query.call(options.parameters, options.receiveRow)])
+    await this.run([query.call(options.parameters, options.receiveRow)])
   }
 
   #count(text: string | null): string {
@@ -190,19 +191,5 @@ export class Evaluator {
     }
     this.#bytesLeft -= Buffer.byteLength(text)
     return text
-  }
-
-  /** Runs calls as the role that reads the database, if there is one. */
-  async #run(calls: readonly Call[]): Promise<TextRows[]> {
-    const reader = { schema: this.#schema, role: this.#reader }
-    const read = serverOf(this.#transaction.client).readAs(reader, calls)
-    const before = this.#isAtOnce ? read.before : [COUNT_AGAIN, ...read.before]
-    const after = this.#isAtOnce ? [] : read.after
-    try {
-      const rows = await this.#transaction.run([...before, ...read.calls, ...after])
-      return rows.slice(before.length, before.length + calls.length)
-    } catch (error) {
-      throw toSqlError(error)
-    }
   }
 }

@@ -11,6 +11,7 @@ import { requireAccess } from '../../domain/access/scope.js'
 import { type Bounds, runBounded } from '../../postgres/bounds.js'
 import { codeOf, INVALID_PARAMETER_VALUE, QUERY_CANCELED } from '../../postgres/failures.js'
 import type { ReaderRoles } from '../../postgres/reader-role.js'
+import type { Reader } from '../../postgres/server.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Parameter, TextRow } from '../../postgres/statement.js'
 import type { UserConnections } from '../../postgres/user-connections.js'
@@ -21,11 +22,18 @@ import type { Storage } from '../../rows/storage.js'
 import { answerOnce, keepAnswer } from '../records/idempotency.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { rowSet } from '../sets/row-set.js'
-import { type Description, type Evaluated, Evaluator, type ResultColumn } from './evaluate.js'
+import {
+  type Description,
+  type Evaluated,
+  Evaluator,
+  type ResultColumn,
+  type RunCalls,
+  runInside,
+} from './evaluate.js'
 import { encodeParameters } from './parameters.js'
 import { changeSchema } from './schema/change-schema.js'
 import { parseSchema } from './schema/parse-schema.js'
-import { PERMISSION_DENIED } from './sql-errors.js'
+import { PERMISSION_DENIED, toSqlError } from './sql-errors.js'
 import { type StatementPlan, writtenTables } from './statement-plan.js'
 import {
   type GivenStatement,
@@ -66,7 +74,7 @@ interface SqlRun {
 /** How the rows of a statement are read and returned. */
 export interface ResultForm {
   /** Called before the statements run, which they can do more than once. */
-  begin?(options: { lane: Lane }): void
+  begin?(options: Parameters<RowSink['begin']>[0]): void
   read(run: Run, query: Sql, values: readonly Parameter[]): Promise<Evaluated>
   /** Returns the result of a statement. `total` is the number of records that it has written. */
   finish(run: Run, result: { found: Evaluated; total: number }): Promise<string>
@@ -116,7 +124,7 @@ export async function runSqlInside(
   request: { statement: RunStatement; form: ResultForm; reader: string | undefined },
 ): Promise<void> {
   const { session, database, bounds } = context
-  const { form, reader } = request
+  const { form } = request
   requireLimits(context.limits, [request.statement])
   const [statement] = await prepareAll(context, [request.statement])
   if (statement === undefined) throw new Error('a statement must be prepared')
@@ -129,9 +137,10 @@ export async function runSqlInside(
     if (missing.length > 0) throw new MissingStorageError(missing)
   }
   const { client } = transaction
-  const evaluator = evaluatorOf(context, transaction, { reader, isAtOnce: false })
+  const reader = { schema: session.branch.schemaName, role: request.reader }
+  const evaluator = evaluatorIn(context, transaction, reader)
   await runBounded({ database, client, bounds, canLose: true }, () => {
-    form.begin?.({ lane: 'open' })
+    form.begin?.({ source: client })
     return runOne({ context, transaction, evaluator, statement }, form)
   })
 }
@@ -148,45 +157,86 @@ function requireWritable({ session }: SqlContext): void {
 
 async function runPrepared(
   context: SqlContext,
-  { form, toAnswer }: Pick<SqlRun, 'form' | 'toAnswer'>,
+  request: Pick<SqlRun, 'form' | 'toAnswer'>,
   { prepared, isWrite }: { prepared: readonly PreparedStatement[]; isWrite: boolean },
 ): Promise<JsonText> {
-  const { readers, session, bounds } = context
+  const { readers, session } = context
   const schema = session.branch.schemaName
-  const isSingleRead = !isWrite && prepared.length === 1
-  const run = async (lane: Lane) => {
-    const reader = await readers.find(schema)
-    const options = { prepared, reader, form, isAtOnce: isSingleRead }
-    const read = async (transaction: OpenTransaction) => {
-      form.begin?.({ lane })
-      return toAnswer(await runAll(context, transaction, options))
-    }
-    const write = async (transaction: OpenTransaction) => {
-      const answer = await read(transaction)
-      await keepAnswer(transaction, context, answer)
-      return answer
-    }
-    const { workspaceId } = session.access
-    const connections = {
-      connect: () => context.connections.connect(workspaceId, { lane, signal: bounds.signal }),
-    }
-    return isWrite
-      ? session.branch.runSteps(write, { bounds, connections })
-      : session.branch.runSnapshot(read, { bounds, connections, isAtOnce: isSingleRead })
-  }
-  const runInLane = async () => {
-    if (!isSingleRead) return run('long')
-    return run('quick').catch((error: unknown) => {
+  const run = async () => {
+    const reader = { schema, role: await readers.find(schema) }
+    const runLong = () => runInTransaction(context, request, { prepared, reader, isWrite })
+    const [statement, ...others] = prepared
+    if (statement === undefined || isWrite || others.length > 0) return runLong()
+    return runQuick(context, request, { statement, reader }).catch((error: unknown) => {
       // It did not end in time, so that it has to wait for its turn among long statements.
       if (!isTimedOut(error)) throw error
-      return run('long')
+      return runLong()
     })
   }
-  return runInLane().catch(async (error) => {
+  return run().catch(async (error) => {
     if (!(await lacksRights(context, schema, error))) throw error
     await readers.renew(schema)
-    return runInLane()
+    return run()
   })
+}
+
+/** Runs a query on the connections for those that end soon. Lookups that arrive together share a round trip. */
+async function runQuick(
+  context: SqlContext,
+  { form, toAnswer }: Pick<SqlRun, 'form' | 'toAnswer'>,
+  { statement, reader }: { statement: PreparedStatement; reader: Reader },
+): Promise<JsonText> {
+  form.begin?.({ source: undefined })
+  const evaluator = quickEvaluator(context, statement, reader)
+  return toAnswer([await runQuery({ context, evaluator, statement }, form)])
+}
+
+function quickEvaluator(
+  context: SqlContext,
+  { plan }: PreparedStatement,
+  reader: Reader,
+): Evaluator {
+  const { session, bounds, limits, database } = context
+  const connections = connectionsOf(context, 'quick')
+  const run: RunCalls = (calls) => {
+    const isShared =
+      plan.kind === 'select' && plan.isLookup && !calls.some((each) => each.describes)
+    return session.branch.runQuery({
+      ...database.server.readAs(reader, calls),
+      sharedAs: isShared ? (reader.role ?? '') : undefined,
+      connections,
+      bounds,
+      explain: toSqlError,
+    })
+  }
+  return new Evaluator(run, { resultBytesMax: limits.sqlResultBytesMax })
+}
+
+function connectionsOf({ session, connections }: SqlContext, lane: Lane) {
+  const { workspaceId } = session.access
+  return {
+    connect: (signal: AbortSignal | undefined) =>
+      connections.connect(workspaceId, { lane, signal }),
+  }
+}
+
+function runInTransaction(
+  context: SqlContext,
+  { form, toAnswer }: Pick<SqlRun, 'form' | 'toAnswer'>,
+  options: { prepared: readonly PreparedStatement[]; reader: Reader; isWrite: boolean },
+): Promise<JsonText> {
+  const { branch } = context.session
+  const read = async (transaction: OpenTransaction) => {
+    form.begin?.({ source: transaction.client })
+    return toAnswer(await runAll(context, transaction, { ...options, form }))
+  }
+  const write = async (transaction: OpenTransaction) => {
+    const answer = await read(transaction)
+    await keepAnswer(transaction, context, answer)
+    return answer
+  }
+  const running = { bounds: context.bounds, connections: connectionsOf(context, 'long') }
+  return options.isWrite ? branch.runSteps(write, running) : branch.runSnapshot(read, running)
 }
 
 function isTimedOut(error: unknown): boolean {
@@ -208,15 +258,13 @@ export async function lacksRights(
 async function runAll(
   context: SqlContext,
   transaction: OpenTransaction,
-  options: {
-    prepared: readonly PreparedStatement[]
-    reader: string | undefined
-    form: ResultForm
-    isAtOnce: boolean
-  },
+  {
+    prepared,
+    form,
+    reader,
+  }: { prepared: readonly PreparedStatement[]; reader: Reader; form: ResultForm },
 ): Promise<string[]> {
-  const { prepared, form, ...reading } = options
-  const evaluator = evaluatorOf(context, transaction, reading)
+  const evaluator = evaluatorIn(context, transaction, reader)
   const results: string[] = []
   // The transaction may have been tried before.
   context.session.growth.undo()
@@ -230,14 +278,13 @@ async function runAll(
   return results
 }
 
-function evaluatorOf(
-  { session, limits }: SqlContext,
+function evaluatorIn(
+  { limits }: SqlContext,
   transaction: OpenTransaction,
-  { reader, isAtOnce }: { reader: string | undefined; isAtOnce: boolean },
+  reader: Reader,
 ): Evaluator {
-  const schema = session.branch.schemaName
   const { sqlResultBytesMax: resultBytesMax } = limits
-  return new Evaluator(transaction, { schema, reader, resultBytesMax, isAtOnce })
+  return new Evaluator(runInside(transaction, reader), { resultBytesMax })
 }
 
 /** Refuses a batch with too many statements. It is cheap, and comes before the statements are validated. */
@@ -291,18 +338,24 @@ async function prepareAll(
 
 interface Run {
   readonly context: SqlContext
-  readonly transaction: OpenTransaction
   readonly evaluator: Evaluator
   readonly statement: PreparedStatement
 }
 
-async function runOne(run: Run, form: ResultForm): Promise<string> {
+async function runQuery(run: Run, form: ResultForm): Promise<string> {
+  const { plan, parameters } = run.statement
+  if (plan.kind !== 'select') throw new Error('only a query can be run outside of a transaction')
+  const found = await form.read(run, plan.query, parameters)
+  return form.finish(run, { found, total: found.rows.length })
+}
+
+async function runOne(
+  run: Run & { readonly transaction: OpenTransaction },
+  form: ResultForm,
+): Promise<string> {
   const { context, statement } = run
   const { plan, parameters } = statement
-  if (plan.kind === 'select') {
-    const found = await form.read(run, plan.query, parameters)
-    return form.finish(run, { found, total: found.rows.length })
-  }
+  if (plan.kind === 'select') return runQuery(run, form)
   if (plan.kind === 'truncate') {
     for (const name of plan.tables) await truncate(context, run.transaction, name)
     return form.finish(run, { found: NOTHING, total: 0 })
@@ -355,7 +408,7 @@ export function jsonForm({
         rowsMax: rowsMaxOf(context, asked) ?? context.limits.sqlRowsMax,
       })
     },
-    async finish({ context, transaction }, { found, total }) {
+    async finish({ context }, { found, total }) {
       const rowsMax = rowsMaxOf(context, asked)
       const { columns, rows, hasMore } = found
       if (hasMore && rowsMax === undefined) {
@@ -364,7 +417,7 @@ export function jsonForm({
           `the result has more than ${sqlRowsMax} rows; use LIMIT, or set [rowsMax] to get the first rows`,
         )
       }
-      const names = await requireResultTypes(transaction, columns)
+      const names = await requireResultTypes(context, columns)
       const described = columns.map(
         ({ name, typeId }) =>
           `{"name":${quoteJson(name)},"type":${quoteJson(names.get(typeId) ?? '')}}`,
@@ -385,11 +438,11 @@ export function jsonForm({
 
 /** Returns the names of types of results. Throws for a type whose texts tell about the server. */
 async function requireResultTypes(
-  transaction: OpenTransaction,
+  { database }: SqlContext,
   columns: readonly ResultColumn[],
 ): Promise<ReadonlyMap<string, string>> {
   const names = await findTypeNames(
-    transaction,
+    database,
     columns.map(({ typeId }) => typeId),
   )
   for (const { name, typeId } of columns) {
@@ -401,11 +454,14 @@ async function requireResultTypes(
 
 /** Receives the result of a statement while it runs. */
 export interface RowSink {
-  /** Called before the statement runs, which it can do more than once. */
-  begin(options: { lane: Lane }): void
+  /**
+   * Called before the statement runs, which it can do more than once. `source` is the connection that rows come from, which
+   * can be paused. undefined: the statement ends soon, and may then be run again.
+   */
+  begin(options: { source: pg.ClientBase | undefined }): void
   /** Called before the rows, with what they are. */
   describe(description: Description): void
-  row(row: TextRow, bytes: number, options: { client: pg.ClientBase }): void
+  row(row: TextRow): void
   /** `written` is the number of records that a statement has written, and undefined for a query. */
   end(
     result:
@@ -421,10 +477,9 @@ export function rowsForm(sink: RowSink): ResultForm {
     begin: (options) => sink.begin(options),
     async read(run, query, parameters) {
       sink.describe(await describe(run))
-      const { client } = run.transaction
       await run.evaluator.stream(run.statement.planned.plain(query), {
         parameters,
-        receiveRow: (row, bytes) => sink.row(row, bytes, { client }),
+        receiveRow: (row) => sink.row(row),
       })
       return NOTHING
     },
@@ -455,12 +510,12 @@ function describedQueries(planned: PlannedStatement, plan: StatementPlan) {
 }
 
 /** Describes a statement, unless that was done before. */
-async function describe(run: Omit<Run, 'context'>): Promise<Description> {
+async function describe(run: Run): Promise<Description> {
   const { planned, plan, parameters } = run.statement
   if (planned.description !== undefined) return planned.description
   const queries = describedQueries(planned, plan)
   const description = await run.evaluator.describe(queries, parameters.length)
-  await requireResultTypes(run.transaction, description.columns)
+  await requireResultTypes(run.context, description.columns)
   planned.description = description
   return description
 }
@@ -482,17 +537,8 @@ export async function describeSql(
     await session.branch.runReads([], bounds)
     return prepared.planned.description
   }
-  const reader = await readers.find(session.branch.schemaName)
-  const { workspaceId } = session.access
-  const connections = {
-    connect: () =>
-      context.connections.connect(workspaceId, { lane: 'quick', signal: bounds.signal }),
-  }
-  return session.branch.runSnapshot(
-    (transaction) => {
-      const evaluator = evaluatorOf(context, transaction, { reader, isAtOnce: true })
-      return describe({ transaction, evaluator, statement: prepared })
-    },
-    { bounds, connections, isAtOnce: true },
-  )
+  const schema = session.branch.schemaName
+  const reader = { schema, role: await readers.find(schema) }
+  const evaluator = quickEvaluator(context, prepared, reader)
+  return describe({ context, evaluator, statement: prepared })
 }

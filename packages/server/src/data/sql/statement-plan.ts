@@ -16,6 +16,7 @@ import {
   type WrittenColumn,
   type WrittenKey,
 } from './branch-tables.js'
+import { isLookup } from './lookup.js'
 import { QueryWriter, type WrittenQuery } from './select-sql.js'
 
 /** A syntactically valid statement of a supported kind. */
@@ -29,7 +30,12 @@ export interface ParsedStatement {
 
 /** The query of a statement, and what to write afterwards. Plain data that can be sent between threads. */
 export type StatementPlan =
-  | { readonly kind: 'select'; readonly query: Sql }
+  | {
+      readonly kind: 'select'
+      readonly query: Sql
+      /** Whether it finds one record by its id, so that it never takes long. */
+      readonly isLookup: boolean
+    }
   | ({
       readonly kind: 'insert'
       readonly values: InsertValues
@@ -188,7 +194,8 @@ class Planner {
   #plan(node: Node): StatementPlan {
     const select = contentOf(node, 'SelectStmt')
     if (select !== undefined) {
-      return { kind: 'select', query: this.#writer.select(select, undefined).text }
+      const query = this.#writer.select(select, undefined).text
+      return { kind: 'select', query, isLookup: isLookup(select) }
     }
     const insert = contentOf(node, 'InsertStmt')
     if (insert !== undefined) return this.#insert(insert)

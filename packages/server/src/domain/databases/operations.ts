@@ -10,7 +10,7 @@ import type { Region } from '@offshoot/contract/workspaces'
 import { newBranchId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
+import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
 import { DatabaseSchema } from '../../rows/layout/database-schema.js'
 import type { DatabaseAccess, WorkspaceAccess } from '../access/resolve.js'
 import {
@@ -23,6 +23,7 @@ import { insertFirstBranch } from '../branches/create-branch.js'
 import { updateBranchStamps } from '../branches/queries.js'
 import { updateMemberKeyStamps } from '../keys/queries.js'
 import { logAccess } from '../log/entries.js'
+import { lockWorkspace } from '../workspaces/queries.js'
 import {
   countDatabases,
   type DatabaseRow,
@@ -63,7 +64,8 @@ export async function createDatabase(
       `body: field [region]: [${fields.region}] is not one of [${known}]`,
     )
   }
-  await runTransaction(database, async (transaction) => {
+  const create = async (transaction: Transaction) => {
+    await lockWorkspace(transaction, access.workspaceId)
     if (
       (await countDatabases(transaction, access.workspaceId)) >= limits.databasesPerWorkspaceMax
     ) {
@@ -88,10 +90,14 @@ export async function createDatabase(
       name: branchName,
       metadata: fields.metadata ?? {},
     })
-    await updateMemberKeyStamps(transaction, access.workspaceId)
     const made = { databaseId, databaseName: name, branchId, branchName }
     await logAccess(transaction, { ...access, ...made }, { kind: 'databaseCreated' })
-  })
+    // Others that renew the same keys wait from here on.
+    await updateMemberKeyStamps(transaction, access.workspaceId)
+  }
+  // Databases of one workspace are created one after the other. A serializable transaction would not see those that
+  // it has waited for, and would be in conflict with each of them.
+  await runTransaction(database, create, { isolation: 'read committed' })
   return { databaseName: name, branchName, status: 'completed' }
 }
 

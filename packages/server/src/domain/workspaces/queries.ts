@@ -35,6 +35,16 @@ export async function getWorkspace(database: Queryable, workspaceId: string): Pr
   return workspace
 }
 
+/**
+ * Keeps others from deleting a workspace, and from creating databases in it, until the transaction ends. Returns whether
+ * it exists.
+ */
+export async function lockWorkspace(database: Queryable, workspaceId: string): Promise<boolean> {
+  const rows = await database.query(sql`
+    select from offshoot.workspaces where id = ${workspaceId} for no key update`)
+  return rows.length > 0
+}
+
 export async function insertWorkspace(
   database: Queryable,
   workspace: { id: string; name: string; slug: string },

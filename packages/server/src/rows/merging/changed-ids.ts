@@ -36,7 +36,7 @@ export function changedIds(left: BranchRows, right: BranchRows, tableId: number)
   return sql`select id from (${repeatedIds(left, right, tableId)}) sources group by id`
 }
 
-/** Like `changedIds`, but an id may be repeated. PostgreSQL can stop reading, or search for single ids. */
+/** Like `changedIds`, but an id may be repeated, and PostgreSQL can stop reading. */
 export function repeatedIds(left: BranchRows, right: BranchRows, tableId: number): Sql {
   const candidates = candidatesOf(left, right, tableId)
   return candidates.length === 0
@@ -44,8 +44,24 @@ export function repeatedIds(left: BranchRows, right: BranchRows, tableId: number
     : join(candidates, ' union all ')
 }
 
-/** Returns queries that together have the ids of all rows that may differ. */
-function candidatesOf(left: BranchRows, right: BranchRows, tableId: number): Sql[] {
+/**
+ * Returns the condition that the row of an id may differ between two states. PostgreSQL looks for the id, whatever the
+ * statistics say: a join with `changedIds` compares each id with all of them if PostgreSQL expects few, or expects to find
+ * one soon.
+ */
+export function isChanged(
+  left: BranchRows,
+  right: BranchRows,
+  row: { tableId: number; id: Sql },
+): Sql {
+  const searches = candidatesOf(left, right, row.tableId, row.id)
+  return searches.length === 0
+    ? sql`false`
+    : sql`(${join(searches, ' union all ')} limit 1) is not null`
+}
+
+/** Returns queries that together have the ids of all rows that may differ, or the given id if its row may. */
+function candidatesOf(left: BranchRows, right: BranchRows, tableId: number, id?: Sql): Sql[] {
   const [ours, theirs] = withoutCommonEnd(left, right, tableId)
   const candidates: Sql[] = []
   const seen = new Set<string>()
@@ -55,28 +71,40 @@ function candidatesOf(left: BranchRows, right: BranchRows, tableId: number): Sql
     seen.add(heapId)
     candidates.push(
       ...(kind === 'heap'
-        ? changesOf(source, commonEpoch(heapId, ours, theirs))
-        : [sql`select id from ${heapName(source)}`]),
+        ? changesOf(source, commonEpoch(heapId, ours, theirs), id)
+        : [idsIn(heapName(source), id)]),
     )
   }
   return candidates
 }
 
 /** Returns queries for the ids of rows in a heap that changed after an epoch, or of all rows that a state reads. */
-function changesOf(source: Source, since: number | undefined): Sql[] {
+function changesOf(source: Source, since: number | undefined, id: Sql | undefined): Sql[] {
   const [heap, past] = [heapName(source), pastName(source)]
   if (since === undefined) {
-    const rows = sql`select id from ${heap}`
+    const rows = idsIn(heap, id)
     // A state that reads the heap as it is now has no row of the past.
-    return source.asOf === undefined ? [rows] : [rows, sql`select id from ${past}`]
+    return source.asOf === undefined ? [rows] : [rows, idsIn(past, id)]
   }
   const epoch = raw(String(since))
+  if (id !== undefined) {
+    // No index of epochs can be used for these conditions.
+    return [
+      sql`${idsIn(heap, id)} and (c.id, c.epoch) > (${id}, ${epoch})`,
+      sql`${idsIn(past, id)} and (c.id, c.until) > (${id}, ${epoch})`,
+    ]
+  }
   return [
     // The condition `epoch > 1` lets PostgreSQL use the partial index.
     sql`select id from ${heap} where epoch > ${epoch} and epoch > 1`,
     sql`select id from ${past} where until > ${epoch}`,
   ]
 }
+
+const idsIn = (table: Sql, id: Sql | undefined): Sql =>
+  id === undefined
+    ? sql`select id from ${table}`
+    : sql`select c.id from ${table} c where c.id = ${id}`
 
 /**
  * Returns the epoch up to which both states see the same rows of a heap, or undefined if one does not read

@@ -6,7 +6,7 @@ import type { TableCodec } from '../columns/table-codec.js'
 import { schemaName } from '../layout/database-schema.js'
 import { type BranchRows, layoutOf, qualified } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
-import { changedIds, mayDiffer, repeatedIds } from './changed-ids.js'
+import { changedIds, isChanged, mayDiffer, repeatedIds } from './changed-ids.js'
 import { listCompared } from './compare-rows.js'
 import { joinChanges } from './difference.js'
 import { type RowStrategy, type SettledRows, settleRest } from './settle.js'
@@ -172,31 +172,39 @@ export async function stageUncontested(
   return { staged: { codec, name, isQuery: true, first: 0, last: 0 }, tally }
 }
 
-/** The condition that the target may have changed a row that theirs has changed, or may have taken a unique value. */
-function isContested(
-  { codec, theirs, ours }: Pick<RowMerge, 'codec' | 'theirs' | 'ours'>,
-  base: BranchRows,
-): Sql {
-  const { id } = codec.table
-  if (!mayDiffer(base, ours, id)) return sql`false`
-  const changed = repeatedIds(base, ours, id)
-  if (codec.uniqueKeys.length > 0) return sql`exists (${changed})`
+/**
+ * The condition that the target may have changed a row that theirs has changed, or may have taken a unique value. Looks for
+ * each row that theirs has changed.
+ */
+function isContested({ codec, theirs, ours }: MergedSides, base: BranchRows): Sql {
+  const tableId = codec.table.id
+  if (!mayDiffer(base, ours, tableId)) return sql`false`
+  if (codec.uniqueKeys.length > 0) return sql`exists (${repeatedIds(base, ours, tableId)})`
   return sql`exists (
-    select from (${changedIds(base, theirs, id)}) k
-    where exists (select from (${changed}) o where o.id = k.id)
+    select from (${repeatedIds(base, theirs, tableId)}) k
+    where ${isChanged(base, ours, { tableId, id: sql`k.id` })}
   )`
 }
 
-/** Returns whether the target may have changed a row that theirs has changed, or taken a unique value, since a state. */
+type MergedSides = Pick<RowMerge, 'codec' | 'theirs' | 'ours'>
+
+/**
+ * Returns whether the target may have changed a row that theirs has changed, or taken a unique value, since a state. Looks
+ * for each row that the target has changed since, because it is locked.
+ */
 export async function hasContested(
   transaction: Queryable,
-  merge: Pick<RowMerge, 'codec' | 'theirs' | 'ours'>,
+  { codec, theirs, ours }: MergedSides,
   oursBefore: BranchRows,
 ): Promise<boolean> {
-  const [row] = await transaction.query<{ isContested: boolean }>(
-    sql`select ${isContested(merge, oursBefore)} as "isContested"`,
-  )
-  return row?.isContested === true
+  const tableId = codec.table.id
+  const isTheirs =
+    codec.uniqueKeys.length > 0
+      ? sql`true`
+      : isChanged(oursBefore, theirs, { tableId, id: sql`k.id` })
+  const found = await transaction.query(sql`
+    select from (${repeatedIds(oursBefore, ours, tableId)}) k where ${isTheirs} limit 1`)
+  return found.length > 0
 }
 
 /** Compares the rows of a table, and stages the decisions. Also returns their effect. */

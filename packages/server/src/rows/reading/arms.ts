@@ -26,6 +26,12 @@ export interface Arm {
   readonly table: Sql
   /** Returns the condition that a row of the arm is visible at the epoch that the branch reads. */
   inEpoch(alias: Sql): Sql
+  /**
+   * Returns the same condition for the row of an id, so that PostgreSQL finds it by its id, whatever the statistics say.
+   * They can say that no row is younger than an epoch, when there are thousands by now: a search by epoch would then
+   * read all of these for each id.
+   */
+  ofId(alias: Sql, id: Sql): Sql
   /** undefined: the arm has all columns of the schema. */
   readonly columnIds: ReadonlySet<number> | undefined
   /** The columns that are stored under another id than the one they are read by. */
@@ -40,20 +46,30 @@ export function listArms(layout: Layout, tableId: number): Arm[] {
     const { kind, level, branchId, asOf, columnIds, storedAs } = source
     const heap = { level, table: heapName(source), columnIds, storedAs }
     if (asOf === undefined) {
-      return [{ ...heap, inEpoch: () => sql`true`, isCurrent: kind === 'heap' }]
+      return [{ ...heap, inEpoch: () => sql`true`, ofId: hasId, isCurrent: kind === 'heap' }]
     }
     // A parameter, so that all forks without own rows share prepared statements.
     const epoch = sql`${new Constant(`${branchId}@${asOf}`, asOf)}::integer`
     return [
-      { ...heap, inEpoch: (alias) => sql`${alias}.epoch <= ${epoch}` },
+      {
+        ...heap,
+        inEpoch: (alias) => sql`${alias}.epoch <= ${epoch}`,
+        ofId: (alias, id) => sql`${hasId(alias, id)} and ${alias}.epoch <= ${epoch}`,
+      },
       {
         ...heap,
         table: pastName(source),
         inEpoch: (alias) => sql`${alias}.epoch <= ${epoch} and ${alias}.until > ${epoch}`,
+        // Of the indexes of the past, only the primary key has both columns.
+        ofId: (alias, id) => sql`
+          ${hasId(alias, id)} and ${alias}.epoch <= ${epoch}
+          and (${alias}.id, ${alias}.until) > (${id}, ${epoch})`,
       },
     ]
   })
 }
+
+const hasId = (alias: Sql, id: Sql): Sql => sql`${alias}.id = ${id}`
 
 /** Returns the arms of a query for many rows: levels far away form a single arm. */
 export function listScannedArms(arms: readonly Arm[], codec: TableCodec): readonly Arm[] {
@@ -67,6 +83,7 @@ export function listScannedArms(arms: readonly Arm[], codec: TableCodec): readon
       level: nearest,
       table: nearestRows(farArms, codec),
       inEpoch: () => sql`true`,
+      ofId: hasId,
       columnIds: undefined,
     },
   ]
@@ -197,7 +214,7 @@ function firstRow(
     (arm) => sql`
       select ${armSelect(sql`h`, arm, codec, columns)}
       from ${arm.table} h
-      where h.id = ${id} and ${arm.inEpoch(sql`h`)}`,
+      where ${arm.ofId(sql`h`, id)}`,
   )
   return sql`
     select * from (${join(found, ' union all ')}) arms limit 1`
@@ -319,7 +336,7 @@ function visibleIn(
 function isNotIn(others: readonly Arm[], alias: Sql): Sql {
   const probes = others.map(
     (other) => sql`
-      select o.id from ${other.table} o where o.id = ${alias}.id and ${other.inEpoch(sql`o`)}`,
+      select o.id from ${other.table} o where ${other.ofId(sql`o`, sql`${alias}.id`)}`,
   )
   return sql`(${join(probes, ' union all ')} limit 1) is null`
 }

@@ -3,7 +3,6 @@ import { COMMIT } from '../../postgres/commit.js'
 import type { Database } from '../../postgres/database.js'
 import { toAppError } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
-import { serverOf } from '../../postgres/server.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { BEGIN_READS, BEGIN_SNAPSHOT } from './calls.js'
 import { brokenConnection, withConnection } from './connection.js'
@@ -42,40 +41,23 @@ export async function runReads(
 export interface SnapshotOptions {
   readonly bounds?: Bounds | undefined
   readonly connections?: Connections | undefined
-  readonly isAtOnce?: boolean
   /** The snapshot is consistent with the serial order of the writes. */
   readonly isSerial?: boolean
 }
 
-/**
- * Runs reads on one snapshot. An error of `body` ends the transaction. With `isAtOnce`, `body` knows all of its reads from
- * the start: each of its calls of `run` is a transaction of its own, in a single round trip. Connections for SQL of users
- * read one snapshot in each transaction, so nothing has to begin it.
- */
+/** Runs reads on one snapshot. An error of `body` ends the transaction. */
 export async function runSnapshot<Result>(
   database: Database,
   guard: Guard,
   body: (transaction: OpenTransaction) => Promise<Result>,
   options: SnapshotOptions = {},
 ): Promise<Result> {
-  const { bounds, connections, isAtOnce = false } = options
+  const { bounds, connections } = options
   const client = await connectFor({ database, guard, bounds, connections })
   const transaction = openTransaction(database, guard, { client })
-  const opening = [options.isSerial ? BEGIN_READS : BEGIN_SNAPSHOT, guardCall(guard)]
-  const runAtOnce = () =>
-    body({
-      client,
-      run: async (calls) => {
-        if (connections !== undefined && serverOf(client).joinsCalls) {
-          const [, ...rows] = await transaction.run([guardCall(guard), ...calls])
-          return rows
-        }
-        const rows = await transaction.run([...opening, ...calls, COMMIT])
-        return rows.slice(opening.length, -1)
-      },
-    })
-  const runInSteps = async (): Promise<Result> => {
-    await runPipeline(client, opening)
+  const run = async (): Promise<Result> => {
+    const begin = options.isSerial ? BEGIN_READS : BEGIN_SNAPSHOT
+    await runPipeline(client, [begin, guardCall(guard)])
     const result = await body(transaction).catch((error) => {
       throw confirmed(error)
     })
@@ -84,9 +66,9 @@ export async function runSnapshot<Result>(
   }
   const canLose = connections !== undefined
   try {
-    return await withConnection(client, () => {
-      return runBounded({ database, client, bounds, canLose }, isAtOnce ? runAtOnce : runInSteps)
-    })
+    return await withConnection(client, () =>
+      runBounded({ database, client, bounds, canLose }, run),
+    )
   } catch (error) {
     throw toAppError(error)
   }

@@ -1,24 +1,47 @@
 import { AppError } from '@offshoot/contract/errors'
 import { NO_OWNER } from '../../common/shares.js'
-import { AnswerReader } from '../../postgres/bounds.js'
+import { AnswerReader, type Bounds, runBounded } from '../../postgres/bounds.js'
+import { COMMIT } from '../../postgres/commit.js'
 import type { Database } from '../../postgres/database.js'
 import { toAppError } from '../../postgres/failures.js'
+import { serverOf } from '../../postgres/server.js'
 import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
-import { brokenConnection } from './connection.js'
+import { BEGIN_SNAPSHOT } from './calls.js'
+import { brokenConnection, withConnection } from './connection.js'
 import { ApartError, Gathering } from './gathering.js'
 import { type Guard, guardCall, ownerOf } from './guard.js'
 import { toStaleError } from './staleness.js'
-import { type Running, runWrites } from './transactions.js'
+import { type Connections, type Running, runWrites } from './transactions.js'
 
 /*
  * Calls for one row. Those that arrive together share a round trip, and the guard that each of them needs.
  */
 
-interface SharedCall {
+interface Guarded {
   readonly guard: Guard
+}
+
+interface SharedCall extends Guarded {
   readonly call: Call
   /** Calls that run after it. */
   readonly after?: readonly Call[]
+}
+
+/** A query of a user: calls that read one snapshot, in a transaction and a round trip. */
+export interface UserQuery {
+  readonly calls: readonly Call[]
+  /** Calls that come first. They limit what the others can read. */
+  readonly before: readonly Call[]
+  /** Queries of a branch with the same name also have the same calls first. undefined: others must not wait for it. */
+  readonly sharedAs: string | undefined
+  readonly connections: Connections
+  readonly bounds: Bounds
+  /** Converts an error of PostgreSQL. */
+  explain(error: unknown): unknown
+}
+
+interface SharedQuery extends Guarded {
+  readonly query: UserQuery
 }
 
 /** Larger batches would leave PostgreSQL idle while they are prepared, and this process idle afterwards. */
@@ -29,11 +52,13 @@ export class SharedCalls {
   readonly #database: Database
   readonly #reads: Gathering<SharedCall, TextRow | undefined>
   readonly #inserts: Gathering<SharedCall, TextRow | undefined>
+  readonly #queries: Gathering<SharedQuery, TextRows[]>
 
   constructor(running: Running) {
     this.#database = running.database
     this.#reads = new Gathering(GATHERED_MAX, (items) => readTogether(running.database, items))
     this.#inserts = new Gathering(GATHERED_MAX, (items) => insertTogether(running, items))
+    this.#queries = new Gathering(GATHERED_MAX, (items) => queryTogether(running.database, items))
   }
 
   /**
@@ -52,6 +77,32 @@ export class SharedCalls {
     const item = { guard, call, after }
     return traced(this.#database, 'insert', this.#inserts.add(sharedBy(guard), item))
   }
+
+  /** Runs a query of a user. Those with the same name that arrive together share a round trip, and read one snapshot. */
+  async query(guard: Guard, query: UserQuery): Promise<TextRows[]> {
+    const { sharedAs } = query
+    if (sharedAs === undefined) {
+      const [rows = []] = await queryTogether(this.#database, [{ guard, query }])
+      return rows
+    }
+    const key = `${sharedBy(guard)} ${sharedAs}`
+    const adding = this.#queries.add(key, {
+      guard,
+      query: { ...query, calls: query.calls.map(kept) },
+    })
+    const rows = await traced(this.#database, 'query', adding)
+    for (const [index, { receiveRow }] of query.calls.entries()) {
+      if (receiveRow !== undefined) for (const row of rows[index] ?? []) receiveRow(row)
+    }
+    return rows
+  }
+}
+
+/** Keeps the rows of a call until all have succeeded: otherwise it is run again. */
+function kept(call: Call): Call {
+  if (call.receiveRow === undefined) return call
+  const { receiveRow: _receiveRow, ...others } = call
+  return others
 }
 
 /** Names the calls that may share a round trip, which takes a connection of one owner. */
@@ -90,9 +141,51 @@ async function readTogether(
     return firstRows(rows.slice(0, items.length))
   } catch (error) {
     broken = brokenConnection(error)
-    throw toAppError(apartIfMany(error, items))
+    throw toAppError(readApart(error, items))
   } finally {
     client.release(broken)
+  }
+}
+
+async function queryTogether(
+  database: Database,
+  items: readonly SharedQuery[],
+): Promise<TextRows[][]> {
+  const [first, ...others] = items
+  if (first === undefined) return []
+  const { before, connections, explain } = first.query
+  // None of several queries is cancelled because the client of another one has gone.
+  const bounds =
+    others.length === 0
+      ? first.query.bounds
+      : { timeoutMs: Math.min(...items.map(({ query }) => query.bounds.timeoutMs)) }
+  const client = await connections.connect(bounds.signal)
+  const reader = new AnswerReader(database, { client, owner: ownerOf(first.guard) })
+  // Connections for SQL of users read one snapshot in each transaction, so nothing has to begin it.
+  const { joinsCalls } = serverOf(client)
+  const opening = [
+    ...(joinsCalls ? [] : [BEGIN_SNAPSHOT]),
+    ...guardsOf(items).map(guardCall),
+    ...before,
+  ]
+  const calls = items.flatMap(({ query }) => query.calls)
+  const run = () =>
+    reader.run([...opening, ...calls, ...(joinsCalls ? [] : [COMMIT])]).catch((error: unknown) => {
+      throw explain(error)
+    })
+  try {
+    const rows = await withConnection(client, () =>
+      runBounded({ database, client, bounds, canLose: true }, run),
+    )
+    let start = opening.length
+    return items.map(({ query }) => {
+      const end = start + query.calls.length
+      const own = rows.slice(start, end)
+      start = end
+      return own
+    })
+  } catch (error) {
+    throw toAppError(readApart(error, items))
   }
 }
 
@@ -112,7 +205,7 @@ function insertTogether(
 }
 
 /** Lists the guards of calls, each once. */
-function guardsOf(items: readonly SharedCall[]): readonly Guard[] {
+function guardsOf(items: readonly Guarded[]): readonly Guard[] {
   return [...new Set(items.map(({ guard }) => guard))]
 }
 
@@ -125,6 +218,11 @@ function firstRows(rows: readonly TextRows[]): (TextRow | undefined)[] {
  * retried alone. After a broken connection the outcome is unknown, so nothing is retried.
  */
 function apartIfMany(error: unknown, items: readonly SharedCall[]): unknown {
-  if (items.length === 1 || error instanceof AppError) return toStaleError(error)
+  return error instanceof AppError ? error : readApart(error, items)
+}
+
+/** Like `apartIfMany`, for reads: they can be retried also if they were refused, because of their size together. */
+function readApart(error: unknown, items: readonly Guarded[]): unknown {
+  if (items.length === 1) return toStaleError(error)
   return brokenConnection(error) === undefined ? new ApartError('', { cause: error }) : error
 }

@@ -107,7 +107,7 @@ function runCommitting(client: pg.PoolClient, calls: readonly Call[]): Promise<T
 
 /** A source of connections other than the pool that all requests share. */
 export interface Connections {
-  connect(): Promise<pg.PoolClient>
+  connect(signal: AbortSignal | undefined): Promise<pg.PoolClient>
 }
 
 /** Returns a connection for a request, from the given source or from its share of the pool. */
@@ -118,7 +118,7 @@ export function connectFor(request: {
   connections?: Connections | undefined
 }): Promise<pg.PoolClient> {
   const { database, guard, bounds, connections } = request
-  if (connections !== undefined) return connections.connect()
+  if (connections !== undefined) return connections.connect(bounds?.signal)
   return database.acquire({ owner: ownerOf(guard), signal: bounds?.signal })
 }
 
