@@ -196,6 +196,13 @@ describe('the catalogue of a branch', () => {
       await rowsOf(`select current_database() || '!' as d, current_user::text as u, session_user::text as s,
         pg_catalog.current_setting('server_version_num')::int > 140000 as v`),
     ).toEqual([{ d: 'shop:main!', u: user, s: user, v: true }])
+    // SQLAlchemy compares it with the access method of each table.
+    expect(
+      await rowsOf(
+        `select amname = current_setting('default_table_access_method') as same
+        from pg_class c join pg_am a on a.oid = c.relam where relname = 'people'`,
+      ),
+    ).toEqual([{ same: true }])
     await client.query(`set application_name = 'mine'`)
     expect(
       await rowsOf(

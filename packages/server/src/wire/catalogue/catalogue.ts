@@ -31,6 +31,8 @@ const IDLE_MS = 10_000
 /** Settings that clients ask for, beside those of a session. They are the same on each server. */
 const CONSTANT_SETTINGS: Readonly<Record<string, string>> = {
   block_size: '8192',
+  default_table_access_method: 'heap',
+  default_tablespace: '',
   max_function_args: '100',
   max_index_keys: '32',
 }
