@@ -1,3 +1,4 @@
+import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import type { Node } from 'libpg-query'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, namesOf } from '../../../dialect/nodes.js'
@@ -70,6 +71,8 @@ async function readExpressions(
     ),
   ]
   for (const element of elements) {
+    // A request can have thousands of expressions, and reading each takes a while.
+    await yieldToOthers()
     const column = contentOf(element, 'ColumnDef')
     const inner = [element, ...(column?.constraints ?? [])].flatMap(
       (each) => contentOf(each, 'Constraint') ?? [],
