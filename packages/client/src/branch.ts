@@ -301,8 +301,10 @@ export class Branch<Schema> {
    *
    * @example
    * ```ts
-   * const { entry } = await client.branch('dev').merge()
-   * if (entry !== undefined) await client.branch('main').revert({ entry })
+   * const main = client.branch('main')
+   * const { id: from } = await main.checkpoint()
+   * const { id: to } = await main.checkpoint()
+   * await main.revert({ from, to })
    * ```
    */
   revert(options: RevertStep & MergeOptions & CallOptions): Promise<MergeResult> {
@@ -314,8 +316,10 @@ export class Branch<Schema> {
    *
    * @example
    * ```ts
-   * const step = { from: 'monday', to: 'tuesday' }
-   * for await (const { table } of client.branch('main').revertConflicts(step)) console.log(table)
+   * const main = client.branch('main')
+   * const { id: from } = await main.checkpoint()
+   * const { id: to } = await main.checkpoint()
+   * for await (const { table } of main.revertConflicts({ from, to })) console.log(table)
    * ```
    */
   revertConflicts(
