@@ -111,6 +111,22 @@ describe('a transaction', () => {
     expect(await branches.read('main', 'notes', ['n1'])).toEqual({})
   })
 
+  it('begins again once for the first write to a table of a fork, if the schema has very many', async () => {
+    const many = Array.from({ length: 201 }, (_, index) => [`t${index}`, TABLES.notes] as const)
+    const large = await TestBranches.create(service, 'large', Object.fromEntries(many))
+    await large.fork('other')
+    const client = await wire.connect('large:other')
+    const insert = async () => {
+      await client.query('begin')
+      await client.query(`insert into t7 (id) values ('a')`)
+      await client.query('commit')
+    }
+    expect(await codeOf(insert())).toBe('40001')
+    await client.query('rollback')
+    await insert()
+    expect(await large.read('other', 't7', ['a'])).toEqual({ a: {} })
+  })
+
   it('refuses everything after an error, until it ends', async () => {
     await branches.fork('fails')
     const raw = await openRaw('shop:fails')

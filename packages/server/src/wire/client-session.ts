@@ -1,11 +1,15 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { ResultColumn } from '../data/sql/evaluate.js'
+import type { RowSink } from '../data/sql/run-sql.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import type { BranchRunner, StatementRun } from './branch-runner.js'
 import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import type { ClientBytes } from './client-bytes.js'
 import type { ClientOutput } from './client-output.js'
 import { type ClientStatement, joinSchemaStatements, parseStatements } from './client-statement.js'
+import { CopyReader, type CopyRow, formatRow } from './copy-format.js'
+import { CopyIn } from './copy-in.js'
+import { type CopyPlan, planCopy } from './copy-statement.js'
 import { type Frame, FrameContent, MessageWriter, ProtocolError, rowMessage } from './frames.js'
 import { NamedItems } from './named-items.js'
 import { RowStream } from './row-stream.js'
@@ -58,6 +62,13 @@ interface ClientConnection {
   hide(error: unknown): void
 }
 
+/** A COPY whose rows the client is sending. */
+interface Copying {
+  readonly rows: CopyIn
+  /** The statements behind it in the same message; undefined if it was prepared. */
+  rest: readonly ClientStatement[] | undefined
+}
+
 /** The session of a client. */
 export class ClientSession {
   readonly #connection: ClientConnection
@@ -69,6 +80,7 @@ export class ClientSession {
   #isSkipping = false
   #running = new AbortController()
   readonly #block: TransactionBlock
+  #copying: Copying | undefined
 
   constructor(connection: ClientConnection) {
     this.#connection = connection
@@ -90,6 +102,10 @@ export class ClientSession {
   async handle({ type, body }: Frame): Promise<boolean> {
     const content = new FrameContent(body)
     if (type === 'X') return false
+    if (this.#copying !== undefined) {
+      await this.#receiveCopy(this.#copying, type ?? '', content)
+      return true
+    }
     if (type === 'S') {
       await this.#sync()
       return true
@@ -128,8 +144,8 @@ export class ClientSession {
 
   /** Counts the statements and portals that are kept. */
   #count(): boolean {
-    const bytes = this.#prepared.bytes * PARSED_BYTES + this.#portals.bytes
-    return this.#connection.bytes.holdNamed(bytes)
+    const named = this.#prepared.bytes * PARSED_BYTES + this.#portals.bytes
+    return this.#connection.bytes.holdNamed(named + (this.#copying?.rows.bytes ?? 0))
   }
 
   /** Keeps a portal, if there is room for its values and rows. */
@@ -156,21 +172,56 @@ export class ClientSession {
       const parsed = await parseStatements(text, this.#connection.limits)
       const statements = joinSchemaStatements(parsed, text)
       if (statements.length === 0) this.#write(new MessageWriter('I').toBuffer())
-      for (const [index, statement] of statements.entries()) {
-        this.#joinOthers(statements.slice(index))
-        if (statement.parameterCount > 0) {
-          throw new WireError('42P02', 'there is no parameter $1')
-        }
-        const prepared = { statement, declaredIds: [] }
-        const portal = { prepared, isDescribing: false, values: [], formats: [], sent: 0 }
-        await this.#execute(portal, 0, { isSimple: true })
-      }
+      await this.#runAll(statements)
     } catch (error) {
       if (error instanceof ProtocolError) throw error
       await this.#fail(error)
     }
+    if (this.#copying === undefined) await this.#endMessage()
+  }
+
+  /** Runs the statements of a message, up to a COPY whose rows the client has to send. */
+  async #runAll(statements: readonly ClientStatement[]): Promise<void> {
+    for (const [index, statement] of statements.entries()) {
+      this.#joinOthers(statements.slice(index))
+      if (statement.parameterCount > 0) throw new WireError('42P02', 'there is no parameter $1')
+      const prepared = { statement, declaredIds: [] }
+      const portal = { prepared, isDescribing: false, values: [], formats: [], sent: 0 }
+      await this.#execute(portal, 0, { isSimple: true })
+      if (this.#copying === undefined) continue
+      this.#copying.rest = statements.slice(index + 1)
+      return
+    }
+  }
+
+  async #endMessage(): Promise<void> {
     await this.#block.endImplicit().catch((error: unknown) => this.#fail(error))
     await this.#ready()
+  }
+
+  /** Handles a message of a client that sends rows. */
+  async #receiveCopy(copying: Copying, type: string, content: FrameContent): Promise<void> {
+    const { rows, rest } = copying
+    if (type === 'H' || type === 'S') return
+    try {
+      if (type === 'd') {
+        await rows.push(content.rest())
+        if (this.#count()) return
+        throw new WireError('53200', 'the rows of this API key take too much memory')
+      }
+      if (type !== 'c') throw stoppedCopy(type === 'f' ? content.text() : 'unexpected message')
+      const count = await rows.finish()
+      if (rest === undefined) await this.#block.endImplicit()
+      this.#copying = undefined
+      this.#complete(`COPY ${count}`)
+      await this.#runAll(rest ?? [])
+    } catch (error) {
+      if (error instanceof ProtocolError) throw error
+      this.#copying = undefined
+      await this.#fail(error)
+      this.#isSkipping = rest === undefined
+    }
+    if (rest !== undefined && this.#copying === undefined) await this.#endMessage()
   }
 
   /** Statements of one message that write are one transaction, up to the next one about transactions. */
@@ -223,7 +274,7 @@ export class ClientSession {
       await this.#describePortals().catch((error: unknown) => this.#fail(error))
     }
     this.#isSkipping = false
-    await this.#ready()
+    await this.#endMessage()
   }
 
   async #parse(content: FrameContent): Promise<void> {
@@ -350,7 +401,7 @@ export class ClientSession {
     prepared: Prepared,
   ): Promise<{ typeIds: readonly number[]; columns: readonly ResultColumn[] }> {
     const { statement, declaredIds } = prepared
-    if (statement === undefined || statement.kind === 'transaction') {
+    if (statement === undefined || statement.kind === 'transaction' || statement.kind === 'copy') {
       return { typeIds: [], columns: [] }
     }
     this.#block.requireUsable()
@@ -433,6 +484,12 @@ export class ClientSession {
       await this.#answer(portal, statement, isSimple)
       return
     }
+    if (statement.kind === 'copy') {
+      if (portal.isDescribing) this.#beginRows(portal, [], false)
+      const plan = planCopy(statement.node, statement.text)
+      await (plan.isFrom ? this.#beginCopy(plan, isSimple) : this.#copyOut(plan))
+      return
+    }
     if (statement.kind === 'catalogue') {
       await this.#runCatalogue(portal, statement, isSimple)
     } else if (portal.stream === undefined) {
@@ -454,6 +511,56 @@ export class ClientSession {
     for (const row of rows) this.#write(row)
     if (hasMore) this.#write(new MessageWriter('s').toBuffer())
     else this.#complete(portal.stream.tag(rowsMax > 0 ? portal.sent : undefined))
+  }
+
+  /** Asks the client for the rows of a COPY. They are one transaction. */
+  async #beginCopy(plan: CopyPlan, isSimple: boolean): Promise<void> {
+    const { runner, limits } = this.#connection
+    const table = await this.#copyRun(plan.query, [])
+    const { columns } = await runner.describe(table)
+    const inserting = await this.#copyRun(plan.insert(columns.map(({ name }) => name)), [null])
+    this.#block.beginImplicit()
+    const insert = (parameters: readonly string[]) =>
+      this.#cancellable(() =>
+        this.#block.run({ ...inserting, parameters, signal: this.#running.signal }, NO_ROWS),
+      )
+    const rows = new CopyIn({
+      reader: new CopyReader(plan.format, limits.transactionBytesMax),
+      columnCount: columns.length,
+      insert: (json) => insert([json]),
+    })
+    this.#copying = { rows, rest: isSimple ? [] : undefined }
+    this.#write(copyResponse('G', columns.length))
+    await this.#connection.output.send()
+  }
+
+  async #copyOut({ query, format }: CopyPlan): Promise<void> {
+    const { output, limits } = this.#connection
+    const toMessage = (row: CopyRow) =>
+      new MessageWriter('d').bytes(Buffer.from(formatRow(row, format))).toBuffer()
+    const stream = new RowStream({
+      output,
+      begin: (columns) => {
+        this.#write(copyResponse('H', columns.length))
+        if (format.hasHeader) this.#write(toMessage(columns.map(({ name }) => name)))
+      },
+      formats: [],
+      isKept: false,
+      bytesMax: limits.answerBytesMax,
+      toMessage,
+    })
+    const run = await this.#copyRun(query, [])
+    await this.#cancellable(() => this.#block.run(run, stream))
+    for (const row of stream.take(0).rows) this.#write(row)
+    this.#write(new MessageWriter('c').toBuffer())
+    this.#complete(`COPY ${stream.count}`)
+  }
+
+  /** Returns a run of the statement that a COPY stands for. */
+  async #copyRun(text: string, parameters: readonly null[]): Promise<StatementRun> {
+    const [statement] = await parseStatements(text, this.#connection.limits)
+    if (statement?.kind === 'query') return this.#runOf(statement, [], parameters)
+    throw unsupported('COPY can only send the rows of a table or a query')
   }
 
   async #runCatalogue(
@@ -550,5 +657,16 @@ export class ClientSession {
 }
 
 const TEXT_ID = 25
+
+const NO_ROWS: RowSink = { begin() {}, describe() {}, row() {}, end() {} }
+
+const stoppedCopy = (reason: string) => new WireError('57014', `COPY from stdin failed: ${reason}`)
+
+/** Tells the client that rows follow, or that it can send them. All values are texts. */
+function copyResponse(type: 'G' | 'H', columnCount: number): Buffer {
+  const writer = new MessageWriter(type).bytes(Buffer.from([0])).int16(columnCount)
+  for (let column = 0; column < columnCount; column++) writer.int16(0)
+  return writer.toBuffer()
+}
 
 const isQuery = (statement: ClientStatement) => statement.kind === 'query'

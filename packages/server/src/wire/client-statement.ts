@@ -19,6 +19,7 @@ export type ClientStatement = {
   | { readonly kind: 'session' }
   | { readonly kind: 'catalogue' }
   | { readonly kind: 'transaction' }
+  | { readonly kind: 'copy' }
 )
 
 /** Statements about the session, which never reach PostgreSQL. */
@@ -58,13 +59,14 @@ function toStatement(
   const { node, text } = found
   const kind = kindOf(node)
   if (kind === 'TransactionStmt') return { ...found, kind: 'transaction' }
+  if (kind === 'CopyStmt') return { ...found, kind: 'copy' }
   if (SESSION_KINDS.has(kind) || isSessionSelect(node)) return { ...found, kind: 'session' }
   if (isCatalogueStatement(node)) return { ...found, kind: 'catalogue' }
   const isWrite = WRITE_KINDS.has(kind) || isSchemaNode(node)
   if (kind !== 'SelectStmt' && !isWrite) {
     const words = kind.replace(/Stmt$/, '').replace(/([a-z])([A-Z])/g, '$1 $2')
     throw unsupported(
-      `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE, DELETE, TRUNCATE, changes of the schema and settings are`,
+      `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE, DELETE, TRUNCATE, COPY, changes of the schema and settings are`,
     )
   }
   return {

@@ -26,6 +26,8 @@ interface RowStreamOptions {
   readonly isKept: boolean
   /** Bytes of rows that are kept. */
   readonly bytesMax: number
+  /** Writes a row in another form. */
+  toMessage?(row: readonly (string | null)[]): Buffer
 }
 
 /**
@@ -66,7 +68,10 @@ export class RowStream implements RowSink {
   row(row: readonly (string | null)[]): void {
     if (this.#isTooLarge || this.#failure !== undefined) return
     try {
-      this.#add(rowMessage(row.map((text, column) => this.#encode(text, column))))
+      const message =
+        this.#options.toMessage?.(row) ??
+        rowMessage(row.map((text, column) => this.#encode(text, column)))
+      this.#add(message)
     } catch (error) {
       // It is reported when PostgreSQL has sent the rest.
       this.#failure = error
@@ -93,6 +98,11 @@ export class RowStream implements RowSink {
       throw new WireError('54000', `the result has more than ${this.#options.bytesMax} bytes`)
     }
     if (!this.#isSent) this.#options.begin(this.#columns)
+  }
+
+  /** The number of rows so far. */
+  get count(): number {
+    return this.#count
   }
 
   /** Bytes of rows that are kept. */

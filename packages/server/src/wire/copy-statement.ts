@@ -1,0 +1,122 @@
+import type { Node } from 'libpg-query'
+import { contentOf, type NodeOf } from '../dialect/nodes.js'
+import { ident, join, literal, type Sql, sql } from '../postgres/sql.js'
+import { compileStatement, slot } from '../postgres/statement.js'
+import type { CopyFormat } from './copy-format.js'
+import { unsupported, WireError } from './wire-error.js'
+
+/** A COPY from or to the client. */
+export interface CopyPlan {
+  readonly isFrom: boolean
+  readonly format: CopyFormat
+  /** The rows that are sent, or those of the table that gets rows. */
+  readonly query: string
+  /** Returns the statement that inserts rows, which are its parameter as JSON. */
+  insert(columns: readonly string[]): string
+}
+
+/** Returns what a COPY does. `text` is the statement. */
+export function planCopy(node: Node, text: string): CopyPlan {
+  const copy = contentOf(node, 'CopyStmt') ?? {}
+  if (copy.is_program || copy.filename !== undefined) {
+    throw unsupported('COPY can only read from STDIN and write to STDOUT')
+  }
+  if (copy.whereClause !== undefined) throw unsupported('COPY with WHERE is not supported')
+  const isFrom = copy.is_from === true
+  const table = tableOf(copy)
+  return {
+    isFrom,
+    format: formatOf(copy.options ?? []),
+    query:
+      table === undefined ? innerQuery(text) : textOf(sql`select ${columnsOf(copy)} from ${table}`),
+    insert: (columns) => textOf(insertRows(table ?? sql``, columns)),
+  }
+}
+
+const textOf = (statement: Sql): string => compileStatement(statement).text
+
+function tableOf({ relation }: NodeOf<'CopyStmt'>): Sql | undefined {
+  if (relation === undefined) return undefined
+  const { schemaname = 'public', relname = '' } = relation
+  if (schemaname === 'public') return ident(relname)
+  throw new WireError('42P01', `relation "${schemaname}.${relname}" does not exist`)
+}
+
+function columnsOf({ attlist }: NodeOf<'CopyStmt'>): Sql {
+  if (attlist === undefined) return sql`*`
+  const names = attlist.map((item) => ident(contentOf(item, 'String')?.sval ?? ''))
+  return join(names, ', ')
+}
+
+function insertRows(table: Sql, columns: readonly string[]): Sql {
+  const values = columns.map((_, index) => sql`r.v ->> ${literal(String(index))}::integer`)
+  return sql`
+    insert into ${table} (${join(columns.map(ident), ', ')})
+    select ${join(values, ', ')} from jsonb_array_elements(${slot(0)}::jsonb) as r(v)`
+}
+
+/** Returns the query of `copy (query) to stdout`. It is planned as a statement of its own. */
+function innerQuery(text: string): string {
+  const begin = text.indexOf('(')
+  let depth = 0
+  const tokens =
+    /'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$[\s\S]*?\$\1\$|--[^\n]*|\/\*[\s\S]*?\*\/|[()]/g
+  tokens.lastIndex = begin
+  for (let token = tokens.exec(text); token !== null; token = tokens.exec(text)) {
+    if (token[0] === '(') depth++
+    if (token[0] === ')') depth--
+    if (depth === 0) return text.slice(begin + 1, token.index)
+  }
+  throw new WireError('42601', 'syntax error in COPY')
+}
+
+function formatOf(options: readonly Node[]): CopyFormat {
+  const given = new Map<string, string>()
+  for (const option of options) {
+    const { defname = '', arg } = contentOf(option, 'DefElem') ?? {}
+    given.set(defname, argumentText(arg))
+  }
+  const kind = given.get('format') ?? 'text'
+  if (kind !== 'text' && kind !== 'csv') throw unsupported(`COPY format "${kind}" is not supported`)
+  const isCsv = kind === 'csv'
+  const unknown = [...given.keys()].find((name) => !KNOWN_OPTIONS.has(name))
+  if (unknown !== undefined) throw unsupported(`COPY option "${unknown}" is not supported`)
+  if (!/^utf-?8$/i.test(given.get('encoding') ?? 'utf8')) {
+    throw unsupported('only the encoding UTF8 is supported')
+  }
+  const letter = (name: string, value: string) => {
+    const found = given.get(name) ?? value
+    if (/^[\x20-\x7e\t]$/.test(found)) return found
+    throw new WireError('22023', `COPY ${name} must be a single one-byte character`)
+  }
+  const quote = letter('quote', '"')
+  return {
+    isCsv,
+    delimiter: letter('delimiter', isCsv ? ',' : '\t'),
+    nullText: given.get('null') ?? (isCsv ? '' : '\\N'),
+    hasHeader: /^(?:true|on|1|match)$/i.test(given.get('header') ?? 'off'),
+    quote,
+    escaping: letter('escape', quote),
+  }
+}
+
+const KNOWN_OPTIONS = new Set([
+  'format',
+  'delimiter',
+  'null',
+  'header',
+  'quote',
+  'escape',
+  'encoding',
+  'freeze',
+])
+
+/** An option without a value is on. */
+function argumentText(node: Node | undefined): string {
+  if (node === undefined) return 'on'
+  const boolean = contentOf(node, 'Boolean')
+  if (boolean !== undefined) return boolean.boolval ? 'on' : 'off'
+  const integer = contentOf(node, 'Integer')
+  if (integer !== undefined) return String(integer.ival ?? 0)
+  return contentOf(node, 'String')?.sval ?? ''
+}

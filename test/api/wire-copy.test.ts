@@ -1,0 +1,163 @@
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+import {
+  bind,
+  errorCode,
+  execute,
+  message,
+  openWire,
+  parse,
+  query,
+  RawClient,
+  type Received,
+  sync,
+  type WireService,
+} from '../support/wire-clients.js'
+
+/* COPY from and to clients of PostgreSQL. */
+
+let service: TestService
+let branches: TestBranches
+let wire: WireService
+let client: pg.Client
+
+beforeAll(async () => {
+  service = await createTestService()
+  branches = await TestBranches.create(service, 'shop', {
+    people: [
+      { name: 'name', type: 'string' },
+      { name: 'age', type: 'int' },
+      { name: 'at', type: 'datetime' },
+      { name: 'tags', type: 'multiple' },
+      { name: 'doc', type: 'json' },
+      { name: 'need', type: 'string', notNull: true, defaultValue: 'x' },
+    ],
+  })
+  wire = await openWire(service)
+  client = await wire.connect('shop:main')
+})
+afterAll(async () => {
+  await wire.close()
+  await service.close()
+})
+
+const openRaw = (place = 'shop:main') =>
+  RawClient.open(wire.port, { user: service.workspaceId, database: place, key: service.key })
+
+const data = (text: string) => message('d', Buffer.from(text))
+const done = () => message('c')
+
+const lettersOf = (messages: readonly Received[]) => messages.map(({ type }) => type).join('')
+const tagOf = (messages: readonly Received[]) =>
+  messages
+    .find(({ type }) => type === 'C')
+    ?.body.toString()
+    .slice(0, -1)
+const linesOf = (messages: readonly Received[]) =>
+  messages.filter(({ type }) => type === 'd').map(({ body }) => body.toString())
+
+const VALUES = `p1,Ann,41,2026-01-02 03:04:05+00,"{a,""b c""}","{""k"": [1]}",y\np2,"x\ny",,,,,z\n`
+
+describe('COPY', () => {
+  it('inserts rows of a table, and returns them as they were', async () => {
+    const raw = await openRaw()
+    raw.send(query('copy people from stdin csv'))
+    await raw.until('G')
+    for (const each of VALUES) raw.send(data(each))
+    raw.send(done())
+    const copied = await raw.until('Z')
+    expect([lettersOf(copied), tagOf(copied)]).toEqual(['CZ', 'COPY 2'])
+    expect(await branches.read('main', 'people', ['p1'])).toMatchObject({
+      p1: { name: 'Ann', age: 41, tags: ['a', 'b c'], doc: { k: [1] } },
+    })
+    raw.send(query(`copy (select * from people order by id) to stdout (format csv, header)`))
+    const sent = await raw.until('Z')
+    expect([lettersOf(sent), tagOf(sent)]).toEqual(['HdddcCZ', 'COPY 2'])
+    const [header, ...lines] = linesOf(sent)
+    expect(header).toBe('id,name,age,at,tags,doc,need\n')
+    expect(lines.join('')).toBe(VALUES)
+    raw.send(query('copy people (name, age) to stdout'))
+    expect(linesOf(await raw.until('Z')).sort()).toEqual(['Ann\t41\n', 'x\\ny\t\\N\n'])
+    raw.close()
+  })
+
+  it('gives columns that it does not name their defaults', async () => {
+    const raw = await openRaw()
+    raw.send(query('copy people (id, name) from stdin'), data('d1\tDan\n'), done())
+    expect(tagOf(await raw.until('Z'))).toBe('COPY 1')
+    expect(await branches.read('main', 'people', ['d1'])).toMatchObject({
+      d1: { name: 'Dan', need: 'x' },
+    })
+    raw.close()
+  })
+
+  it('inserts all rows or none', async () => {
+    await branches.fork('none')
+    const raw = await openRaw('shop:none')
+    const count = 2_500
+    const lines = Array.from({ length: count }, (_, index) => `n${index}\tName\n`).join('')
+    const counted = async () =>
+      (
+        await (
+          await wire.connect('shop:none')
+        ).query(`select count(*)::int as n from people where id like 'n%'`)
+      ).rows[0]?.n
+    for (const [end, code] of [
+      [[data('n1\tAgain\n'), done()], '23505'],
+      [[data('too few\n'), done()], '22P04'],
+      [[message('f', Buffer.from('enough\0'))], '57014'],
+    ] as const) {
+      raw.send(query('copy people (id, name) from stdin'), data(lines), ...end)
+      expect(errorCode(await raw.until('Z'))).toBe(code)
+      expect(await counted()).toBe(0)
+    }
+    raw.send(query('copy people (id, name) from stdin; select 1'), data(lines), done())
+    expect(lettersOf(await raw.until('Z'))).toBe('GCTDCZ')
+    expect(await counted()).toBe(count)
+    raw.close()
+  })
+
+  it('works in prepared statements and in transactions', async () => {
+    await branches.fork('prepared')
+    const raw = await openRaw('shop:prepared')
+    raw.send(query('begin'))
+    await raw.until('Z')
+    raw.send(parse('copy people (id) from stdin'), bind([]), execute(), sync())
+    await raw.until('G')
+    raw.send(data('t1\n'), done(), sync())
+    expect(lettersOf(await raw.until('Z'))).toBe('CZ')
+    raw.send(query(`copy (select id from people where id = 't1') to stdout`))
+    expect(linesOf(await raw.until('Z'))).toEqual(['t1\n'])
+    raw.send(query('rollback'))
+    await raw.until('Z')
+    raw.send(
+      parse('copy people (id) from stdin'),
+      bind([]),
+      execute(),
+      data('wrong\tx\n'),
+      done(),
+      sync(),
+    )
+    expect(errorCode(await raw.until('Z'))).toBe('22P04')
+    raw.send(query(`select id from people where id in ('t1', 'wrong')`))
+    expect(lettersOf(await raw.until('Z'))).toBe('TCZ')
+    raw.close()
+  })
+
+  it('needs a key that can write to insert', async () => {
+    const created = await service.call('POST', '/user/keys/copy-reader', {
+      body: { scope: { access: 'read' } },
+    })
+    const raw = await RawClient.open(wire.port, {
+      user: service.workspaceId,
+      database: 'shop:main',
+      key: created.body.key,
+    })
+    raw.send(query('copy people (id) from stdin'), data('r1\n'), done())
+    expect(errorCode(await raw.until('Z'))).toBe('42501')
+    raw.close()
+    expect((await client.query(`select id from people where id = 'r1'`)).rows).toEqual([])
+  })
+})
