@@ -458,8 +458,8 @@ describe('proposals of a restored database', () => {
     const path = `${service.workspace}/dbs/offers/proposals`
     expectOk(await service.call('POST', `${path}/1/comments`, { body: { body: 'Why?' } }))
     const source = await backUp(service, 'offers')
-    await restore(service, source, { name: 'offers', as: 'copy' })
-    const copy = `${service.workspace}/dbs/copy/proposals`
+    await restore(service, source, { name: 'offers', as: 'offers-copy' })
+    const copy = `${service.workspace}/dbs/offers-copy/proposals`
     for (const part of ['/1', '/1/comments', '/1/diff', '/2/diff', '?state=all']) {
       const [before, after] = [
         await service.call('GET', `${path}${part}`),

@@ -233,6 +233,25 @@ describe('a checkpoint', () => {
   })
 })
 
+describe('a text that no name can be', () => {
+  it.each([
+    ['GET', '/tables/items/columns?at=%00'],
+    ['GET', '/tables/items/data/a?at=a%00b'],
+    ['GET', '/checkpoints/%00'],
+    ['GET', '/checkpoints?after=%00'],
+    ['GET', '/log?after=%00'],
+    ['GET', '/diff?againstAt=%00'],
+    ['POST', '/reset', { at: '\0' }],
+    ['POST', '/revert', { entry: '\0' }],
+    ['POST', '/revert', { from: '\0', to: 'a' }],
+    ['POST', '/tables/items/columns', { name: 'e', type: 'enum', enum: { values: ['\0'] } }],
+  ])('is refused: %s %s', async (method, path, body?: object) => {
+    const branches = await open()
+    const answer = await branches.call('main', method, path, body)
+    expect([answer.status, answer.body.message]).toEqual([400, expect.stringContaining('NUL')])
+  })
+})
+
 describe('reading the past', () => {
   it('is possible by every kind of read', async () => {
     const branches = await open()

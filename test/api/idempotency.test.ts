@@ -139,6 +139,7 @@ describe('an Idempotency-Key', () => {
       'pullBranch',
       'replaceRecord',
       'resetBranch',
+      'revertBranch',
       'runSql',
       'runSqlBatch',
       'runTransaction',

@@ -40,8 +40,8 @@ async function open(services: readonly [TestService, TestService], name: string,
 }
 
 /**
- * Folds tables, and merges rows into `main` that are published as layers, until the signal. Returns the ids of the
- * merged records, all in table `left`, and the number of folds.
+ * Folds tables, and merges rows into `main` that are published as layers and moved later, until the signal. Returns the ids of
+ * the merged records, all in table `left`, and the number of folds.
  */
 async function disturb(
   [service, other]: readonly [TestService, TestService],
@@ -67,6 +67,7 @@ async function disturb(
     folds += await foldBranches(service, policy)
     await branches.merge(name)
     ids.push(...added)
+    if (random.chance(0.5)) await service.storage.background.absorb()
     await branches.delete(name)
   }
   return { ids, folds }

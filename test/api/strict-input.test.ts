@@ -47,13 +47,13 @@ function described(): (Route & { readonly path: string; readonly takesBytes: boo
 
 const key = (method: string, path: string) => `${method} ${path}`
 
-describe('a JSON body of null', () => {
+describe('a JSON body of null, or of a value that could pass for it', () => {
   it('is refused by every route, whether a body is needed, optional or unknown there', async () => {
     const tried: string[] = []
     const wrong: string[] = []
     for (const { method, path, takesBytes } of described()) {
       if (['GET', 'HEAD'].includes(method) || takesBytes) continue
-      for (const body of ['null', ' null\n']) {
+      for (const body of ['null', ' null\n', '0', '-0', 'false', '""']) {
         for (const headers of [{}, XATA_CLIENT]) {
           const answer = await service.call(method, path, { body, headers })
           const isClear = /^body: .*object/.test(answer.body.message ?? '')

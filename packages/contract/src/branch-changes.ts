@@ -11,6 +11,7 @@ import {
   NAME_PATTERN,
   RecordIdSchema,
   TableNameSchema,
+  TEXT_PATTERN,
 } from './names.js'
 import type { SchemaOperation } from './schema-edits.js'
 
@@ -40,6 +41,7 @@ export const DifferenceQuerySchema = Type.Object({
         'Compares with a checkpoint of the branch `against`: its id, its name, or a time.',
       minLength: 1,
       maxLength: LIMITS.nameLengthMax,
+      pattern: TEXT_PATTERN,
       examples: ['before-import'],
     }),
   ),
@@ -233,6 +235,7 @@ export const RevertRequestSchema = Type.Object(
         description: 'The entry of the log whose change is taken back.',
         minLength: 1,
         maxLength: LIMITS.nameLengthMax,
+        pattern: TEXT_PATTERN,
       }),
     ),
     from: Type.Optional(
@@ -241,6 +244,7 @@ export const RevertRequestSchema = Type.Object(
           'Instead of `entry`: the checkpoint before the changes: its id, its name, or a time.',
         minLength: 1,
         maxLength: LIMITS.nameLengthMax,
+        pattern: TEXT_PATTERN,
       }),
     ),
     to: Type.Optional(
@@ -248,6 +252,7 @@ export const RevertRequestSchema = Type.Object(
         description: 'Only with `from`: the checkpoint after the changes.',
         minLength: 1,
         maxLength: LIMITS.nameLengthMax,
+        pattern: TEXT_PATTERN,
       }),
     ),
     ...mergeProperties,

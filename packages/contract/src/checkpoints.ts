@@ -92,6 +92,7 @@ export const CheckpointListQuerySchema = Type.Object({
       description: 'The `cursor` of the previous page.',
       minLength: 1,
       maxLength: LIMITS.nameLengthMax,
+      pattern: TEXT_PATTERN,
     }),
   ),
 })
@@ -103,6 +104,7 @@ export const CheckpointParamsSchema = Type.Object({
     description: 'The id or the name of a checkpoint.',
     minLength: 1,
     maxLength: LIMITS.nameLengthMax,
+    pattern: TEXT_PATTERN,
     examples: ['before-import'],
   }),
 })
@@ -137,6 +139,7 @@ export const AtSchema = Type.String({
     'has the id of the checkpoint.',
   minLength: 1,
   maxLength: LIMITS.nameLengthMax,
+  pattern: TEXT_PATTERN,
   examples: ['before-import'],
 })
 

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox'
 import { LIMITS } from './limits.js'
-import { DateTimeSchema } from './names.js'
+import { DateTimeSchema, TEXT_PATTERN } from './names.js'
 
 /** Entries of a page, unless the request says otherwise. */
 export const LOG_PAGE_SIZE = 50
@@ -115,6 +115,7 @@ const pageFields = {
       description: 'The `cursor` of the previous page.',
       minLength: 1,
       maxLength: LIMITS.nameLengthMax,
+      pattern: TEXT_PATTERN,
     }),
   ),
   kind: Type.Optional(EntryKindSchema),

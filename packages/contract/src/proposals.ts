@@ -262,6 +262,7 @@ export const CommentListQuerySchema = Type.Object({
       description: 'The `cursor` of the previous page.',
       minLength: 1,
       maxLength: LIMITS.nameLengthMax,
+      pattern: TEXT_PATTERN,
     }),
   ),
 })

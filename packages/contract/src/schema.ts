@@ -72,11 +72,14 @@ export const ColumnDecimalSchema = Type.Object(
 
 export const ColumnEnumSchema = Type.Object(
   {
-    values: Type.Array(Type.String({ minLength: 1, maxLength: LIMITS.enumValueLengthMax }), {
-      minItems: 1,
-      maxItems: LIMITS.enumValuesMax,
-      description: 'The possible values, in their order.',
-    }),
+    values: Type.Array(
+      Type.String({ minLength: 1, maxLength: LIMITS.enumValueLengthMax, pattern: TEXT_PATTERN }),
+      {
+        minItems: 1,
+        maxItems: LIMITS.enumValuesMax,
+        description: 'The possible values, in their order.',
+      },
+    ),
   },
   closed,
 )

@@ -14,8 +14,13 @@ const by = Type.Optional(
 
 export const UpsertQuerySchema = Type.Object({ by })
 
+const UpsertedRecordSchema = Type.Union([
+  InputRecordSchema,
+  Type.Unknown({ description: 'What is no record fails alone, as a record at fault does.' }),
+])
+
 export const UpsertSchema = Type.Object(
-  { records: Type.Array(InputRecordSchema, { maxItems: LIMITS.bulkRecordsMax }), by },
+  { records: Type.Array(UpsertedRecordSchema, { maxItems: LIMITS.bulkRecordsMax }), by },
   {
     additionalProperties: false,
     title: 'Upsert',

@@ -208,6 +208,12 @@ export class Lane implements Caller {
     for (const name of ['main', 'dev', 'preview-1']) {
       await this.#make('POST', `${branch(name)}/checkpoints`, { name: 'kept' })
     }
+    const users = `${branch('dev')}/tables/users/data`
+    for (const name of ['first', 'second']) {
+      await this.#make('PATCH', `${users}/grace`, { name })
+      const merged = await this.#call('POST', `${branch('dev')}/merge`, { into: 'main' })
+      this.#stock.add('entry', expectOk(merged).body.entry)
+    }
     const proposal = { from: 'dev', into: 'main', title: 'kept' }
     await this.#make('POST', `${this.#tenant?.workspace}/dbs/shop/proposals`, proposal)
   }
@@ -256,6 +262,7 @@ const KIND_BY_FIELD: ReadonlyMap<string, string> = new Map([
   ['lastMigrationID', 'migrationId'],
   ['cursor', 'cursor'],
   ['checkpoint', 'checkpoint'],
+  ['entry', 'entry'],
 ])
 
 /** Yields every string of a value, with the key of the string or of its list. */

@@ -81,6 +81,7 @@ const KIND_BY_NAME: ReadonlyMap<string, string> = new Map([
   ['invite', 'invite'],
   ['keyName', 'keyName'],
   ['checkpoint', 'checkpoint'],
+  ['entry', 'entry'],
   ['constraintName', 'constraintName'],
   ['constraint', 'constraintName'],
   ['check', 'check'],

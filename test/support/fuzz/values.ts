@@ -15,6 +15,11 @@ export function valueFor(schema: Schema, scope: Scope, name = '', depth = 0): un
   if (resolved.const !== undefined) return resolved.const
   if (resolved.enum !== undefined) return random.pick(resolved.enum)
   if (resolved.title === 'Column' && random.chance(0.8)) return newColumn(scope, depth)
+  // Requests whose fields exclude each other, or rarely fit a column.
+  const entry = scope.stock.pick(random, 'entry')
+  if (resolved.title === 'RevertRequest' && entry !== undefined && random.chance(0.6))
+    return { entry }
+  if (resolved.title === 'AlterColumn' && random.chance(0.4)) return { description: 'known' }
   const question = questionOf(name, resolved, scope)
   if (question !== undefined) return question
   if (resolved.anyOf !== undefined) return valueFor(random.pick(resolved.anyOf), scope, name, depth)
@@ -23,7 +28,8 @@ export function valueFor(schema: Schema, scope: Scope, name = '', depth = 0): un
       return textFor(resolved, scope, name)
     case 'integer':
     case 'number':
-      return numberFor(resolved, random)
+      // The first proposals of a database exist most likely.
+      return name === 'number' ? 1 + random.below(3) : numberFor(resolved, random)
     case 'boolean':
       return random.chance(0.5)
     case 'null':

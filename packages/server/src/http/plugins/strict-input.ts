@@ -49,9 +49,10 @@ function faultOfEncoding({ headers }: FastifyRequest): AppError | undefined {
 
 function faultOf(request: FastifyRequest): AppError | undefined {
   const { body, query } = request
-  // Validation treats a missing body as null, so a body of `null` must be refused here.
-  if (body === null) {
-    return new AppError('invalid_request', 'body: must be of type object, not null')
+  // Validation treats a missing body as null, and makes null of these values, so they must be refused here.
+  if (body === null || body === 0 || body === false || body === '') {
+    const value = JSON.stringify(body)
+    return new AppError('invalid_request', `body: must be of type object, not ${value}`)
   }
   const names = Object.keys(query as object)
   if (names.length === 0 && body === undefined) return undefined
