@@ -4,7 +4,7 @@ import { inTurns, type Request, requestRate, timeMs } from './measure.js'
 import { rateDetail } from './people.js'
 import { type Figure, figure } from './report.js'
 
-/* What a link costs whose record must exist, against one whose record need not. */
+/* Compares writes of a link whose record must exist with writes of one whose record need not. */
 
 const TARGETS = 10_000
 const BULK = 10_000

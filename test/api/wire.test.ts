@@ -185,6 +185,46 @@ describe('a client of PostgreSQL', () => {
     expect(wrong.position).toBe('8')
   })
 
+  it('names broken rules as the catalogue does, and shows what a deletion does to links', async () => {
+    const rules = await TestBranches.create(service, 'rules', {
+      teams: [{ name: 'name', type: 'string' }],
+      people: [
+        { name: 'age', type: 'int' },
+        { name: 'email', type: 'email', unique: true },
+        { name: 'team', type: 'link', link: { table: 'teams', onDelete: 'cascade' } },
+        { name: 'boss', type: 'link', link: { table: 'people', onDelete: 'setNull' } },
+      ],
+    })
+    for (const constraint of [
+      { name: 'adult', check: 'age >= 18' },
+      { name: 'once', unique: ['age', 'team'] },
+    ]) {
+      await rules.edit('main', { addConstraint: { table: 'people', constraint } })
+    }
+    await rules.put('main', 'teams', 't', {})
+    await rules.put('main', 'people', 'p', { age: 20, team: 't', email: 'a@b.co' })
+    const other = await wire.connect('rules:main')
+    const faultOf = async (values: string) => {
+      const error = await other
+        .query(`insert into people (age, email, team) values (${values})`)
+        .catch((thrown) => thrown)
+      return [error.code, error.table, error.constraint]
+    }
+    expect(await faultOf(`17, null, null`)).toEqual(['23514', 'people', 'adult'])
+    expect(await faultOf(`20, null, 't'`)).toEqual(['23505', 'people', 'once'])
+    expect(await faultOf(`21, 'a@b.co', null`)).toEqual(['23505', 'people', 'people_email_key'])
+    expect(await faultOf(`22, null, 'x'`)).toEqual(['23503', 'people', 'people_team_fkey'])
+    const { rows: keys } = await other.query(
+      `select conname as name, confdeltype as action from pg_constraint
+      where conrelid = 'people'::regclass and contype = 'f' order by 1`,
+    )
+    expect(keys).toEqual([
+      { name: 'people_boss_fkey', action: 'n' },
+      { name: 'people_team_fkey', action: 'c' },
+    ])
+    await other.end()
+  })
+
   it('can ask about its session and set what has no effect', async () => {
     const [row] = await rowsOf(
       'select version(), current_schema(), current_database(), current_user, pg_backend_pid() as pid',

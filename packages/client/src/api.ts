@@ -27,7 +27,7 @@ export type ColumnType =
 /** A new UUID of version 7, the id of the user who creates the record, the time of each change, or the next number. */
 export type ColumnGenerator = 'uuid' | 'user' | 'updatedAt' | 'sequence'
 
-/** What happens to a link if the linked record is deleted. */
+/** The effect on a link of deleting the linked record. */
 export type LinkAction = 'none' | 'restrict' | 'setNull' | 'cascade'
 
 export interface ColumnDefinition {
@@ -270,7 +270,7 @@ export interface Difference {
   readonly tables: readonly TableDifference[]
 }
 
-/** Who wrote a proposal, a comment or a review. */
+/** The author of a proposal, a comment or a review. */
 export interface Person {
   readonly id: string
   /** Omitted if the user no longer exists. */
@@ -298,7 +298,7 @@ export interface ProposalSummary {
   readonly entry?: string
 }
 
-/** What a user said about a proposal. */
+/** The verdict of a user about a proposal, and the words with it. */
 export interface Review {
   readonly by: Person
   readonly verdict: 'approve' | 'requestChanges'
@@ -323,7 +323,7 @@ export interface ProposalDetails extends ProposalSummary {
   readonly reviews: readonly Review[]
 }
 
-/** What a comment is about: the whole proposal, a table, a record or a cell. */
+/** The part of a proposal that a comment is about: all of it, a table, a record or a cell. */
 export interface CommentPlace {
   readonly table?: string
   readonly record?: string

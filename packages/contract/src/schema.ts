@@ -95,7 +95,7 @@ export const ColumnGenerateSchema = Type.Enum([...COLUMN_GENERATORS], {
     '`sequence`: a number that no other record of the table gets, on no branch.',
 })
 
-/** What happens to a link if the linked record is deleted. With `none`, linked records need not exist. */
+/** The effect on a link of deleting the linked record. With `none`, linked records need not exist. */
 export const LINK_ACTIONS = ['none', 'restrict', 'setNull', 'cascade'] as const
 export type LinkAction = (typeof LINK_ACTIONS)[number]
 

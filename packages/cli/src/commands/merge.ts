@@ -146,7 +146,7 @@ interface Merging {
   readonly announcement: string
   readonly branch: { schema(): Promise<SchemaDefinition> }
   merge(options: MergeOptions): Promise<MergeResult>
-  /** What is printed in the end, instead of the names of both branches. */
+  /** The last line of the output. By default it has the names of both branches. */
   readonly done?: string
 }
 

@@ -178,17 +178,25 @@ function defineRules(table: ShapeTable, names: Aliases): Sql[] {
   return [...keys, ...checks, ...indexes]
 }
 
+const ON_DELETE = {
+  restrict: sql` on delete restrict`,
+  setNull: sql` on delete set null`,
+  cascade: sql` on delete cascade`,
+} as const
+
 function defineLinks(
   table: ShapeTable,
   { byId, names }: { byId: ReadonlyMap<number, ShapeTable>; names: Aliases },
 ): Sql[] {
   return table.columns.flatMap(({ name, physical }) => {
-    const target = byId.get(physical.column.link?.tableId ?? 0)
+    const { link, onDelete } = physical.column
+    const target = byId.get(link?.tableId ?? 0)
     if (target === undefined) return []
+    const action = onDelete === undefined ? sql`` : ON_DELETE[onDelete]
     const constraint = ident(names.take(`${table.name}_${name}_fkey`))
     return [
       sql`alter table ${tableName(table)} add constraint ${constraint}
-        foreign key (${ident(name)}) references ${tableName(target)} (id) not valid`,
+        foreign key (${ident(name)}) references ${tableName(target)} (id)${action} not valid`,
     ]
   })
 }

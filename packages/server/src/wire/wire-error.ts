@@ -32,6 +32,8 @@ const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
   forbidden: '42501',
   unique_violation: '23505',
   link_violation: '23503',
+  check_violation: '23514',
+  approvals_required: '42501',
   invalid_record: '22023',
   invalid_request: '22023',
   invalid_sql: '42601',
@@ -74,15 +76,24 @@ export function toWireError(error: unknown): { shown: WireError; hidden?: unknow
   }
   const { message, position } = splitPosition(error.message.replace(/^invalid SQL: /, ''))
   const code = stateOf(error, message)
-  const { table, column } = (error.details ?? {}) as { table?: string; column?: string }
-  const constraint =
-    code === '23505' && table !== undefined ? constraintOf(table, column) : undefined
+  const {
+    table,
+    column,
+    constraint = usualName(code, table, column),
+  } = (error.details ?? {}) as {
+    table?: string
+    column?: string
+    constraint?: string
+  }
   const hint = code === '40001' ? RETRY_HINT : undefined
   return { shown: new WireError(code, message, { position, table, column, constraint, hint }) }
 }
 
-/** The name that PostgreSQL would give the constraint. */
-function constraintOf(table: string, column = 'id'): string {
+/** The name that PostgreSQL would give the constraint of a column. */
+function usualName(code: string, table: string | undefined, column = 'id'): string | undefined {
+  if (table === undefined) return undefined
+  if (code === '23503') return `${table}_${column}_fkey`
+  if (code !== '23505') return undefined
   return column === 'id' ? `${table}_pkey` : `${table}_${column}_key`
 }
 

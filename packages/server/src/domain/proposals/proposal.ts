@@ -123,7 +123,7 @@ export function countApprovals(row: ProposalRow, reviews: readonly ReviewRow[]):
   ).length
 }
 
-/** Who wrote a proposal, a comment or a review. */
+/** The author of a proposal, a comment or a review. */
 export function toPerson({
   userId,
   email,
