@@ -228,6 +228,20 @@ describe('an operation on a branch whose session is cached', () => {
     expect((await aside.call('dev', 'GET', '')).status).toBe(404)
   })
 
+  it('takes four round trips to reset it: the other branch, locks and checks, the move of its rows, and the end', async () => {
+    const { branches } = await open()
+    // A reset that finds rows, forks and merges takes no more than one of a fresh branch.
+    await branches.fork('leaf', 'dev')
+    await branches.merge('dev')
+    for (const to of [undefined, 'leaf']) {
+      await useBoth(branches, service.key)
+      await branches.record('leaf', 't', 'a')
+      const before = sent.length
+      await branches.reset('dev', to)
+      expect(sent.length - before).toBe(4)
+    }
+  })
+
   it('takes a single round trip to delete it', async () => {
     const { branches } = await open()
     await branches.record('dev', 't', 'a')

@@ -1,12 +1,16 @@
 import { createHash } from 'node:crypto'
+import { IDEMPOTENCY_HOURS } from '@offshoot/contract/records'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { shrinkAnswers } from '../../packages/server/src/data/records/idempotency.js'
+import {
+  collectAnswers,
+  shrinkAnswers,
+} from '../../packages/server/src/data/records/idempotency.js'
 import {
   ANSWER_ENTRY_BYTES,
   KEPT_ANSWERS_BYTES_GOAL,
   KEPT_ANSWERS_BYTES_MAX,
 } from '../../packages/server/src/data/records/kept-answers.js'
-import { ident, sql } from '../../packages/server/src/postgres/sql.js'
+import { ident, type Sql, sql } from '../../packages/server/src/postgres/sql.js'
 import { addMember, createKey, createUser } from '../support/people.js'
 import {
   type Description,
@@ -702,6 +706,52 @@ describe('the answers that a database keeps', () => {
     expect(expectOk(await insert('a', first)).body).toEqual({ recordIDs: ['a'] })
     expectOk(await insert('b'))
     expect(await count(branch)).toBe(2)
+  })
+
+  /** Makes the answers of the database as old as is given. */
+  const age = async (age: Sql) => {
+    await service.database.query(sql`
+      update ${ident(`offshoot_db_${databaseId}`)}.idempotency_keys set created_at = now() - (${age})`)
+  }
+  const countKept = async () => {
+    const [row] = await service.database.query<{ count: number }>(sql`
+      select count(*)::integer as count
+      from ${ident(`offshoot_db_${databaseId}`)}.idempotency_keys`)
+    return row?.count
+  }
+  /** Deletes the expired answers of all databases. */
+  const collect = async () => {
+    const after = { position: null }
+    while (await collectAnswers(service.database, after));
+  }
+  const lifetime = sql`${IDEMPOTENCY_HOURS} * interval '1 hour'`
+
+  it('are kept for 24 hours, in which the request is not executed again', async () => {
+    const key = newKey()
+    const { body } = expectOk(await insert('a', key))
+    // Enough is left of the lifetime for the rest of the test.
+    await age(sql`${lifetime} - interval '10 minutes'`)
+    await collect()
+    expect(await countKept()).toBe(1)
+    expect(expectOk(await insert('a', key)).body).toEqual(body)
+    expect((await insert('b', key)).body.code).toBe('idempotency_mismatch')
+    expect(await count(branch)).toBe(1)
+  })
+
+  it('expire after 24 hours, and the key can be used for another request', async () => {
+    const key = newKey()
+    expectOk(await insert('a', key))
+    await age(lifetime)
+    expect(expectOk(await insert('b', key)).body).toEqual({ recordIDs: ['b'] })
+    expect(expectOk(await insert('b', key)).body).toEqual({ recordIDs: ['b'] })
+    expect(await count(branch)).toBe(2)
+  })
+
+  it('are deleted after 24 hours', async () => {
+    expectOk(await insert('a', newKey()))
+    await age(lifetime)
+    await collect()
+    expect(await countKept()).toBe(0)
   })
 
   it('make room for others by dropping the oldest, whose requests are still not executed again', async () => {

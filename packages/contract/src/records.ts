@@ -22,14 +22,15 @@ export const ReadRecordQuerySchema = Type.Object({
 })
 
 export const IDEMPOTENCY_KEY_LENGTH_MAX = 255
+/** The time for which the answer to a request with an idempotency key is kept. */
+export const IDEMPOTENCY_HOURS = 24
 
 export const IdempotencyHeadersSchema = Type.Object({
   'Idempotency-Key': Type.Optional(
     Type.String({
       minLength: 1,
       maxLength: IDEMPOTENCY_KEY_LENGTH_MAX,
-      description:
-        'Makes the request repeatable: for 24 hours, the same request with the same key of a user on a branch is executed once, and answered like the first time.',
+      description: `Makes the request repeatable: for ${IDEMPOTENCY_HOURS} hours, the same request with the same key of a user on a branch is executed once, and answered like the first time.`,
       examples: ['import-7'],
     }),
   ),

@@ -8,7 +8,7 @@ import { newBranchId } from '../common/ids.js'
 import { claimContent } from '../data/files/files.js'
 import { countDatabases } from '../domain/databases/queries.js'
 import { updateMemberKeyStamps } from '../domain/keys/queries.js'
-import { insertCompaction } from '../domain/merges/history/queries.js'
+import { insertCompactionSql } from '../domain/merges/history/queries.js'
 import { updateDueAt } from '../domain/quotas/queries.js'
 import { lockWorkspace } from '../domain/workspaces/queries.js'
 import { UnknownOutcomeError } from '../postgres/commit.js'
@@ -226,7 +226,7 @@ class Load implements Target {
     }
     await checkDatabase(transaction, databaseId, this.#files)
     await completeRestored(transaction, { databaseId })
-    await insertCompaction(transaction, databaseId)
+    await transaction.query(insertCompactionSql(databaseId))
     await updateMemberKeyStamps(transaction, workspaceId)
     await updateDueAt(transaction, { workspaceIds: [workspaceId], withinSeconds: 0 })
     const stages = [

@@ -87,6 +87,8 @@ type Send = Parameters<Server['run']>[2]
 export class Cluster implements Server {
   readonly isCluster = true
   readonly batchesQueries = false
+  /** Otherwise Citus would define on the nodes, too, what belongs to another PostgreSQL database, which they do not have. */
+  readonly stayHere = [sql`set citus.enable_ddl_propagation = off`]
   /** A later COMMIT of rows is one of another node: the coordinator could forget in a crash where acknowledged rows are. */
   readonly beginRepeatable = []
   /** Citus does not tell why a COPY has failed. */

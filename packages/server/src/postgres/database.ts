@@ -339,10 +339,11 @@ export class Database implements Queryable {
 
   /**
    * Opens a connection for background work that may take hours. The caller must end it; `close`
-   * breaks it off.
+   * breaks it off. With `staysHere`, what it defines is not on the nodes of a cluster.
    */
-  async openLong(): Promise<Queryable & { end(): Promise<void> }> {
+  async openLong({ staysHere = false } = {}): Promise<Queryable & { end(): Promise<void> }> {
     const client = await this.#openOutside(this.#required(this.#connection))
+    if (staysHere) for (const { sql: text } of this.#server.stayHere) await client.query(text)
     this.#server.watch.start(client)
     return {
       server: this.#server,

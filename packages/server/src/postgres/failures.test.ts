@@ -1,6 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import { describe, expect, it } from 'vitest'
-import { codeOf, isRetryable, isUnreachable, toAppError } from './failures.js'
+import { codeOf, constraintOf, isRetryable, isUnreachable, toAppError } from './failures.js'
 
 const coded = (code: string, more: object = {}) =>
   Object.assign(new Error('select secret from offshoot.users'), { code, ...more })
@@ -121,5 +121,36 @@ describe('codes', () => {
     expect(isRetryable(coded('XX000'))).toBe(false)
     expect(isUnreachable(coded('40001'))).toBe(false)
     expect(isUnreachable(coded('42601'))).toBe(false)
+  })
+})
+
+describe('the name of a constraint', () => {
+  it.each([
+    [
+      'of one server',
+      coded('23514', {
+        message: 'new row for relation "heap_7" violates check constraint "heap_7_c9_check"',
+        constraint: 'heap_7_c9_check',
+      }),
+      'heap_7_c9_check',
+    ],
+    [
+      'of a unique index on a node of a cluster',
+      coded('23505', {
+        message: 'duplicate key value violates unique constraint "heap_7_c9_unique_102010"',
+      }),
+      'heap_7_c9_unique',
+    ],
+    [
+      'of a check on a node of a cluster, whose message names the table first',
+      coded('23514', {
+        message:
+          'new row for relation "heap_7_102010" violates check constraint "heap_7_c9_check_102010"',
+      }),
+      'heap_7_c9_check',
+    ],
+    ['of another error', coded('XX000', { message: 'constraint "a_1" is missing' }), undefined],
+  ])('%s is found if there is one', (_name, error, name) => {
+    expect(constraintOf(error)).toBe(name)
   })
 })

@@ -23,7 +23,8 @@ export function constraintOf(error: unknown): string | undefined {
 function constraintOfShard(error: object): string | undefined {
   const code = codeOf(error)
   if (code !== UNIQUE_VIOLATION && code !== CHECK_VIOLATION) return undefined
-  return /"([^"]+)_[0-9]+"/.exec((error as Error).message)?.[1]
+  // The message can name the table, too.
+  return /constraint "([^"]+)_[0-9]+"/.exec((error as Error).message)?.[1]
 }
 
 export const UNIQUE_VIOLATION = '23505'

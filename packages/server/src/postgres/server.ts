@@ -42,6 +42,8 @@ export interface Server {
   /** A transaction begins or ends that may write both rows and the catalogue. */
   beginControl(client: pg.ClientBase): void
   endControl(client: pg.ClientBase): void
+  /** Makes the definitions of a connection concern the server that we are connected to, and no node. */
+  readonly stayHere: readonly Sql[]
   /** Begins work that is done again if a crash undoes it. */
   readonly beginRepeatable: readonly Call[]
   /** Returns statements that limit the time for which a transaction waits for each lock. */
@@ -167,6 +169,7 @@ export const SINGLE: Server = {
   batchesQueries: true,
   beginControl: () => undefined,
   endControl: () => undefined,
+  stayHere: [],
   beginRepeatable: [NO_WAIT_FOR_DISK],
   limitLockWait: (waitMs) => [limitWait(waitMs)],
   readAs: ({ role }, calls) => ({

@@ -1,4 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
+import { allDone } from '../common/all-done.js'
 import type { Queryable } from '../postgres/database.js'
 import { type Sql, sql } from '../postgres/sql.js'
 import type { StoredTable } from './columns/stored-schema.js'
@@ -42,21 +43,21 @@ export function toRows(found: unknown): BranchRows | undefined {
 /** Moves the rows of a branch, and the forks that read them, to another branch with the same state. */
 export async function moveRows(
   transaction: Queryable,
-  { from, to }: { from: string; to: string },
+  { databaseId, from, to }: { databaseId: string; from: string; to: string },
 ): Promise<void> {
-  const [branch] = await transaction.query<{ databaseId: string }>(sql`
-    select database_id as "databaseId" from offshoot.branches where id = ${from}`)
-  if (branch !== undefined) await lockFolds(transaction, branch.databaseId)
-  // First the heaps, then the forks: `deleteUnseenVersions` relies on this order.
-  await transaction.query(sql`
-    update offshoot.heaps set branch_id = ${to} where branch_id = ${from}`)
-  await transaction.query(sql`
-    update offshoot.heaps set next_branch_id = ${to} where next_branch_id = ${from}`)
-  // The stamps of the forks change, because sessions cache the layout of a branch.
-  await transaction.query(sql`
-    update offshoot.branches
-    set parent_id = ${to}, stamp = nextval('offshoot.stamps')
-    where parent_id = ${from}`)
+  await allDone([
+    lockFolds(transaction, databaseId),
+    // First the heaps, then the forks: `deleteUnseenVersions` relies on this order.
+    transaction.query(sql`
+      update offshoot.heaps set branch_id = ${to} where branch_id = ${from}`),
+    transaction.query(sql`
+      update offshoot.heaps set next_branch_id = ${to} where next_branch_id = ${from}`),
+    // The stamps of the forks change, because sessions cache the layout of a branch.
+    transaction.query(sql`
+      update offshoot.branches
+      set parent_id = ${to}, stamp = nextval('offshoot.stamps')
+      where parent_id = ${from}`),
+  ])
 }
 
 /** Returns assignments that turn a branch without rows into a fork of the given state. */

@@ -113,7 +113,8 @@ export class ShapeDatabases {
     const now = Date.now()
     if (now - (this.#notedAt.get(name) ?? 0) < NOTED_MS) return
     this.#notedAt.set(name, now)
-    await noteUse(this.#database, name).catch((error: unknown) => {
+    const note = onOwnConnection(this.#database, (queryable) => noteUse(queryable, name))
+    await note.catch((error: unknown) => {
       this.#ready.delete(name)
       if (codeOf(error) !== UNKNOWN_DATABASE) throw error
     })
@@ -251,14 +252,24 @@ const findPrefix = async (queryable: Queryable): Promise<string> =>
   `offshoot_${await findInstanceId(queryable)}_shape`
 
 /** Runs work while no other process makes or drops a database of the same name. */
-async function withLock(
+function withLock(
   database: Database,
   name: string,
   work: (queryable: Queryable) => Promise<void>,
 ): Promise<void> {
-  const connection = await database.openLong()
-  try {
+  return onOwnConnection(database, async (connection) => {
     await connection.query(sql`select pg_advisory_lock(${SHAPE_KEY}::int, hashtext(${name}))`)
+    await work(connection)
+  })
+}
+
+/** Runs work on a connection that defines databases. */
+async function onOwnConnection(
+  database: Database,
+  work: (queryable: Queryable) => Promise<void>,
+): Promise<void> {
+  const connection = await database.openLong({ staysHere: true })
+  try {
     await work(connection)
   } finally {
     await connection.end()
@@ -347,10 +358,7 @@ export async function collectShapes(
   const found = await listShapes(database, await findPrefix(database))
   const unused = found.filter(({ usedAt }) => usedAt === null || usedAt.getTime() <= before)
   if (unused.length === 0) return
-  const connection = await database.openLong()
-  try {
+  await onOwnConnection(database, async (connection) => {
     for (const { name } of unused) await dropIfFree(connection, name)
-  } finally {
-    await connection.end()
-  }
+  })
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
+import { IDEMPOTENCY_HOURS } from '@offshoot/contract/records'
 import { LRUCache } from 'lru-cache'
 import { inTurns } from '../../common/in-turns.js'
 import { type JsonText, joinJson } from '../../common/write-json.js'
@@ -17,9 +18,6 @@ import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { collected } from '../../telemetry/events.js'
 import { planColumns, type Session } from '../session/session.js'
 import { ANSWER_ENTRY_BYTES, keptAnswersOf } from './kept-answers.js'
-
-/** The time for which the response to a request is kept. */
-const IDEMPOTENCY_HOURS = 24
 
 /** A request that the client may repeat: its idempotency key and its content. */
 export interface IdempotentRequest {
@@ -68,7 +66,8 @@ export interface IdempotencyContext {
   readonly idempotent?: IdempotentRequest | undefined
 }
 
-const OLDEST = sql`now() - interval '${raw(String(IDEMPOTENCY_HOURS))} hours'`
+/** Responses of this time and earlier ones have expired. */
+const EXPIRED_AT = sql`now() - interval '${raw(String(IDEMPOTENCY_HOURS))} hours'`
 
 /** Statements on the answers of one database. */
 interface AnswerStatements {
@@ -88,7 +87,7 @@ function statementsOf({ branch: { rows } }: Session): AnswerStatements {
       find: compileStatement(sql`
         select encode(request_hash, 'hex'), body
         from ${answers}
-        where hash = decode(${slot(0)}::text, 'hex') and created_at > ${OLDEST}`),
+        where hash = decode(${slot(0)}::text, 'hex') and created_at > ${EXPIRED_AT}`),
       insert: compileStatement(sql`
         insert into ${answers} as k (hash, request_hash, body, size)
         values (decode(${slot(0)}::text, 'hex'), decode(${slot(1)}::text, 'hex'), ${slot(2)}::text,
@@ -96,7 +95,7 @@ function statementsOf({ branch: { rows } }: Session): AnswerStatements {
         on conflict (hash) do update
         set request_hash = excluded.request_hash, body = excluded.body, size = excluded.size,
           created_at = now()
-        where k.created_at <= ${OLDEST}
+        where k.created_at <= ${EXPIRED_AT}
         returning 1`),
     }
     statements.set(rows.databaseId, known)
@@ -323,7 +322,7 @@ async function deleteExpired(database: Database, answers: Sql): Promise<number> 
     where hash = any(array(
       select hash
       from ${answers}
-      where created_at < now() - make_interval(hours => ${IDEMPOTENCY_HOURS})
+      where created_at <= ${EXPIRED_AT}
       limit ${STEP_ANSWERS}
       for update skip locked
     ))

@@ -280,14 +280,14 @@ export class AtomicStream {
 
   #openLines({ limits }: StreamContext, table: BranchTable) {
     const { source, url, idempotencyKey, onHold } = this.#request
-    const hash = createHash('sha256').update(url)
+    const hash = idempotencyKey === undefined ? undefined : createHash('sha256').update(url)
     let arrivedBytes = 0
     const lines = new LineReader(source, {
       lineBytesMax: lineBytesMax(table, limits),
       limits,
       onHold,
       onChunk: (chunk) => {
-        hash.update(chunk)
+        hash?.update(chunk)
         arrivedBytes += chunk.length
       },
     })
@@ -301,7 +301,7 @@ export class AtomicStream {
       },
       /** Call it at the end of the stream. */
       idempotent: (): IdempotentRequest | undefined =>
-        idempotencyKey === undefined
+        idempotencyKey === undefined || hash === undefined
           ? undefined
           : {
               key: idempotencyKey,

@@ -428,8 +428,10 @@ export async function updateMergesOf(
   options: { branchId: string; newBranchId: string },
 ): Promise<void> {
   const { branchId, newBranchId: to } = options
-  await transaction.query(sql`
-    update offshoot.merges set from_branch_id = ${to} where from_branch_id = ${branchId}`)
-  await transaction.query(sql`
-    update offshoot.merges set into_branch_id = ${to} where into_branch_id = ${branchId}`)
+  await allDone([
+    transaction.query(sql`
+      update offshoot.merges set from_branch_id = ${to} where from_branch_id = ${branchId}`),
+    transaction.query(sql`
+      update offshoot.merges set into_branch_id = ${to} where into_branch_id = ${branchId}`),
+  ])
 }

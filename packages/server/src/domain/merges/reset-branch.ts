@@ -2,11 +2,13 @@ import type { ResetResult } from '@offshoot/contract/branch-changes'
 import type { StartedFrom } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import { allDone } from '../../common/all-done.js'
 import { newBranchId, newEntryId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
-import { sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import { moveRows, restartFrom } from '../../rows/branches.js'
+import { insertSweepSql } from '../../rows/heaps/collect.js'
 import { closeEpoch, type ForkSource, STORAGE_COLUMNS } from '../../rows/layout/fork.js'
 import type { Storage } from '../../rows/storage.js'
 import { forks } from '../../telemetry/events.js'
@@ -19,8 +21,10 @@ import { entryOf, insertEntrySql } from '../log/entries.js'
 import { findHead } from '../schemas/queries.js'
 import { readDifference } from './diff-branch.js'
 import { lockHistory } from './history/compact-database.js'
+import { insertCompactionSql } from './history/queries.js'
 import { updateMergesOf } from './merge-base.js'
-import { deleteHiddenBranch } from './unused-branches.js'
+
+const NOTHING = Promise.resolve(undefined)
 
 /**
  * Resets a branch to the current state of its source, or of the branch `to`. The branch is forked again,
@@ -42,7 +46,7 @@ export async function resetBranch(
 ): Promise<ResetResult> {
   const { to: source, at, dryRun, limits, keep } = options
   requireAccess(access.principal.scope, 'write')
-  const { branchId, branchName } = access
+  const { branchId, branchName, databaseId } = access
   if (source.branchId === branchId && at === undefined) {
     throw new AppError('invalid_request', `branch [${branchName}]: cannot be reset to itself`)
   }
@@ -55,22 +59,25 @@ export async function resetBranch(
   }
   const result = { ...done, entry: newEntryId() }
   await confirmWithBranches(storage, [access, source], {
-    read: async () => undefined,
-    body: async (transaction) => {
-      await lockHistory(transaction, access.databaseId)
-      await requireUnprotected(transaction, access)
-      const goal = at === undefined ? undefined : await getCheckpointAt(transaction, source, at)
-      const checkpoint = await insertAutomatic(transaction, access, { before: 'reset', limits })
-      const closed = goal === undefined ? await closeEpoch(transaction, source.branchId) : undefined
-      const hiddenId = await hideState(transaction, branchId)
-      // The states of the branch have moved with its rows.
-      const forked = goal === undefined ? closed : await findPinned(transaction, goal.pinId)
+    read: async (transaction) => {
+      const [, , goal] = await allDone([
+        lockHistory(transaction, databaseId),
+        requireUnprotected(transaction, access),
+        at === undefined ? NOTHING : getCheckpointAt(transaction, source, at),
+      ])
+      return goal
+    },
+    body: async (transaction, goal) => {
+      const hiddenId = newBranchId()
+      const [checkpoint, closed, , pinned] = await allDone([
+        insertAutomatic(transaction, access, { before: 'reset', limits }),
+        goal === undefined ? closeEpoch(transaction, source.branchId) : NOTHING,
+        hideState(transaction, access, hiddenId),
+        // The states of the branch have moved with its rows.
+        goal === undefined ? NOTHING : findPinned(transaction, goal.pinId),
+      ])
+      const forked = goal === undefined ? closed : pinned
       if (forked === undefined) throw new Error('a locked branch must exist')
-      await startOver(transaction, branchId, { forked, source })
-      await deleteHiddenBranch(transaction, {
-        branchId: hiddenId,
-        databaseId: access.databaseId,
-      })
       const entry = entryOf(access)
       const after = insertAfterSql(access, checkpoint)
       const details = {
@@ -81,6 +88,10 @@ export async function resetBranch(
         after: after?.id,
       }
       transaction.lastStatements.push(
+        startOverSql(branchId, { forked, source }),
+        // The sweep deletes the hidden branch once nothing reads it.
+        insertSweepSql({ databaseId, branchId: hiddenId, forkEpoch: null }),
+        insertCompactionSql(databaseId),
         ...(after === undefined ? [] : [after.statement]),
         insertEntrySql({ ...entry, id: result.entry, kind: 'reset', details }),
       )
@@ -103,10 +114,14 @@ async function requireUnprotected(
   )
 }
 
-/** Moves the rows of a branch, and the forks that read them, to a new hidden branch. Returns its id. */
-async function hideState(transaction: Queryable, branchId: string): Promise<string> {
-  const hiddenId = newBranchId()
-  const rows = await transaction.query(sql`
+/** Moves the rows of a branch, and the forks that read them, to a new hidden branch. */
+async function hideState(
+  transaction: Queryable,
+  { branchId, databaseId }: BranchAccess,
+  hiddenId: string,
+): Promise<void> {
+  const [rows] = await allDone([
+    transaction.query(sql`
     insert into offshoot.branches
       (id, database_id, name, ${STORAGE_COLUMNS}, schema_id, version,
         last_migration_id, started_from, fork_schema_id, deleted_at)
@@ -114,11 +129,11 @@ async function hideState(transaction: Queryable, branchId: string): Promise<stri
       last_migration_id, started_from, fork_schema_id, now()
     from offshoot.branches
     where id = ${branchId} and deleted_at is null
-    returning id`)
+    returning id`),
+    moveRows(transaction, { databaseId, from: branchId, to: hiddenId }),
+    updateMergesOf(transaction, { branchId, newBranchId: hiddenId }),
+  ])
   if (rows.length === 0) throw new Error('a locked branch must exist')
-  await moveRows(transaction, { from: branchId, to: hiddenId })
-  await updateMergesOf(transaction, { branchId, newBranchId: hiddenId })
-  return hiddenId
 }
 
 type PinnedSource = Omit<ForkSource, 'name'>
@@ -137,17 +152,16 @@ async function findPinned(
   return pinned
 }
 
-async function startOver(
-  transaction: Queryable,
+function startOverSql(
   branchId: string,
   { forked, source }: { forked: PinnedSource; source: BranchAccess },
-): Promise<void> {
+): Sql {
   const startedFrom: StartedFrom = {
     branchName: source.branchName,
     dbBranchID: source.branchId,
     migrationID: forked.lastMigrationId,
   }
-  await transaction.query(sql`
+  return sql`
     update offshoot.branches
     set ${restartFrom(forked)},
       schema_id = ${forked.schemaId}, fork_schema_id = ${forked.schemaId},
@@ -158,5 +172,5 @@ async function startOver(
         else started_from
       end,
       stamp = nextval('offshoot.stamps')
-    where id = ${branchId}`)
+    where id = ${branchId}`
 }

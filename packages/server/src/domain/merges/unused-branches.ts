@@ -1,30 +1,16 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { deleteSweepsSql, insertSweep } from '../../rows/heaps/collect.js'
+import { deleteSweepsSql, insertSweepSql } from '../../rows/heaps/collect.js'
 import { isPinOf } from '../checkpoints/queries.js'
 import { deleteUnusedSchema } from '../schemas/queries.js'
 import { insertUnusedMigration } from '../schemas/unused-migrations.js'
-import { insertCompaction } from './history/queries.js'
 
 /*
  * Deleting a branch only hides it at first. Its row stays while another branch inherits from it, or
  * while a checkpoint or a recorded merge refers to it: each merge has a base, a hidden fork of the merged branch, that
  * keeps the merged state readable.
  */
-
-/**
- * Deletes the row of a branch that was just hidden, if no other branch reads it. Otherwise, compaction
- * decides whether its history is still needed, and the sweep deletes versions that only it could read.
- */
-export async function deleteHiddenBranch(
-  transaction: Queryable,
-  { branchId, databaseId }: { branchId: string; databaseId: string },
-): Promise<void> {
-  await deleteUnusedBranches(transaction, [branchId])
-  await insertSweep(transaction, { databaseId, branchId, forkEpoch: null })
-  await insertCompaction(transaction, databaseId)
-}
 
 /**
  * Deletes the rows of hidden branches that no other branch reads, and then of the hidden branches that
@@ -76,7 +62,7 @@ async function deleteUnusedBranch(transaction: Queryable, branchId: string): Pro
   }
   const bases = merged.map(({ baseId }) => baseId)
   if (parentId === null) return bases
-  await insertSweep(transaction, { databaseId, branchId: parentId, forkEpoch })
+  await transaction.query(insertSweepSql({ databaseId, branchId: parentId, forkEpoch }))
   return [parentId, ...bases]
 }
 

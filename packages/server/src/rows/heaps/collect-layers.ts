@@ -1,7 +1,7 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import type { HeapAddress } from '../layout/layout.js'
-import { dropUnusedHeap, insertSweep } from './collect.js'
+import { dropUnusedHeap, insertSweepSql } from './collect.js'
 import { dropHeap } from './heap-ddl.js'
 
 /*
@@ -82,7 +82,7 @@ async function dropSkippedHeap(
     insert into offshoot.heaps (database_id, branch_id, table_id, column_ids, epoch, kind)
     values (${databaseId}, ${branchId}, ${tableId}, '{}', ${epoch}, 'gone')`)
   if (parentId !== null) {
-    await insertSweep(transaction, { databaseId, branchId: parentId, forkEpoch: null })
+    await transaction.query(insertSweepSql({ databaseId, branchId: parentId, forkEpoch: null }))
   }
   return true
 }

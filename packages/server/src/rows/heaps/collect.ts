@@ -170,16 +170,14 @@ const EPOCH_MAX = 2 ** 31 - 1
  * Queues a branch for the collector: the branch, or row versions that it keeps for forks, may be unused now.
  * `forkEpoch` is that of a deleted fork, if only the versions that it could see are concerned.
  */
-export async function insertSweep(
-  transaction: Queryable,
-  { databaseId, branchId, forkEpoch }: BranchOfDatabase & { forkEpoch: number | null },
-): Promise<void> {
-  await transaction.query(
-    prepared(sql`
+export const insertSweepSql = ({
+  databaseId,
+  branchId,
+  forkEpoch,
+}: BranchOfDatabase & { readonly forkEpoch: number | null }): Sql =>
+  prepared(sql`
     insert into offshoot.work (kind, database_id, subject, details)
-    values ('sweep', ${databaseId}, ${branchId}, jsonb_build_array(${forkEpoch}::integer))`),
-  )
-}
+    values ('sweep', ${databaseId}, ${branchId}, jsonb_build_array(${forkEpoch}::integer))`)
 
 interface BranchOfDatabase {
   readonly databaseId: string

@@ -136,9 +136,6 @@ async function readHistory(transaction: Queryable, statement: Sql): Promise<Stor
 }
 
 /** Requests a compaction. It only inserts a row, so concurrent requests do not block each other. */
-export async function insertCompaction(transaction: Queryable, databaseId: string): Promise<void> {
-  await transaction.query(
-    prepared(sql`
-    insert into offshoot.work (kind, database_id) values ('compact', ${databaseId})`),
-  )
-}
+export const insertCompactionSql = (databaseId: string): Sql =>
+  prepared(sql`
+    insert into offshoot.work (kind, database_id) values ('compact', ${databaseId})`)
