@@ -2,10 +2,10 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
-import { findRows } from '../../packages/server/src/rows/branches.js'
 import { enterInstance } from '../../packages/server/src/rows/gates/gate.js'
 import { layoutOf } from '../../packages/server/src/rows/layout/layout.js'
 import { listArms } from '../../packages/server/src/rows/reading/arms.js'
+import { StoredBranch } from '../../packages/server/src/rows/stored-branch.js'
 import { TestBranches } from '../support/branches.js'
 import { foldBranches } from '../support/folding.js'
 import { until } from '../support/process.js'
@@ -67,7 +67,7 @@ async function armsOf({ database }: TestBranches, branch: string): Promise<numbe
     join offshoot.schemas s on s.id = b.schema_id
     join offshoot.databases d on d.id = b.database_id
     where d.name = ${database} and b.name = ${branch} and b.deleted_at is null`)
-  const rows = row && (await findRows(service.database, row.id))
+  const rows = row && (await new StoredBranch(service.database, row.id).findRows())
   return rows === undefined ? 0 : listArms(layoutOf(rows), Number(row?.tableId)).length
 }
 

@@ -10,7 +10,7 @@ import {
   type Transaction,
 } from '../../packages/server/src/postgres/run-transaction.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
-import { findMentioned } from '../../packages/server/src/rows/files.js'
+import { MentionedContents } from '../../packages/server/src/rows/files.js'
 import { openLocalStore, openS3Store, type TestStore } from '../support/file-store.js'
 import { withinLifetime } from '../support/lifetime.js'
 import { createDatabase, createKey, createUser, createWorkspace } from '../support/people.js'
@@ -692,7 +692,9 @@ describe.each([
           insert into offshoot.heaps (database_id, branch_id, table_id, column_ids, file_column_ids)
           values (0, 'gone', 1, '{1}', '{1}')`)
         const hashes = [hashOf(content), hashOf(randomBytes(100))]
-        expect(await findMentioned(transaction, hashes)).toEqual(new Set([hashOf(content)]))
+        expect(await new MentionedContents(transaction).find(hashes)).toEqual(
+          new Set([hashOf(content)]),
+        )
         const locks = await transaction.query(sql`
           select from pg_locks l
           join pg_class c on c.oid = l.relation

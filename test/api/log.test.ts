@@ -1,4 +1,4 @@
-import { LOG_PAGE_SIZE } from '@offshoot/contract/log'
+import { LIST_PAGE_SIZE } from '@offshoot/contract/paging'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { collectLog } from '../../packages/server/src/domain/log/collect.js'
@@ -133,7 +133,7 @@ describe('the log of a branch', () => {
     expect(first.meta).toEqual({ cursor: all[1]?.id, more: true })
     const rest = await readLog('main', `?after=${first.meta.cursor}`)
     expect(rest).toEqual(all.slice(2))
-    expect(all.length).toBeLessThan(LOG_PAGE_SIZE)
+    expect(all.length).toBeLessThan(LIST_PAGE_SIZE)
     const unknown = await branches.call('main', 'GET', '/log?after=log_none')
     expect(unknown).toMatchObject({ status: 400, body: { code: 'invalid_request' } })
     for (const size of [0, 1001]) {

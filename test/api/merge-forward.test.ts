@@ -2,7 +2,7 @@ import type { Column } from '@offshoot/contract/schema'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sql } from '../../packages/server/src/postgres/sql.js'
-import { boundOwnRows } from '../../packages/server/src/rows/layout/heap-sizes.js'
+import { StoredBranch } from '../../packages/server/src/rows/stored-branch.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
@@ -490,7 +490,9 @@ describe('the number of rows to merge', () => {
         .map((id) => ({ id }))
       await branches.bulk('dev', 'empty', records)
       written += count
-      expect(await boundOwnRows(service.database, dev?.id ?? '')).toBeGreaterThanOrEqual(written)
+      expect(
+        await new StoredBranch(service.database, dev?.id ?? '').boundRows(),
+      ).toBeGreaterThanOrEqual(written)
     }
   })
 })

@@ -9,64 +9,66 @@ import {
   SHAPES_PER_DATABASE_MAX,
   ShapeDatabases,
 } from '../../packages/server/src/shapes/shape-databases.js'
-import { TestBranches } from '../support/branches.js'
-import { createTestService, type TestService } from '../support/service.js'
+import type { TestBranches } from '../support/branches.js'
+import type { TestService } from '../support/service.js'
 import {
   bind,
   describeStatement,
   errorCode,
   execute,
-  openWire,
+  openShop,
   parse,
   query,
-  RawClient,
   sync,
   type WireService,
+  type WireShop,
 } from '../support/wire-clients.js'
 
 /* The catalogue that clients of PostgreSQL see: pg_catalog and information_schema of a branch. */
 
+let shop: WireShop
 let service: TestService
 let branches: TestBranches
 let wire: WireService
 let client: pg.Client
 
 beforeAll(async () => {
-  service = await createTestService()
-  branches = await TestBranches.create(service, 'shop', {
-    teams: [{ name: 'name', type: 'string', notNull: true, defaultValue: "o'clock" }],
-    people: [
-      { name: 'name', type: 'string', description: "what it's called" },
-      { name: 'email', type: 'email', unique: true },
-      { name: 'age', type: 'int' },
-      { name: 'score', type: 'float', defaultValue: '1.5' },
-      { name: 'active', type: 'bool' },
-      { name: 'at', type: 'datetime', notNull: true, defaultValue: 'now' },
-      { name: 'tags', type: 'multiple' },
-      { name: 'doc', type: 'json' },
-      { name: 'team', type: 'link', link: { table: 'teams' } },
-      { name: 'level', type: 'enum', enum: { values: ['low', "it's high"] } },
-      { name: 'price', type: 'decimal', decimal: { precision: 10, scale: 2 } },
-      { name: 'day', type: 'date' },
-      { name: 'address', type: 'object', columns: [{ name: 'city', type: 'string' }] },
-      { name: 'photo', type: 'file' },
-      { name: 'ctid', type: 'string' },
-      { name: 'Upper Case'.replace(' ', '_'), type: 'vector', vector: { dimension: 3 } },
-    ],
-  })
-  await branches.edit('main', {
-    addConstraint: { table: 'people', constraint: { name: 'adult', check: 'age >= 18' } },
-  })
-  await branches.edit('main', {
-    addConstraint: { table: 'people', constraint: { name: 'one', unique: ['name', 'day'] } },
-  })
-  wire = await openWire(service)
-  client = await wire.connect('shop:main')
+  shop = await openShop(
+    {
+      teams: [{ name: 'name', type: 'string', notNull: true, defaultValue: "o'clock" }],
+      people: [
+        { name: 'name', type: 'string', description: "what it's called" },
+        { name: 'email', type: 'email', unique: true },
+        { name: 'age', type: 'int' },
+        { name: 'score', type: 'float', defaultValue: '1.5' },
+        { name: 'active', type: 'bool' },
+        { name: 'at', type: 'datetime', notNull: true, defaultValue: 'now' },
+        { name: 'tags', type: 'multiple' },
+        { name: 'doc', type: 'json' },
+        { name: 'team', type: 'link', link: { table: 'teams' } },
+        { name: 'level', type: 'enum', enum: { values: ['low', "it's high"] } },
+        { name: 'price', type: 'decimal', decimal: { precision: 10, scale: 2 } },
+        { name: 'day', type: 'date' },
+        { name: 'address', type: 'object', columns: [{ name: 'city', type: 'string' }] },
+        { name: 'photo', type: 'file' },
+        { name: 'ctid', type: 'string' },
+        { name: 'Upper Case'.replace(' ', '_'), type: 'vector', vector: { dimension: 3 } },
+      ],
+    },
+    {
+      fill: async (branches) => {
+        for (const constraint of [
+          { name: 'adult', check: 'age >= 18' },
+          { name: 'one', unique: ['name', 'day'] },
+        ]) {
+          await branches.edit('main', { addConstraint: { table: 'people', constraint } })
+        }
+      },
+    },
+  )
+  ;({ service, branches, wire, client } = shop)
 })
-afterAll(async () => {
-  await wire.close()
-  await service.close()
-})
+afterAll(() => shop?.close())
 
 const rowsOf = async (text: string, values?: unknown[], by = client) =>
   (await by.query(text, values)).rows
@@ -76,9 +78,6 @@ const codeOf = (work: Promise<unknown>) =>
     () => undefined,
     (error: { code?: string }) => error.code,
   )
-
-const openRaw = () =>
-  RawClient.open(wire.port, { user: service.workspaceId, database: 'shop:main', key: service.key })
 
 /** Runs a statement as the owner of the server. */
 async function asAdministrator<Row extends pg.QueryResultRow>(text: string): Promise<Row[]> {
@@ -317,7 +316,7 @@ describe('the catalogue of a branch', () => {
 
 describe('statements on the catalogue', () => {
   it('are described, and return values in binary form, of all types', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(
       parse(
         'select relname, relkind, relnatts, indkey from pg_class c join pg_index i on i.indexrelid = c.oid where relname = $1',
@@ -340,7 +339,7 @@ describe('statements on the catalogue', () => {
   })
 
   it('return the rows of a portal in parts', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(
       parse(`select relname from pg_class where relname in ('pg_class', 'pg_proc', 'pg_type')`),
       bind([], { portal: 'p' }),
@@ -464,7 +463,7 @@ describe('hostile statements on the catalogue', () => {
   ])
 
   it.each(HOSTILE)('are refused: %s', async (text) => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(query(text))
     const simple = await raw.until('Z')
     if (!HARMLESS.has(text)) expect(errorCode(simple)).toMatch(/^(?:0A000|42)/)

@@ -1,31 +1,32 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { TestBranches } from '../support/branches.js'
-import { createTestService, type TestService } from '../support/service.js'
+import type { TestBranches } from '../support/branches.js'
+import type { TestService } from '../support/service.js'
 import {
   bind,
   errorCode,
   execute,
   message,
-  openWire,
+  openShop,
   parse,
   query,
   RawClient,
   type Received,
   sync,
   type WireService,
+  type WireShop,
 } from '../support/wire-clients.js'
 
 /* COPY from and to clients of PostgreSQL. */
 
+let shop: WireShop
 let service: TestService
 let branches: TestBranches
 let wire: WireService
 let client: pg.Client
 
 beforeAll(async () => {
-  service = await createTestService()
-  branches = await TestBranches.create(service, 'shop', {
+  shop = await openShop({
     people: [
       { name: 'name', type: 'string' },
       { name: 'age', type: 'int' },
@@ -35,16 +36,9 @@ beforeAll(async () => {
       { name: 'need', type: 'string', notNull: true, defaultValue: 'x' },
     ],
   })
-  wire = await openWire(service)
-  client = await wire.connect('shop:main')
+  ;({ service, branches, wire, client } = shop)
 })
-afterAll(async () => {
-  await wire.close()
-  await service.close()
-})
-
-const openRaw = (place = 'shop:main') =>
-  RawClient.open(wire.port, { user: service.workspaceId, database: place, key: service.key })
+afterAll(() => shop?.close())
 
 const data = (text: string) => message('d', Buffer.from(text))
 const done = () => message('c')
@@ -62,7 +56,7 @@ const VALUES = `p1,Ann,41,2026-01-02 03:04:05+00,"{a,""b c""}","{""k"": [1]}",y\
 
 describe('COPY', () => {
   it('inserts rows of a table, and returns them as they were', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(query('copy people from stdin csv'))
     await raw.until('G')
     for (const each of VALUES) raw.send(data(each))
@@ -84,7 +78,7 @@ describe('COPY', () => {
   })
 
   it('gives columns that it does not name their defaults', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(query('copy people (id, name) from stdin'), data('d1\tDan\n'), done())
     expect(tagOf(await raw.until('Z'))).toBe('COPY 1')
     expect(await branches.read('main', 'people', ['d1'])).toMatchObject({
@@ -95,7 +89,7 @@ describe('COPY', () => {
 
   it('inserts all rows or none', async () => {
     await branches.fork('none')
-    const raw = await openRaw('shop:none')
+    const raw = await wire.openRaw('shop:none')
     const count = 2_500
     const lines = Array.from({ length: count }, (_, index) => `n${index}\tName\n`).join('')
     const counted = async () =>
@@ -121,7 +115,7 @@ describe('COPY', () => {
 
   it('works in prepared statements and in transactions', async () => {
     await branches.fork('prepared')
-    const raw = await openRaw('shop:prepared')
+    const raw = await wire.openRaw('shop:prepared')
     raw.send(query('begin'))
     await raw.until('Z')
     raw.send(parse('copy people (id) from stdin'), bind([]), execute(), sync())

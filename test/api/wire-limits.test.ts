@@ -10,7 +10,7 @@ import {
   openWire,
   parse,
   query,
-  RawClient,
+  type RawClient,
   sync,
   type WireService,
 } from '../support/wire-clients.js'
@@ -34,9 +34,6 @@ afterAll(async () => {
   await service.close()
 })
 
-const openRaw = () =>
-  RawClient.open(wire.port, { user: service.workspaceId, database: 'shop:main', key: service.key })
-
 const heldBytes = () => service.app.admission.budget.bytes
 
 /** A query whose rows have 10,000 bytes each. */
@@ -48,7 +45,7 @@ const begun = (length: number, sent: number) =>
 
 describe('a client of PostgreSQL', () => {
   it('can use as many parameters as a request over HTTP, and no more', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     for (const [number, code] of [
       [LIMITS.sqlParametersMax, undefined],
       [LIMITS.sqlParametersMax + 1, '54023'],
@@ -63,7 +60,7 @@ describe('a client of PostgreSQL', () => {
   })
 
   it('can send as many characters of SQL as a request over HTTP, and no more', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     const longest = `select 1 --${'x'.repeat(LIMITS.sqlLengthMax - 11)}`
     for (const messages of [[query(longest)], [parse(longest), sync()]]) {
       raw.send(...messages)
@@ -79,7 +76,7 @@ describe('a client of PostgreSQL', () => {
   })
 
   it('gets many results before it asks for them with Sync', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(
       parse(rowsOf(5), 'a'),
       ...Array.from({ length: 4 }, () => [bind([], { name: 'a' }), execute()]).flat(),
@@ -105,7 +102,7 @@ describe('a client of PostgreSQL', () => {
       },
     ],
   ])('is disconnected if it does not read the results of %s', async (_name, send) => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.socket.pause()
     send(raw)
     // Only a write tells a client that does not read of the end of its connection.
@@ -115,7 +112,7 @@ describe('a client of PostgreSQL', () => {
   })
 
   it('is disconnected if a message arrives too slowly, also if it keeps arriving', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(begun(2000, 0))
     const writing = setInterval(() => raw.socket.write('x'), 100)
     await raw.closed()
@@ -123,10 +120,10 @@ describe('a client of PostgreSQL', () => {
   })
 
   it('counts with the messages that it is sending, and is refused if there is no room', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(begun(10 * MIB, 5 * MIB))
     await expect.poll(heldBytes).toBeGreaterThanOrEqual(5 * MIB)
-    const other = await openRaw()
+    const other = await wire.openRaw()
     other.send(begun(10 * MIB, 5 * MIB))
     expect(errorCode(await other.until('E'))).toBe('53200')
     await other.closed()
@@ -135,7 +132,7 @@ describe('a client of PostgreSQL', () => {
   })
 
   it('counts with the values and rows of its portals', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     const value = 'x'.repeat(3 * MIB)
     raw.send(parse('select $1::text', 'a'))
     for (const portal of ['b', 'c', 'd']) raw.send(bind([value], { name: 'a', portal }))

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { fromBinary, toBinary } from '../../packages/server/src/wire/values.js'
 import { TestBranches } from '../support/branches.js'
 import { Random } from '../support/seeded-random.js'
-import { createTestService, type TestService } from '../support/service.js'
+import type { TestService } from '../support/service.js'
 import {
   bind,
   describeStatement,
@@ -11,54 +11,51 @@ import {
   execute,
   int32,
   message,
-  openWire,
+  openShop,
   parse,
   query,
   RawClient,
   startup,
   sync,
   type WireService,
+  type WireShop,
 } from '../support/wire-clients.js'
 
 /* Clients of PostgreSQL, connected to a branch. */
 
+let shop: WireShop
 let service: TestService
 let branches: TestBranches
 let wire: WireService
 let client: pg.Client
 
 beforeAll(async () => {
-  service = await createTestService({ limits: { headersTimeoutMs: 2_000 } })
-  branches = await TestBranches.create(service, 'shop', {
-    people: [
-      { name: 'name', type: 'string' },
-      { name: 'email', type: 'email', unique: true },
-      { name: 'age', type: 'int' },
-      { name: 'score', type: 'float' },
-      { name: 'active', type: 'bool' },
-      { name: 'at', type: 'datetime' },
-      { name: 'tags', type: 'multiple' },
-      { name: 'doc', type: 'json' },
-      { name: 'need', type: 'string', notNull: true, defaultValue: 'x' },
-    ],
-  })
+  shop = await openShop(
+    {
+      people: [
+        { name: 'name', type: 'string' },
+        { name: 'email', type: 'email', unique: true },
+        { name: 'age', type: 'int' },
+        { name: 'score', type: 'float' },
+        { name: 'active', type: 'bool' },
+        { name: 'at', type: 'datetime' },
+        { name: 'tags', type: 'multiple' },
+        { name: 'doc', type: 'json' },
+        { name: 'need', type: 'string', notNull: true, defaultValue: 'x' },
+      ],
+    },
+    { limits: { headersTimeoutMs: 2_000 } },
+  )
+  ;({ service, branches, wire, client } = shop)
   await branches.bulk('main', 'people', [
     { id: 'p1', name: 'Ann', email: 'ann@b.co', age: 41 },
     { id: 'p2', name: 'Bob', email: 'bob@b.co', age: 17 },
   ])
-  wire = await openWire(service)
-  client = await wire.connect('shop:main')
 })
-afterAll(async () => {
-  await wire.close()
-  await service.close()
-})
+afterAll(() => shop?.close())
 
 const rowsOf = async (text: string, values?: unknown[], by = client) =>
   (await by.query(text, values)).rows
-
-const openRaw = (database = 'shop:main', key = service.key) =>
-  RawClient.open(wire.port, { user: service.workspaceId, database, key })
 
 const codeOf = (work: Promise<unknown>) =>
   work.then(
@@ -272,7 +269,7 @@ describe('access', () => {
 
 describe('the extended protocol', () => {
   it('describes parameters and columns before values are bound', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(
       parse('insert into people (id, age, at) values ($1, $2, $3) returning age, at', 'a'),
       describeStatement('a'),
@@ -287,7 +284,7 @@ describe('the extended protocol', () => {
   })
 
   it('sends and receives binary values', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     const texts = [
       'b1',
       '7',
@@ -323,7 +320,7 @@ describe('the extended protocol', () => {
   })
 
   it('returns the rows of a portal in parts', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(
       parse('select g from generate_series(1, 5) g'),
       bind([], { portal: 'p' }),
@@ -338,7 +335,7 @@ describe('the extended protocol', () => {
   })
 
   it('skips what follows an error until the next Sync, and goes on after it', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(
       parse('select nothing'),
       bind([]),
@@ -402,7 +399,7 @@ describe('statements that are not allowed', () => {
   ]
 
   it.each(HOSTILE)('are refused in both protocols: %s', async (text) => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(query(text))
     expect(errorCode(await raw.until('Z'))).toMatch(/^(?:0A000|42|22)/)
     raw.send(parse(text), bind([]), execute(), sync())
@@ -439,7 +436,7 @@ describe('bad messages', () => {
     const letters = 'QPBDECSHXFdcfp?\0'
     const texts = ['select 1', 'select $1', '', 'begin', 'select * from people where id = $1']
     for (let round = 0; round < 60; round++) {
-      const raw = await openRaw()
+      const raw = await wire.openRaw()
       for (let count = 0; count < 12; count++) {
         const bytes = Buffer.from(Array.from({ length: random.below(40) }, () => random.below(256)))
         const known = [

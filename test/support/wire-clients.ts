@@ -1,8 +1,11 @@
 import { connect, type Socket } from 'node:net'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Column } from '@offshoot/contract/schema'
 import pg from 'pg'
 import { collectShapes } from '../../packages/server/src/shapes/shape-databases.js'
 import { WireServer } from '../../packages/server/src/wire/wire-server.js'
-import type { TestService } from './service.js'
+import { TestBranches } from './branches.js'
+import { createTestService, type TestService } from './service.js'
 
 /** A service that clients of PostgreSQL can connect to. */
 export interface WireService {
@@ -10,6 +13,7 @@ export interface WireService {
   readonly server: WireServer
   url(place: string, options?: { key?: string; workspace?: string }): string
   connect(place: string, options?: { key?: string }): Promise<pg.Client>
+  openRaw(place?: string, key?: string): Promise<RawClient>
   close(): Promise<void>
 }
 
@@ -38,10 +42,47 @@ export async function openWire(service: TestService): Promise<WireService> {
       await client.connect()
       return client
     },
+    openRaw: (database = 'shop:main', key = service.key) =>
+      RawClient.open(port, { user: service.workspaceId, database, key }),
     async close() {
       await Promise.all([...open].map((client) => client.end().catch(() => undefined)))
       await server.close()
       await collectShapes(service.database, { unusedMs: 0 })
+    },
+  }
+}
+
+/** A service with the database [shop], and a client of PostgreSQL on its branch [main]. */
+export interface WireShop {
+  readonly service: TestService
+  readonly branches: TestBranches
+  readonly wire: WireService
+  readonly client: pg.Client
+  close(): Promise<void>
+}
+
+export async function openShop(
+  tables: Readonly<Record<string, readonly Column[]>>,
+  options: {
+    limits?: Partial<Limits>
+    /** Prepares the branches before the client connects. */
+    fill?: (branches: TestBranches) => Promise<unknown>
+  } = {},
+): Promise<WireShop> {
+  const { fill, ...limited } = options
+  const service = await createTestService(limited)
+  const branches = await TestBranches.create(service, 'shop', tables)
+  await fill?.(branches)
+  const wire = await openWire(service)
+  const client = await wire.connect('shop:main')
+  return {
+    service,
+    branches,
+    wire,
+    client,
+    async close() {
+      await wire.close()
+      await service.close()
     },
   }
 }

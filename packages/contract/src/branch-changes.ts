@@ -359,3 +359,4 @@ export const BranchStatsSchema = Type.Object(
       'rows; other branches share these tables.',
   },
 )
+export type BranchStats = Static<typeof BranchStatsSchema>

@@ -2,11 +2,10 @@ import { type Static, Type } from 'typebox'
 import { LIMITS } from './limits.js'
 import { EntryIdSchema } from './log.js'
 import { DatabaseBranchNameSchema, DateTimeSchema, NAME_PATTERN, TEXT_PATTERN } from './names.js'
+import { pageOf } from './paging.js'
 
 const closed = { additionalProperties: false } as const
 
-/** Checkpoints of a page, unless the request says otherwise. */
-export const CHECKPOINTS_PAGE_SIZE = 50
 /** Checkpoints that the service makes before changes are kept for this number of days. */
 export const AUTOMATIC_CHECKPOINT_DAYS_MAX = 30
 /** Scheduled checkpoints of a branch that can be kept. */
@@ -67,35 +66,18 @@ export const CheckpointSchema = Type.Object(
 )
 export type Checkpoint = Static<typeof CheckpointSchema>
 
+const page = pageOf('checkpoints')
+
 export const CheckpointListSchema = Type.Object(
   {
     checkpoints: Type.Array(CheckpointSchema),
-    meta: Type.Object({
-      cursor: Type.Optional(Type.String({ description: 'The last checkpoint of the page.' })),
-      more: Type.Boolean(),
-    }),
+    meta: page.meta,
   },
   { title: 'CheckpointList', description: 'Checkpoints, newest first.' },
 )
 export type CheckpointList = Static<typeof CheckpointListSchema>
 
-export const CheckpointListQuerySchema = Type.Object({
-  size: Type.Optional(
-    Type.Integer({
-      description: 'The maximum number of checkpoints to list.',
-      minimum: 1,
-      maximum: LIMITS.pageSizeMax,
-    }),
-  ),
-  after: Type.Optional(
-    Type.String({
-      description: 'The `cursor` of the previous page.',
-      minLength: 1,
-      maxLength: LIMITS.nameLengthMax,
-      pattern: TEXT_PATTERN,
-    }),
-  ),
-})
+export const CheckpointListQuerySchema = Type.Object(page.query)
 export type CheckpointListQuery = Static<typeof CheckpointListQuerySchema>
 
 export const CheckpointParamsSchema = Type.Object({

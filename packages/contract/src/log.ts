@@ -1,9 +1,7 @@
 import { type Static, Type } from 'typebox'
-import { LIMITS } from './limits.js'
-import { DateTimeSchema, TEXT_PATTERN } from './names.js'
+import { DateTimeSchema } from './names.js'
+import { pageOf } from './paging.js'
 
-/** Entries of a page, unless the request says otherwise. */
-export const LOG_PAGE_SIZE = 50
 /** Entries are kept for this number of days. */
 export const LOG_DAYS_MAX = 365
 /** The newest entries of a workspace are kept, up to this number. */
@@ -102,22 +100,9 @@ export const LogEntrySchema = Type.Object(
 )
 export type LogEntry = Static<typeof LogEntrySchema> & { readonly [field: string]: unknown }
 
+const page = pageOf('entries')
 const pageFields = {
-  size: Type.Optional(
-    Type.Integer({
-      description: 'The maximum number of entries to list.',
-      minimum: 1,
-      maximum: LIMITS.pageSizeMax,
-    }),
-  ),
-  after: Type.Optional(
-    Type.String({
-      description: 'The `cursor` of the previous page.',
-      minLength: 1,
-      maxLength: LIMITS.nameLengthMax,
-      pattern: TEXT_PATTERN,
-    }),
-  ),
+  ...page.query,
   kind: Type.Optional(EntryKindSchema),
 }
 
@@ -139,10 +124,7 @@ export type AuditQuery = Static<typeof AuditQuerySchema>
 export const LogSchema = Type.Object(
   {
     entries: Type.Array(LogEntrySchema),
-    meta: Type.Object({
-      cursor: Type.Optional(Type.String({ description: 'The last entry of the page.' })),
-      more: Type.Boolean(),
-    }),
+    meta: page.meta,
   },
   { title: 'Log', description: 'Entries, newest first.' },
 )

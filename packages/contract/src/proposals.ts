@@ -8,11 +8,10 @@ import {
   TableNameSchema,
   TEXT_PATTERN,
 } from './names.js'
+import { pageOf, pageOfNumbered } from './paging.js'
 
 const closed = { additionalProperties: false } as const
 
-/** Proposals or comments of a page, unless the request says otherwise. */
-export const PROPOSALS_PAGE_SIZE = 50
 /** Characters of the title of a proposal. */
 export const PROPOSAL_TITLE_LENGTH_MAX = 255
 /** Characters of the text of a proposal, a comment or a review. */
@@ -149,38 +148,28 @@ export const ProposalSchema = Type.Object(
 )
 export type Proposal = Static<typeof ProposalSchema>
 
+/** The largest `integer` of PostgreSQL. */
+const NUMBER_MAX = 2_147_483_647
+
+const proposalPage = pageOfNumbered('proposals', NUMBER_MAX)
+
 export const ProposalListSchema = Type.Object(
   {
     proposals: Type.Array(ProposalSummarySchema),
-    meta: Type.Object({
-      cursor: Type.Optional(Type.Integer({ description: 'The last proposal of the page.' })),
-      more: Type.Boolean(),
-    }),
+    meta: proposalPage.meta,
   },
   { title: 'ProposalList', description: 'Proposals, newest first.' },
 )
 export type ProposalList = Static<typeof ProposalListSchema>
 
-/** The largest `integer` of PostgreSQL. */
-const NUMBER_MAX = 2_147_483_647
-
 const NumberSchema = Type.Integer({ minimum: 1, maximum: NUMBER_MAX, examples: [1] })
-
-const SizeSchema = Type.Integer({ minimum: 1, maximum: LIMITS.pageSizeMax })
 
 export const ProposalListQuerySchema = Type.Object({
   state: Type.Optional(
     Type.Enum(['open', 'merged', 'closed', 'all'], { description: 'By default `open`.' }),
   ),
   from: Type.Optional(BranchNameSchema),
-  size: Type.Optional(SizeSchema),
-  after: Type.Optional(
-    Type.Integer({
-      description: 'The `cursor` of the previous page.',
-      minimum: 1,
-      maximum: NUMBER_MAX,
-    }),
-  ),
+  ...proposalPage.query,
 })
 export type ProposalListQuery = Static<typeof ProposalListQuerySchema>
 
@@ -243,29 +232,18 @@ export const CommentSchema = Type.Object(
 )
 export type Comment = Static<typeof CommentSchema>
 
+const commentPage = pageOf('comments')
+
 export const CommentListSchema = Type.Object(
   {
     comments: Type.Array(CommentSchema),
-    meta: Type.Object({
-      cursor: Type.Optional(Type.String({ description: 'The last comment of the page.' })),
-      more: Type.Boolean(),
-    }),
+    meta: commentPage.meta,
   },
   { title: 'CommentList', description: 'Comments, oldest first.' },
 )
 export type CommentList = Static<typeof CommentListSchema>
 
-export const CommentListQuerySchema = Type.Object({
-  size: Type.Optional(SizeSchema),
-  after: Type.Optional(
-    Type.String({
-      description: 'The `cursor` of the previous page.',
-      minLength: 1,
-      maxLength: LIMITS.nameLengthMax,
-      pattern: TEXT_PATTERN,
-    }),
-  ),
-})
+export const CommentListQuerySchema = Type.Object(commentPage.query)
 export type CommentListQuery = Static<typeof CommentListQuerySchema>
 
 export const CreateReviewSchema = Type.Object(

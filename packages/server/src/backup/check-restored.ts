@@ -28,7 +28,7 @@ import { ident, type Sql, sql } from '../postgres/sql.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../rows/columns/column-types.js'
 import { conversionFault } from '../rows/columns/conversions.js'
 import type { StoredColumn, StoredTable } from '../rows/columns/stored-schema.js'
-import { findContents } from '../rows/files.js'
+import { MentionedContents } from '../rows/files.js'
 import { DatabaseSchema } from '../rows/layout/database-schema.js'
 import { isHeapOfDatabase } from './catalogue-of-database.js'
 import { DamagedArchiveError } from './tar.js'
@@ -428,7 +428,9 @@ async function checkContents(
   databaseId: string,
   files: ReadonlySet<string>,
 ): Promise<void> {
-  const mentioned = await findContents(database, isHeapOfDatabase(sql`${databaseId}::bigint`))
+  const mentioned = await new MentionedContents(database).list(
+    isHeapOfDatabase(sql`${databaseId}::bigint`),
+  )
   for (const sha256 of mentioned) {
     if (!files.has(sha256)) {
       throw new DamagedArchiveError('a row mentions the content of a file that is not in it')

@@ -10,10 +10,9 @@ import { NodeSnapshots, SnapshotError, UnsettledError } from '../postgres/node-s
 import { runTransaction, setLockWait, type Transaction } from '../postgres/run-transaction.js'
 import { serverOf } from '../postgres/server.js'
 import { ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
-import { findContents, findMentioned } from '../rows/files.js'
-import { enterInstance } from '../rows/gates/gate.js'
+import { MentionedContents } from '../rows/files.js'
 import { DatabaseSchema } from '../rows/layout/database-schema.js'
-import { holdStorage, releaseStorage } from '../rows/layout/storage-hold.js'
+import { StorageHold } from '../rows/layout/storage-hold.js'
 import { version } from '../version.js'
 import {
   FORMAT,
@@ -161,7 +160,7 @@ export async function hold(client: pg.PoolClient, timeoutMs = HOLD_TIMEOUT_MS): 
   await connection.query(sql`
     select set_config('lock_timeout', ${String(timeoutMs)}, false)`)
   try {
-    await holdStorage(connection)
+    await new StorageHold(connection).take()
   } catch (error) {
     if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error
     throw new BackupError(
@@ -172,7 +171,7 @@ export async function hold(client: pg.PoolClient, timeoutMs = HOLD_TIMEOUT_MS): 
 
 /** Ends a hold and closes its connection, which ends the hold if that fails. */
 export async function endHold(client: pg.PoolClient): Promise<void> {
-  await releaseStorage(queryable(client)).catch(() => undefined)
+  await new StorageHold(queryable(client)).release().catch(() => undefined)
   client.release(true)
 }
 
@@ -265,7 +264,7 @@ function takeBehindGates(
     async (behind) => {
       if (progress.isTaken) throw new BackupError('others have interrupted the backup: try again')
       await setLockWait(behind, ENTER_WAIT_MS)
-      await enterInstance(behind)
+      await new StorageHold(behind).keepOut()
       const isIncluded = schemasOf(only && (await findDatabase(behind, only)))
       const places = await NodeSnapshots.prepare(behind, isIncluded)
       progress.isTaken = true
@@ -486,8 +485,7 @@ async function writeMentionedFiles(
   moment: Transaction,
   databaseId: string,
 ): Promise<void> {
-  const found = await findContents(
-    readerOfRows(work, moment),
+  const found = await new MentionedContents(readerOfRows(work, moment)).list(
     isHeapOfDatabase(sql`${databaseId}::bigint`),
   )
   const hashes = [...found].sort()
@@ -520,7 +518,7 @@ async function writeFile(
 ): Promise<void> {
   const content = await work.blobs.get(sha256)
   if (content === undefined) {
-    const mentioned = await findMentioned(readerOfRows(work, moment), [sha256])
+    const mentioned = await new MentionedContents(readerOfRows(work, moment)).find([sha256])
     if (mentioned.size === 0) return
     throw missingContent(sha256)
   }

@@ -32,16 +32,12 @@ export class LocalStore implements BlobStore {
   }
 
   async put(source: AsyncIterable<Buffer>, options: PutOptions): Promise<ReceivedBlob> {
-    const spooled = await this.#spool.receive(source, options.bytesMax)
     try {
-      const { sha256, size, head } = spooled
-      await options.claim?.({ sha256, size })
-      await this.#keep(spooled.path, this.#pathOf(sha256))
-      return { sha256, size, head }
+      return await this.#spool.put(source, options, (spooled) =>
+        this.#keep(spooled.path, this.#pathOf(spooled.sha256)),
+      )
     } catch (error) {
       throw toStorageFull(error)
-    } finally {
-      await rm(spooled.path, { force: true })
     }
   }
 

@@ -1,5 +1,4 @@
 import { createReadStream } from 'node:fs'
-import { rm } from 'node:fs/promises'
 import http from 'node:http'
 import https from 'node:https'
 import { Readable } from 'node:stream'
@@ -62,15 +61,9 @@ export class S3Store implements BlobStore {
   }
 
   async put(source: AsyncIterable<Buffer>, options: PutOptions): Promise<ReceivedBlob> {
-    const spooled = await this.#spool.receive(source, options.bytesMax)
-    try {
-      const { sha256, size, head } = spooled
-      await options.claim?.({ sha256, size })
-      if (!(await this.has(sha256))) await this.#upload(spooled.path, { sha256, size })
-      return { sha256, size, head }
-    } finally {
-      await rm(spooled.path, { force: true })
-    }
+    return this.#spool.put(source, options, async ({ path, sha256, size }) => {
+      if (!(await this.has(sha256))) await this.#upload(path, { sha256, size })
+    })
   }
 
   async get(sha256: string, range?: ByteRange): Promise<Readable | undefined> {

@@ -2,7 +2,7 @@ import { createHash, randomUUID } from 'node:crypto'
 import { mkdir, open, readdir, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { AppError } from '@offshoot/contract/errors'
-import { BlobTooLargeError, type ReceivedBlob } from './blob-store.js'
+import { BlobTooLargeError, type PutOptions, type ReceivedBlob } from './blob-store.js'
 
 /** Large enough to find the dimensions of an image behind the metadata that cameras write. */
 const HEAD_BYTES = 256 * 1024
@@ -28,8 +28,25 @@ export class Spool {
     }
   }
 
+  /** Receives content, and lets `keep` store it. The received file is removed in the end. */
+  async put(
+    source: AsyncIterable<Buffer>,
+    options: PutOptions,
+    keep: (spooled: SpooledBlob) => Promise<unknown>,
+  ): Promise<ReceivedBlob> {
+    const spooled = await this.#receive(source, options.bytesMax)
+    try {
+      const { sha256, size, head } = spooled
+      await options.claim?.({ sha256, size })
+      await keep(spooled)
+      return { sha256, size, head }
+    } finally {
+      await rm(spooled.path, { force: true })
+    }
+  }
+
   /** Receives content in constant memory. Leaves nothing behind if it fails. */
-  async receive(source: AsyncIterable<Buffer>, bytesMax: number): Promise<SpooledBlob> {
+  async #receive(source: AsyncIterable<Buffer>, bytesMax: number): Promise<SpooledBlob> {
     const file = path.join(this.folder, randomUUID())
     const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
       throw toStorageFull(error)

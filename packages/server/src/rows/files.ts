@@ -8,26 +8,6 @@ import { type HeapAddress, heapName, pastName } from './layout/layout.js'
  * Files in rows: the stored metadata of files, and the contents that rows refer to.
  */
 
-/**
- * Returns the contents that a row of any branch refers to, including row versions kept for forks. Throws if a heap
- * cannot be searched.
- */
-export async function findMentioned(
-  transaction: Queryable,
-  hashes: readonly string[],
-): Promise<Set<string>> {
-  const found = new Set<string>()
-  for (let afterId = '0'; found.size < hashes.length; ) {
-    const missing = hashes.filter((sha256) => !found.has(sha256))
-    const { mentions, lastId, failure } = await findMentions(transaction, missing, { afterId })
-    if (failure !== undefined) throw failure
-    for (const { sha256 } of mentions) found.add(sha256)
-    if (lastId === undefined) break
-    afterId = lastId
-  }
-  return found
-}
-
 /** Rows of a database refer to a content. */
 interface Mention {
   readonly sha256: string
@@ -54,56 +34,78 @@ interface HeapRow extends HeapAddress {
 }
 
 /**
- * Returns all contents that the rows of a database refer to, including row versions kept for forks. `isSearched` is a
- * condition on rows of `offshoot.heaps`.
+ * The contents of files that rows refer to, as a transaction sees them. Row versions that are kept for forks count, too.
  */
-export async function findContents(transaction: Queryable, isSearched: Sql): Promise<Set<string>> {
-  const heaps = await transaction.query<HeapRow>(sql`
-    select ${HEAP_COLUMNS}
-    from offshoot.heaps
-    where file_column_ids <> '{}' and kind <> 'gone' and ${isSearched}`)
-  const found = new Set<string>()
-  for (const heap of heaps) {
-    // Releases the locks on the heap, as below.
-    await transaction.query(sql`savepoint heap`)
-    for (const { sha256 } of await searchHeap(transaction, heap, null)) found.add(sha256)
-    await transaction.query(sql`rollback to savepoint heap`)
-  }
-  return found
-}
+export class MentionedContents {
+  readonly #transaction: Queryable
 
-/** Searches some heaps for contents, in the order of their ids. Ends after a heap that cannot be searched. */
-export async function findMentions(
-  transaction: Queryable,
-  hashes: readonly string[],
-  { afterId, heapsMax = STEP_HEAPS }: { afterId: string; heapsMax?: number },
-): Promise<FoundMentions> {
-  const heaps = await transaction.query<HeapRow>(sql`
-    select ${HEAP_COLUMNS}
-    from offshoot.heaps
-    where file_column_ids <> '{}' and id > ${afterId}
-    order by id
-    limit ${heapsMax}`)
-  const mentions: Mention[] = []
-  // PostgreSQL's lock table has room for a few thousand locks. Rolling back to the savepoint releases the
-  // locks on a heap and keeps the snapshot.
-  await transaction.query(sql`savepoint heaps`)
-  let failure: unknown
-  let lastId: string | undefined
-  for (const heap of heaps) {
-    lastId = heap.heapId
-    try {
-      mentions.push(...(await searchHeap(transaction, heap, hashes)))
-    } catch (error) {
-      // The heap may have just been dropped, because no branch reads it any more.
-      if (!isUndefinedTable(error)) failure = error
-    }
-    await transaction.query(sql`rollback to savepoint heaps`)
-    if (failure !== undefined) break
+  constructor(transaction: Queryable) {
+    this.#transaction = transaction
   }
-  await transaction.query(sql`release savepoint heaps`)
-  if (failure !== undefined) return { mentions, lastId, failure }
-  return { mentions, lastId: heaps.length < heapsMax ? undefined : lastId }
+
+  /** Returns those of the given contents that a row of any branch refers to. Throws if a heap cannot be searched. */
+  async find(hashes: readonly string[]): Promise<Set<string>> {
+    const found = new Set<string>()
+    for (let afterId = '0'; found.size < hashes.length; ) {
+      const missing = hashes.filter((sha256) => !found.has(sha256))
+      const { mentions, lastId, failure } = await this.findNext(missing, { afterId })
+      if (failure !== undefined) throw failure
+      for (const { sha256 } of mentions) found.add(sha256)
+      if (lastId === undefined) break
+      afterId = lastId
+    }
+    return found
+  }
+
+  /** Returns all contents that the rows of a database refer to. `isSearched` is a condition on rows of `offshoot.heaps`. */
+  async list(isSearched: Sql): Promise<Set<string>> {
+    const heaps = await this.#transaction.query<HeapRow>(sql`
+      select ${HEAP_COLUMNS}
+      from offshoot.heaps
+      where file_column_ids <> '{}' and kind <> 'gone' and ${isSearched}`)
+    const found = new Set<string>()
+    for (const heap of heaps) {
+      // Releases the locks on the heap, as below.
+      await this.#transaction.query(sql`savepoint heap`)
+      for (const { sha256 } of await searchHeap(this.#transaction, heap, null)) found.add(sha256)
+      await this.#transaction.query(sql`rollback to savepoint heap`)
+    }
+    return found
+  }
+
+  /** Searches some heaps for contents, in the order of their ids. Ends after a heap that cannot be searched. */
+  async findNext(
+    hashes: readonly string[],
+    { afterId, heapsMax = STEP_HEAPS }: { afterId: string; heapsMax?: number },
+  ): Promise<FoundMentions> {
+    const transaction = this.#transaction
+    const heaps = await transaction.query<HeapRow>(sql`
+      select ${HEAP_COLUMNS}
+      from offshoot.heaps
+      where file_column_ids <> '{}' and id > ${afterId}
+      order by id
+      limit ${heapsMax}`)
+    const mentions: Mention[] = []
+    // PostgreSQL's lock table has room for a few thousand locks. Rolling back to the savepoint releases the
+    // locks on a heap and keeps the snapshot.
+    await transaction.query(sql`savepoint heaps`)
+    let failure: unknown
+    let lastId: string | undefined
+    for (const heap of heaps) {
+      lastId = heap.heapId
+      try {
+        mentions.push(...(await searchHeap(transaction, heap, hashes)))
+      } catch (error) {
+        // The heap may have just been dropped, because no branch reads it any more.
+        if (!isUndefinedTable(error)) failure = error
+      }
+      await transaction.query(sql`rollback to savepoint heaps`)
+      if (failure !== undefined) break
+    }
+    await transaction.query(sql`release savepoint heaps`)
+    if (failure !== undefined) return { mentions, lastId, failure }
+    return { mentions, lastId: heaps.length < heapsMax ? undefined : lastId }
+  }
 }
 
 /** Finds contents that a heap mentions: those with the given hashes, or all. */

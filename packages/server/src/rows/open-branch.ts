@@ -3,12 +3,15 @@ import type pg from 'pg'
 import type { CachePart, SharedCache } from '../common/shared-cache.js'
 import type { Bounds } from '../postgres/bounds.js'
 import type { Database } from '../postgres/database.js'
+import type { Transaction } from '../postgres/run-transaction.js'
 import type { Call, Statement, TextRow, TextRows } from '../postgres/statement.js'
 import type { Fault } from './columns/fault.js'
 import type { TableCodec } from './columns/table-codec.js'
 import { ensureHeaps, type NewHeaps } from './heaps/ensure-heaps.js'
+import { takeFilledHeap } from './heaps/filled-heaps.js'
 import { schemaName } from './layout/database-schema.js'
 import { type BranchRows, layoutOf, ownHeap, withTable } from './layout/layout.js'
+import { requireGuard, StreamLayer, type StreamPin } from './merging/publish-stream.js'
 import { refuseColumns, type TableLookup } from './reading/read-plan.js'
 import { TableRead } from './reading/table-read.js'
 import { TableRows } from './reading/table-rows.js'
@@ -16,7 +19,7 @@ import { isLinkingCall } from './running/calls.js'
 import { type Guard, isLinkBroken, ownerOf } from './running/guard.js'
 import { runReads, runSnapshot, type SnapshotOptions } from './running/reads.js'
 import type { SharedCalls, UserQuery } from './running/shared-calls.js'
-import { NewStorageError, StaleError } from './running/staleness.js'
+import { StaleError } from './running/staleness.js'
 import {
   type OpenTransaction,
   openTransaction,
@@ -29,6 +32,7 @@ import {
 } from './running/transactions.js'
 import { takeNumbers } from './sequences.js'
 import { KeptLinks, type LinkedTables, linkChecks } from './writing/kept-links.js'
+import { openSink, type RowSink } from './writing/row-sink.js'
 import { StagedRows } from './writing/staged-rows.js'
 import { TableWriter } from './writing/table-writer.js'
 
@@ -203,7 +207,8 @@ export class OpenBranch implements TableLookup {
     const missing = tables.filter((table) => !isWritable(table))
     const stored = missing.map(({ codec }) => codec.table)
     const options = { tables: stored, owner: ownerOf(this.guard) }
-    throw new NewStorageError(await ensureHeaps(this.#shared, layoutOf(this.rows), options))
+    const rows = await ensureHeaps(this.#shared, layoutOf(this.rows), options)
+    throw new StaleError('the branch has new storage', { rows })
   }
 
   /** Runs reads in one round trip. Each sees what was committed when it started (read committed). */
@@ -317,6 +322,27 @@ export class OpenBranch implements TableLookup {
   /** Returns a transaction that was begun elsewhere, for calls of a request on the branch. */
   inTransaction(client: pg.PoolClient): OpenTransaction {
     return openTransaction(this.#shared.database, this.guard, { client })
+  }
+
+  /** Opens the fastest sink for rows that a table allows. */
+  openSink(table: WritableTable, transaction: WriteTransaction): RowSink {
+    return openSink(table, transaction)
+  }
+
+  /** Returns the staged rows of a stream as a layer of a table, which is compared with a pinned state of the branch. */
+  streamLayer(stream: { table: WritableTable; rows: StagedRows; pin: StreamPin }): StreamLayer {
+    return new StreamLayer(this.guard, { ...stream, codec: stream.table.codec })
+  }
+
+  /**
+   * Gives the branch, whose gate must be locked, the heap that a stream has filled. Returns false, and has no effect, if
+   * the rows must be inserted instead.
+   */
+  async takeHeap(transaction: Transaction, rows: StagedRows): Promise<boolean> {
+    const { heap } = rows
+    if (heap === undefined) return false
+    await requireGuard(transaction, this.guard)
+    return takeFilledHeap(transaction, heap)
   }
 
   /** Creates a stage for the rows of a stream. With `mayReplace`, they may become those of the branch as they are staged. */

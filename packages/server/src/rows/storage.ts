@@ -13,6 +13,7 @@ import { DeepFolds, foldNext } from './heaps/folds.js'
 import { collectSpares, SPARES_MAX, SpareHeaps } from './heaps/spare-heaps.js'
 import { collectSchema } from './layout/database-schema.js'
 import { type ForkOutcome, toForkOutcome } from './layout/fork.js'
+import { analyzeGrownHeaps } from './layout/heap-statistics.js'
 import { type BranchRows, shallowLayoutSql, toShallowLayout } from './layout/layout.js'
 import { OpenBranch, type SchemaTables, type SharedByBranches } from './open-branch.js'
 import type { TableRead } from './reading/table-read.js'
@@ -94,6 +95,11 @@ export class Storage implements SharedByBranches {
     )
     const rows = toShallowLayout(JSON.parse(found?.[0] ?? '[]'))
     return { outcome: toForkOutcome(forked), rows }
+  }
+
+  /** Collects statistics of the heaps of branches that have doubled since it was last done. Waits for nobody. */
+  analyzeGrown(databaseId: string, branchIds: readonly string[]): Promise<void> {
+    return analyzeGrownHeaps(this.database, { databaseId, branchIds })
   }
 
   /** Moves the rows of all layers of a branch to its heaps, in small steps. */

@@ -2,8 +2,8 @@ import type { BlobStore } from '../../blobs/blob-store.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
-import { findMentioned, findMentions } from '../../rows/files.js'
-import { mayRemoveStorage } from '../../rows/layout/storage-hold.js'
+import { MentionedContents } from '../../rows/files.js'
+import { StorageHold } from '../../rows/layout/storage-hold.js'
 import { collected } from '../../telemetry/events.js'
 
 /*
@@ -60,7 +60,7 @@ export async function checkBlobs(
       const check = (await findCheck(transaction)) ?? (await insertCheck(transaction, times))
       if (check === undefined) return false
       const { id, hashes, heapId: afterId } = check
-      const found = await findMentions(transaction, hashes, {
+      const found = await new MentionedContents(transaction).findNext(hashes, {
         afterId,
         ...(heapsMax === undefined ? {} : { heapsMax }),
       })
@@ -118,7 +118,7 @@ async function insertCheck(
 async function insertMentions(
   transaction: Queryable,
   checkId: string,
-  mentions: Awaited<ReturnType<typeof findMentions>>['mentions'],
+  mentions: readonly { readonly sha256: string; readonly databaseId: string }[],
 ): Promise<void> {
   if (mentions.length === 0) return
   await transaction.query(sql`
@@ -169,7 +169,9 @@ async function withoutMentioned(
   hashes: readonly string[],
 ): Promise<string[]> {
   if (hashes.length === 0) return []
-  const mentioned = await findMentioned(transaction, hashes).catch(() => new Set(hashes))
+  const mentioned = await new MentionedContents(transaction)
+    .find(hashes)
+    .catch(() => new Set(hashes))
   return hashes.filter((sha256) => !mentioned.has(sha256))
 }
 
@@ -184,7 +186,7 @@ export async function collectBlobs(
   const removed = await runTransaction(
     database,
     async (transaction) => {
-      if (!(await mayRemoveStorage(transaction))) return undefined
+      if (!(await new StorageHold(transaction).mayRemove())) return undefined
       // The row locks make uploads of the same content wait. They then store the content again.
       const due = await transaction.query<{ sha256: string }>(sql`
         select encode(sha256, 'hex') as sha256
@@ -195,7 +197,7 @@ export async function collectBlobs(
         for update skip locked`)
       if (due.length === 0) return undefined
       const hashes = due.map(({ sha256 }) => sha256)
-      const used = await findMentioned(transaction, hashes)
+      const used = await new MentionedContents(transaction).find(hashes)
       await transaction.query(sql`
         update offshoot.blobs
         set checked_at = now(), unused_since = null

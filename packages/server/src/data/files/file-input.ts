@@ -7,7 +7,7 @@ import {
 import type { Limits } from '@offshoot/contract/limits'
 import { FILE_NAME_PATTERN, MEDIA_TYPE_PATTERN, RECORD_ID_PATTERN } from '@offshoot/contract/names'
 import { timeOrderedId } from '../../common/ids.js'
-import { expected, Fault } from '../../rows/columns/fault.js'
+import { Fault } from '../../rows/columns/fault.js'
 import type { StoredFile } from '../../rows/columns/file-value.js'
 import type { FileEncoder } from '../../rows/columns/record-encoder.js'
 import type { StoredColumn } from '../../rows/columns/stored-schema.js'
@@ -89,7 +89,7 @@ export class FileWriter {
 
   readonly encode: FileEncoder = (column, value) => {
     if (typeof value !== 'object' || value === null) {
-      return expected(column.type === 'file' ? 'an object' : 'an array', value)
+      return Fault.expected(column.type === 'file' ? 'an object' : 'an array', value)
     }
     const known = this.#encoded.get(value)
     if (known !== undefined) return known
@@ -99,7 +99,7 @@ export class FileWriter {
   }
 
   #file(column: StoredColumn, value: object): string | Fault {
-    if (Array.isArray(value)) return expected('an object', value)
+    if (Array.isArray(value)) return Fault.expected('an object', value)
     const [present] = this.#present.get(column.id) ?? []
     const fault = this.#check(value as Input, {
       isEntry: false,
@@ -110,7 +110,7 @@ export class FileWriter {
   }
 
   #list(column: StoredColumn, value: object): string | Fault {
-    if (!Array.isArray(value)) return expected('an array', value)
+    if (!Array.isArray(value)) return Fault.expected('an array', value)
     const { filesPerArrayMax } = this.#limits
     if (value.length > filesPerArrayMax) {
       return new Fault(
@@ -132,7 +132,7 @@ export class FileWriter {
 
   #checkEntry(entry: unknown, ids: Set<string>): Fault | undefined {
     if (typeof entry !== 'object' || entry === null || Array.isArray(entry)) {
-      return expected('an object', entry)
+      return Fault.expected('an object', entry)
     }
     const { id } = entry as Input
     const fault = this.#check(entry as Input, { isEntry: true, isNamed: true })
@@ -267,7 +267,7 @@ function checkField(field: string, value: unknown, limits: Limits): Fault | unde
     case 'base64Content':
       return checkBase64(value, limits)
     case 'enablePublicUrl':
-      return typeof value === 'boolean' ? undefined : expected('a boolean', value)
+      return typeof value === 'boolean' ? undefined : Fault.expected('a boolean', value)
     case 'signedUrlTimeout':
     case 'uploadUrlTimeout':
       return checkSeconds(value, limits)
@@ -285,14 +285,14 @@ function checkText(
   value: unknown,
   { pattern, min, max }: { pattern: RegExp; min: number; max: number },
 ): Fault | undefined {
-  if (typeof value !== 'string') return expected('a string', value)
+  if (typeof value !== 'string') return Fault.expected('a string', value)
   if (value.length < min) return new Fault(`must have at least ${min} characters`)
   if (value.length > max) return new Fault(`must have at most ${max} characters`)
   return pattern.test(value) ? undefined : new Fault(`must match ${pattern.source}`)
 }
 
 function checkSeconds(value: unknown, { urlSecondsMax }: Limits): Fault | undefined {
-  if (typeof value !== 'number') return expected('a number', value)
+  if (typeof value !== 'number') return Fault.expected('a number', value)
   return Number.isInteger(value) && value >= 1 && value <= urlSecondsMax
     ? undefined
     : new Fault(`must be a whole number of seconds from 1 to ${urlSecondsMax}`)
@@ -301,7 +301,7 @@ function checkSeconds(value: unknown, { urlSecondsMax }: Limits): Fault | undefi
 const NOT_BASE64 = new Fault('is not valid base64')
 
 function checkBase64(value: unknown, limits: Limits): Fault | undefined {
-  if (typeof value !== 'string') return expected('a string', value)
+  if (typeof value !== 'string') return Fault.expected('a string', value)
   const fault = checkBase64Length(value, limits)
   if (fault !== undefined) return fault
   return isBase64(value.slice(0, value.length - paddingOf(value))) ? undefined : NOT_BASE64

@@ -1,8 +1,10 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import type { FileForm, LinkPurpose } from '../../rows/columns/file-value.js'
+import type { FileForm } from '../../rows/columns/file-value.js'
 import { writeAccessId } from './access-id.js'
+
+export type LinkPurpose = 'read' | 'upload'
 
 interface LinkKey {
   readonly id: string

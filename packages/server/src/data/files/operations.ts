@@ -8,13 +8,7 @@ import { requireDirectChanges } from '../../domain/access/approvals.js'
 import type { Growth } from '../../domain/quotas/quotas.js'
 import type { Database } from '../../postgres/database.js'
 import { Fault } from '../../rows/columns/fault.js'
-import {
-  DEFAULT_FILE_FIELDS,
-  type LinkPurpose,
-  parseFiles,
-  publicFile,
-  type StoredFile,
-} from '../../rows/columns/file-value.js'
+import { publicFile, type StoredFile } from '../../rows/columns/file-value.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import { confirmed } from '../../rows/running/staleness.js'
 import { invalidRecord, recordNotFound } from '../session/record-errors.js'
@@ -24,6 +18,7 @@ import { type FilePlace, readAccessId } from './access-id.js'
 import { checkMediaType, newFileId, uploadedFile } from './file-input.js'
 import type { Files } from './files.js'
 import { isPrivateEverywhere } from './is-private-everywhere.js'
+import type { LinkPurpose } from './links.js'
 import { claimUpload } from './upload-claim.js'
 
 export interface FileContext {
@@ -302,7 +297,7 @@ async function readFiles(
   const [rows] = await session.branch.runReads([call])
   const row = rows?.[0]
   if (row === undefined) throw confirmed(recordNotFound(target.tableName, target.recordId))
-  return parseFiles(read.textOf(row, place.index))
+  return read.filesOf(row, place.index)
 }
 
 /** Changes the files of a column in a transaction that reads their current state. */
@@ -320,7 +315,7 @@ async function changeFiles<Result>(
     async (transaction, [found]) => {
       const row = found?.[0]
       if (row === undefined) throw recordNotFound(tableName, id)
-      const { files, result } = change(parseFiles(read.textOf(row, index)))
+      const { files, result } = change(read.filesOf(row, index))
       const value = place.isList ? files : files[0]
       const text = value === undefined ? null : JSON.stringify(value)
       // `updateOne` cannot be used: its built-in guard needs an API key, which a link does not have.
@@ -350,10 +345,9 @@ function describe(
   { column, isList }: FileColumn,
   { target, file }: { target: FileTarget; file: StoredFile },
 ): File {
-  const selection = { columnId: column.id, isList, fields: new Set(DEFAULT_FILE_FIELDS) }
   const form = session.metadata.files
   const record = form && { recordId: target.recordId, form }
-  return publicFile(file, selection, record) as unknown as File
+  return publicFile(file, { columnId: column.id, isList }, record) as unknown as File
 }
 
 function namelessFile({ path }: FileColumn): AppError {

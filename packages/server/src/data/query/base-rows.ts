@@ -4,28 +4,18 @@ import { ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { decodeDatetime } from '../../rows/columns/datetime-type.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
-import { quoteJson } from '../../rows/columns/text-types.js'
 import type { TableLookup } from '../../rows/reading/read-plan.js'
 import { confirmed } from '../../rows/running/staleness.js'
 import type { Session } from '../session/session.js'
-import type { Field, FieldType } from './field.js'
+import { type Field, type FieldType, SQL_TYPES } from './field.js'
 import type { Filter } from './filter.js'
 import { filterSql } from './filter-sql.js'
 import { invalidQuery } from './invalid-query.js'
 import type { Parameters } from './parameters.js'
 import { selectRows } from './select-rows.js'
 
-const VALUE_TYPES: Readonly<Record<FieldType, Sql>> = {
-  text: sql`text`,
-  int: sql`bigint`,
-  float: sql`double precision`,
-  bool: sql`boolean`,
-  datetime: sql`timestamptz`,
-  decimal: sql`numeric`,
-  date: sql`date`,
-  time: sql`time`,
-  uuid: sql`uuid`,
-  enum: sql`text`,
+const VALUE_TYPES: Readonly<Partial<Record<FieldType, Sql>>> = {
+  ...SQL_TYPES,
   list: sql`text[]`,
   json: sql`jsonb`,
   other: sql`text`,
@@ -130,11 +120,11 @@ export function writeValue(
     case 'uuid':
     case 'enum':
     case 'other':
-      return quoteJson(text)
+      return JSON.stringify(text)
     case 'datetime':
       return `"${decodeDatetime(text)}"`
     case 'json':
-      return options.jsonAsText ? quoteJson(text) : text
+      return options.jsonAsText ? JSON.stringify(text) : text
     default:
       return text
   }

@@ -1,11 +1,9 @@
 import { arrayLiteral } from '../../postgres/carriers.js'
 import { join, type Sql, sql } from '../../postgres/sql.js'
-import { encodeDate, encodeTime } from '../../rows/columns/date-types.js'
-import { encodeDatetime } from '../../rows/columns/datetime-type.js'
-import { encodeDecimal } from '../../rows/columns/decimal-type.js'
+import { encodeOperand } from '../../rows/columns/column-types.js'
 import { Fault } from '../../rows/columns/fault.js'
 import { checkJsonText } from '../../rows/columns/json-text.js'
-import { checkText, encodeUuid } from '../../rows/columns/text-types.js'
+import { checkText } from '../../rows/columns/text-types.js'
 import { orderOf } from './enum-order.js'
 import { type Field, type FieldType, SQL_TYPES } from './field.js'
 import type { Filter, Operator, Predicate } from './filter.js'
@@ -255,15 +253,12 @@ function operandText(given: unknown, value: Value): string {
       return given ? 't' : 'f'
     case 'datetime':
       if (typeof given !== 'string') throw wrongType('a time', value)
-      return checked(encodeDatetime(given), value)
+      return checked(encodeOperand(value.type, given), value)
     case 'decimal':
-      return checked(encodeDecimal(given), value)
     case 'date':
-      return checked(encodeDate(given), value)
     case 'time':
-      return checked(encodeTime(given), value)
     case 'uuid':
-      return checked(encodeUuid(given), value)
+      return checked(encodeOperand(value.type, given), value)
     case 'enum': {
       const text = textOf(given, value)
       if (value.values?.includes(text) !== false) return text

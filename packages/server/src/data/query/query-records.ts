@@ -3,11 +3,10 @@ import { mapInTurns } from '../../common/in-turns.js'
 import { type JsonText, listJson } from '../../common/write-json.js'
 import type { Bounds } from '../../postgres/bounds.js'
 import type { TextRow } from '../../postgres/statement.js'
-import { encodeDate, encodeTime } from '../../rows/columns/date-types.js'
-import { decodeDatetime, encodeDatetime } from '../../rows/columns/datetime-type.js'
-import { encodeDecimal } from '../../rows/columns/decimal-type.js'
+import { encodeOperand } from '../../rows/columns/column-types.js'
+import { decodeDatetime } from '../../rows/columns/datetime-type.js'
 import { Fault } from '../../rows/columns/fault.js'
-import { checkText, encodeUuid } from '../../rows/columns/text-types.js'
+import { checkText } from '../../rows/columns/text-types.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { TableLookup } from '../../rows/reading/read-plan.js'
 import type { TableRead } from '../../rows/reading/table-read.js'
@@ -238,13 +237,14 @@ const IS_KEY: Readonly<Partial<Record<FieldType, (text: string) => boolean>>> = 
   text: (text) => checkText(text) === undefined,
   int: (text) => /^-?\d{1,19}$/.test(text) && BigInt.asIntN(64, BigInt(text)) === BigInt(text),
   float: (text) => /^-?\d+(\.\d+)?(e[+-]\d+)?$/.test(text) && Number.isFinite(Number(text)),
-  decimal: (text) => !(encodeDecimal(text) instanceof Fault),
-  date: (text) => !(encodeDate(text) instanceof Fault),
-  time: (text) => !(encodeTime(text) instanceof Fault),
-  uuid: (text) => !(encodeUuid(text) instanceof Fault),
+  decimal: (text) => !(encodeOperand('decimal', text) instanceof Fault),
+  date: (text) => !(encodeOperand('date', text) instanceof Fault),
+  time: (text) => !(encodeOperand('time', text) instanceof Fault),
+  uuid: (text) => !(encodeOperand('uuid', text) instanceof Fault),
   bool: (text) => text === 't' || text === 'f',
   datetime: (text) =>
-    /^.{10} .{8}.*\+00$/.test(text) && !(encodeDatetime(decodeDatetime(text)) instanceof Fault),
+    /^.{10} .{8}.*\+00$/.test(text) &&
+    !(encodeOperand('datetime', decodeDatetime(text)) instanceof Fault),
 }
 
 function checkPosition(position: Position | undefined, types: readonly FieldType[]): void {

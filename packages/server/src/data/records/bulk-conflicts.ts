@@ -2,7 +2,7 @@ import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns } from '../../common/in-turns.js'
 import type { WritableTable } from '../../rows/open-branch.js'
-import { rowsBefore } from '../../rows/writing/refusals.js'
+import type { Refusal } from '../../rows/writing/refusals.js'
 import type { RowInput } from '../../rows/writing/table-writer.js'
 import { type ViolationFields, violationFields } from '../session/record-errors.js'
 import { findBrokenLinks } from './broken-links.js'
@@ -22,8 +22,7 @@ export async function findConflicts(
   options: {
     body: Buffer
     limits: Limits
-    refusal: string
-    error: unknown
+    refusal: Refusal
     fields: ViolationFields | undefined
   },
 ): Promise<Pick<Batch, 'faults' | 'faultCount'>> {
@@ -43,8 +42,8 @@ export async function findConflicts(
   }
   // The conflicting row may have been deleted since.
   if (batch.faultCount === 0) {
-    addFault(batch, rowsBefore(options.error) ?? 0, {
-      message: `invalid record: ${options.refusal}`,
+    addFault(batch, options.refusal.rowsBefore ?? 0, {
+      message: `invalid record: ${options.refusal.message}`,
       ...options.fields,
     })
   }

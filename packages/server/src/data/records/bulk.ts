@@ -7,8 +7,7 @@ import { arrayLiteral } from '../../postgres/carriers.js'
 import type { BranchTable, WritableTable } from '../../rows/open-branch.js'
 import { confirmed } from '../../rows/running/staleness.js'
 import type { WriteTransaction } from '../../rows/running/transactions.js'
-import { describeRefusal } from '../../rows/writing/refusals.js'
-import { openSink } from '../../rows/writing/row-sink.js'
+import { Refusal } from '../../rows/writing/refusals.js'
 import { findViolationFields } from '../session/record-errors.js'
 import { planColumns } from '../session/session.js'
 import { findConflicts } from './bulk-conflicts.js'
@@ -47,7 +46,7 @@ export async function bulkInsert(
           return answer
         })
       } catch (error) {
-        const refusal = describeRefusal(error, [table.codec])
+        const refusal = Refusal.of(error, [table.codec])
         if (refusal === undefined) throw error
         throw confirmed(
           bulkFailed(
@@ -55,7 +54,6 @@ export async function bulkInsert(
               body,
               limits,
               refusal,
-              error,
               fields: findViolationFields(error, new Set([table.codec])),
             }),
           ),
@@ -82,7 +80,7 @@ async function insertBody(
 ): Promise<Batch> {
   const { transaction, limits } = options
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
-  const sink = openSink(table, transaction)
+  const sink = context.session.branch.openSink(table, transaction)
   let isOpen = true
   try {
     for (const records of sliceRecords(options.body, options.limits)) {

@@ -11,7 +11,7 @@ import { runTransaction, type Transaction } from '../../postgres/run-transaction
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import type { Work } from '../../postgres/work.js'
-import { answersName, findAnswering } from '../../rows/layout/database-schema.js'
+import { DatabaseSchema } from '../../rows/layout/database-schema.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import { confirmed, StaleError } from '../../rows/running/staleness.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
@@ -82,7 +82,7 @@ const statements = new LRUCache<string, AnswerStatements>({ max: DATABASES_MAX }
 function statementsOf({ branch: { rows } }: Session): AnswerStatements {
   let known = statements.get(rows.databaseId)
   if (known === undefined) {
-    const answers = answersName(rows.databaseId)
+    const { answers } = new DatabaseSchema(rows.databaseId)
     known = {
       find: compileStatement(sql`
         select encode(request_hash, 'hex'), body
@@ -302,16 +302,18 @@ export async function collectAnswers(
   database: Database,
   after: Pick<Work, 'position'>,
 ): Promise<boolean> {
-  const databaseId = await findAnswering(database, after.position ?? '0')
+  const databaseId = await DatabaseSchema.findAnswering(database, after.position ?? '0')
   if (databaseId === undefined) {
     after.position = null
     return false
   }
-  const count = await deleteExpired(database, answersName(databaseId)).catch((error: unknown) => {
-    // The database was deleted, or the next round tries it again. Those on other nodes must not wait for it.
-    if (isUndefinedTable(error) || isNodeUnreachable(error)) return 0
-    throw error
-  })
+  const count = await deleteExpired(database, new DatabaseSchema(databaseId).answers).catch(
+    (error: unknown) => {
+      // The database was deleted, or the next round tries it again. Those on other nodes must not wait for it.
+      if (isUndefinedTable(error) || isNodeUnreachable(error)) return 0
+      throw error
+    },
+  )
   if (count < STEP_ANSWERS) after.position = databaseId
   return true
 }

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache'
 import type { Database } from '../../postgres/database.js'
 import { isUndefinedTable } from '../../postgres/failures.js'
 import { sql } from '../../postgres/sql.js'
-import { answersName } from '../../rows/layout/database-schema.js'
+import { DatabaseSchema } from '../../rows/layout/database-schema.js'
 import { collected } from '../../telemetry/events.js'
 
 /*
@@ -98,7 +98,7 @@ class KeptAnswers {
 
   async #measure(databaseId: string): Promise<number> {
     const [row] = await this.#database.query<{ bytes: number }>(sql`
-      select coalesce(sum(size), 0)::float8 as bytes from ${answersName(databaseId)}`)
+      select coalesce(sum(size), 0)::float8 as bytes from ${new DatabaseSchema(databaseId).answers}`)
     return row?.bytes ?? 0
   }
 
@@ -107,7 +107,7 @@ class KeptAnswers {
     const [row] = await this.#database.query<{ bytes: number; count: number }>(sql`
       with oldest as (
         select hash, created_at, size
-        from ${answersName(databaseId)}
+        from ${new DatabaseSchema(databaseId).answers}
         where body is not null
         order by created_at
         limit ${STEP_ANSWERS}
@@ -118,7 +118,7 @@ class KeptAnswers {
         from oldest
       ),
       dropped as (
-        update ${answersName(databaseId)} k
+        update ${new DatabaseSchema(databaseId).answers} k
         set body = null, size = ${ANSWER_ENTRY_BYTES}
         from summed s
         where k.hash = s.hash and s.total - s.freed < ${bytes} and k.body is not null

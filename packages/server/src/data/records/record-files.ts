@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import { inTurns } from '../../common/in-turns.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
-import { parseFiles, type StoredFile } from '../../rows/columns/file-value.js'
+import type { StoredFile } from '../../rows/columns/file-value.js'
 import type { InputRecord } from '../../rows/columns/record-encoder.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { TableRead } from '../../rows/reading/table-read.js'
@@ -70,10 +70,11 @@ export async function findPresentFiles(
     touched.map(({ index }) => (row === undefined ? null : read.textOf(row, index)))
   const readAgain = { statement: read.one, values: [id] }
   const [rows = []] = await session.branch.runReads([readAgain])
+  const [row] = rows
   const texts = textsIn(rows)
   return {
     files: new Map(
-      touched.map(({ column }, position) => [column.id, parseFiles(texts[position] ?? null)]),
+      touched.map(({ column, index }) => [column.id, row ? read.filesOf(row, index) : []]),
     ),
     readAgain,
     // Every change of a file gives it a new key, so equal texts are those of the same files.

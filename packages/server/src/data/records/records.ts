@@ -1,14 +1,13 @@
 import { AppError } from '@offshoot/contract/errors'
+import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
 import { Fault } from '../../rows/columns/fault.js'
 import type { EncodedUpdate, InputRecord } from '../../rows/columns/record-encoder.js'
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
-import { writeMetadata } from '../../rows/reading/record-json.js'
-import type { TableRead } from '../../rows/reading/table-read.js'
+import { TableRead } from '../../rows/reading/table-read.js'
 import { confirmed } from '../../rows/running/staleness.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
-import { isTaken } from '../../rows/writing/refusals.js'
 import type { RuleCheck, TableWriter } from '../../rows/writing/table-writer.js'
 import type { FileWriter } from '../files/file-input.js'
 import type { Files } from '../files/files.js'
@@ -323,7 +322,7 @@ async function write(
     return await run().catch((error: unknown) => {
       // The value may be taken by this very record. If two writes insert the same id at the same time, PostgreSQL can
       // report the unique value of the second, although `on conflict` would have handled its id.
-      if (isTaken(error) && !isNewId) return run()
+      if (codeOf(error) === UNIQUE_VIOLATION && !isNewId) return run()
       throw error
     })
   } catch (error) {
@@ -342,7 +341,7 @@ async function writeAnswer(
     await loadContents(context, read, [row])
     return read.writeRecord(row, session.metadata)
   }
-  return `{"id":"${row[0]}",${writeMetadata(row, 0, session.metadata)}}`
+  return `{"id":"${row[0]}",${TableRead.writeMetadata(row, session.metadata)}}`
 }
 
 /**

@@ -3,8 +3,7 @@ import { arrayLiteral } from '../../postgres/carriers.js'
 import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
-import { writeMetadata } from '../../rows/reading/record-json.js'
-import type { TableRead } from '../../rows/reading/table-read.js'
+import { TableRead } from '../../rows/reading/table-read.js'
 import type { RowInput, RuleCheck } from '../../rows/writing/table-writer.js'
 import { columnTaken, violationFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
@@ -175,7 +174,7 @@ function getColumns(
 ): string {
   if (row === undefined) return '{}'
   if (read !== undefined) return read.writeSelection(row, session.metadata)
-  return `{"id":"${id}",${writeMetadata(row, 0, session.metadata)}}`
+  return `{"id":"${id}",${TableRead.writeMetadata(row, session.metadata)}}`
 }
 
 /** Returns the member `,"columns":{...}` of the result of a write, or an empty text. */

@@ -3,12 +3,11 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns, Turn } from '../../common/in-turns.js'
 import { LineReader } from '../../common/line-reader.js'
-import type { BranchTable, WritableTable } from '../../rows/open-branch.js'
+import type { BranchTable, OpenBranch, WritableTable } from '../../rows/open-branch.js'
 import { confirmed, StaleError } from '../../rows/running/staleness.js'
 import type { OpenTransaction, WriteTransaction } from '../../rows/running/transactions.js'
 import type { Storage } from '../../rows/storage.js'
-import { describeRefusal, rowsBefore } from '../../rows/writing/refusals.js'
-import { openSink, rowsPerStep } from '../../rows/writing/row-sink.js'
+import { Refusal } from '../../rows/writing/refusals.js'
 import type { StagedRow, StagedRows, Written } from '../../rows/writing/staged-rows.js'
 import { findBrokenLink, findViolationFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
@@ -114,7 +113,8 @@ export class AtomicStream {
     const { session } = context
     if (this.#request.existing !== 'refuse') await this.#stage(context, writable, [])
     const staged = this.#rows as StagedRows | undefined
-    if (staged === undefined) return this.#insertHeld(context, writable, read, holdInMemory(held))
+    if (staged === undefined)
+      return this.#insertHeld(context, writable, read, holdInMemory(context.session.branch, held))
     await staged.end(writable.writer, this.#request.existing)
     this.#staged = { ...read, session, definition: definitionOf(table) }
     return this.#insertStaged(context, table)
@@ -138,8 +138,8 @@ export class AtomicStream {
     const mayReplace = this.#request.existing === 'refuse' && codec.links.length === 0
     this.#rows ??= await session.branch.stageRows({ table, mayReplace })
     const turn = new Turn()
-    for (let start = 0; start < rows.length; start += rowsPerStep(codec)) {
-      await this.#rows.add(rows.slice(start, start + rowsPerStep(codec)))
+    for (let start = 0; start < rows.length; start += codec.rowsPerStep) {
+      await this.#rows.add(rows.slice(start, start + codec.rowsPerStep))
       if (turn.isOver) await turn.end()
     }
   }
@@ -224,7 +224,7 @@ export class AtomicStream {
       // The failure may be caused by the same request, sent twice and completed first.
       const known = await findAnswer({ ...context, idempotent })
       if (known !== undefined) return known
-      const refusal = describeRefusal(error, [table.codec])
+      const refusal = Refusal.of(error, [table.codec])?.message
       if (refusal === undefined) throw error
       if (findViolationFields(error, new Set([table.codec])) === undefined) {
         throw confirmed(new AppError('invalid_record', `${refusal}; nothing was inserted`))
@@ -236,7 +236,7 @@ export class AtomicStream {
           : await held.findRow(linking, error)
       if (found === undefined) throw confirmed(dataChanged(error))
       const refused = new Tally()
-      const reason = describeRefusal(found.error, [table.codec])
+      const reason = Refusal.of(found.error, [table.codec])?.message
       const fields = findViolationFields(found.error, new Set([table.codec]))
       refused.refuse(found.line, `invalid record: ${reason}`, fields)
       throw confirmed(streamFailed(refused))
@@ -311,10 +311,10 @@ export class AtomicStream {
   }
 }
 
-function holdInMemory(rows: readonly StagedRow[]): HeldRows {
+function holdInMemory(branch: OpenBranch, rows: readonly StagedRow[]): HeldRows {
   return {
     async insert(table, transaction) {
-      const sink = openSink(table, transaction)
+      const sink = branch.openSink(table, transaction)
       try {
         await sink.add(rows)
         await sink.end()
@@ -324,8 +324,8 @@ function holdInMemory(rows: readonly StagedRow[]): HeldRows {
       }
       return undefined
     },
-    async findTaken(_context, _table, error) {
-      const row = rows[rowsBefore(error) ?? 0]
+    async findTaken(_context, table, error) {
+      const row = rows[Refusal.of(error, [table.codec])?.rowsBefore ?? 0]
       return row && { line: row.line, error }
     },
     async findRow(wanted, error) {

@@ -1,6 +1,4 @@
 import { withBranches } from '../../domain/branches/lock-branches.js'
-import { takeFilledHeap } from '../../rows/heaps/filled-heaps.js'
-import { requireGuard } from '../../rows/merging/publish-stream.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Storage } from '../../rows/storage.js'
 import type { StagedRows } from '../../rows/writing/staged-rows.js'
@@ -16,12 +14,10 @@ export async function publishAsHeap(
   rows: StagedRows,
   finish: (transaction: OpenTransaction) => Promise<unknown>,
 ): Promise<boolean> {
-  const { heap } = rows
-  if (heap === undefined) return false
+  if (rows.heap === undefined) return false
   await rows.requirePresent(storage.database)
   return withBranches(storage, [access], async (transaction) => {
-    await requireGuard(transaction, branch.guard)
-    if (!(await takeFilledHeap(transaction, heap))) return false
+    if (!(await branch.takeHeap(transaction, rows))) return false
     await finish(branch.inTransaction(transaction.client))
     return true
   })

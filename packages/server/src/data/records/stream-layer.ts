@@ -1,12 +1,6 @@
 import { withBranches } from '../../domain/branches/lock-branches.js'
 import { withPin } from '../../domain/merges/pins.js'
-import { isUndefinedTable } from '../../postgres/failures.js'
-import { runTransaction, WRITABLE_SNAPSHOT } from '../../postgres/run-transaction.js'
-import {
-  compareStream,
-  publishStream,
-  StreamOutdatedError,
-} from '../../rows/merging/publish-stream.js'
+import { StreamLayer } from '../../rows/merging/publish-stream.js'
 import type { WritableTable } from '../../rows/open-branch.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Storage } from '../../rows/storage.js'
@@ -37,8 +31,7 @@ export async function publishLongStream(
       await publish(context, { table, rows }, finish)
       return true
     } catch (error) {
-      // A layer of the pinned state may have been dropped.
-      if (!(error instanceof StreamOutdatedError) && !isUndefinedTable(error)) throw error
+      if (!StreamLayer.isOutdated(error)) throw error
     }
   }
   return false
@@ -46,7 +39,7 @@ export async function publishLongStream(
 
 async function publish(
   { storage, session }: RecordContext & { readonly storage: Storage },
-  { table: { codec }, rows }: { table: WritableTable; rows: StagedRows },
+  { table, rows }: { table: WritableTable; rows: StagedRows },
   finish: (transaction: OpenTransaction) => Promise<unknown>,
 ): Promise<void> {
   const { access, branch } = session
@@ -54,21 +47,11 @@ async function publish(
   await withPin(storage, access, async (pin) => {
     // The session may be outdated by now, which is better known before the rows are compared.
     await branch.runReads([])
-    const stream = {
-      codec,
-      stage: rows.name,
-      before: pin.rows,
-      pinId: pin.id,
-      requireAll: (present: number) => rows.requireAll(present),
-    }
-    await runTransaction(
-      storage.database,
-      (transaction) => compareStream(transaction, stream),
-      WRITABLE_SNAPSHOT,
-    )
+    const stream = branch.streamLayer({ table, rows, pin })
+    await stream.compare(storage.database)
     const layer = await rows.toLayer()
     await withBranches(storage, [access], async (transaction) => {
-      await publishStream(transaction, { ...stream, layer }, branch.guard)
+      await stream.publish(transaction, layer)
       await finish(branch.inTransaction(transaction.client))
     })
   })

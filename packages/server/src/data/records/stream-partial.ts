@@ -3,9 +3,9 @@ import type { Limits } from '@offshoot/contract/limits'
 import { inTurns } from '../../common/in-turns.js'
 import { LineReader, type ParsedLine } from '../../common/line-reader.js'
 import type { Database } from '../../postgres/database.js'
+import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import type { WritableTable } from '../../rows/open-branch.js'
-import { describeRefusal, isTaken } from '../../rows/writing/refusals.js'
-import { openSink } from '../../rows/writing/row-sink.js'
+import { Refusal } from '../../rows/writing/refusals.js'
 import type { StagedRow } from '../../rows/writing/staged-rows.js'
 import type { Files } from '../files/files.js'
 import {
@@ -141,7 +141,7 @@ async function insertWhatFits(
   const { session } = context
   try {
     await session.branch.runSteps(async (transaction) => {
-      const sink = openSink(table, transaction)
+      const sink = session.branch.openSink(table, transaction)
       await sink.add(rows)
       await sink.end()
       const { tableName } = context
@@ -150,7 +150,7 @@ async function insertWhatFits(
     tally.inserted += rows.length
     onSettled(rows)
   } catch (error) {
-    const refusal = describeRefusal(error, [table.codec])
+    const refusal = Refusal.of(error, [table.codec])?.message
     if (refusal === undefined) throw error
     if (rows.length === 1) {
       const fields = findViolationFields(error, new Set([table.codec]))
@@ -159,7 +159,7 @@ async function insertWhatFits(
       return
     }
     const isLinkBroken = findBrokenLink(error) !== undefined
-    if ((isTaken(error) || isLinkBroken) && !insertion.isLookedUp) {
+    if ((codeOf(error) === UNIQUE_VIOLATION || isLinkBroken) && !insertion.isLookedUp) {
       const refuse = isLinkBroken ? refuseLinking : refuseTaken
       const free = await refuse(context, table, insertion)
       await insertWhatFits(context, table, { ...insertion, rows: free, isLookedUp: true })

@@ -2,7 +2,6 @@ import type { FaultEntry } from '@offshoot/contract/errors'
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import type { TextRow } from '../../postgres/statement.js'
 import { Fault } from '../../rows/columns/fault.js'
-import { NO_FILES } from '../../rows/columns/file-value.js'
 import type { EncodedUpdate, FileEncoder, InputRecord } from '../../rows/columns/record-encoder.js'
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
@@ -347,7 +346,7 @@ const FILE_REFUSED = 'file upload not permitted in transaction'
 const refuseFile: FileEncoder = (column, value) => {
   if (column.type === 'file') return new Fault(FILE_REFUSED)
   const isEmpty = Array.isArray(value) && value.length === 0
-  return isEmpty ? NO_FILES : new Fault(`file entry [0]: ${FILE_REFUSED}`)
+  return isEmpty ? JSON.stringify(value) : new Fault(`file entry [0]: ${FILE_REFUSED}`)
 }
 
 /**

@@ -5,7 +5,7 @@ import { type JsonText, listJson } from '../../common/write-json.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { confirmed } from '../../rows/running/staleness.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
-import { describeRefusal } from '../../rows/writing/refusals.js'
+import { Refusal } from '../../rows/writing/refusals.js'
 import type { Files } from '../files/files.js'
 import { findBrokenLink, findViolationFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
@@ -125,7 +125,7 @@ async function run(
     const broken = linkBroken(planned, error)
     if (broken !== undefined) throw broken
     const isRefused = error instanceof AppError && error.code === 'transaction_failed'
-    if (!isRefused && describeRefusal(error, codecsOf(planned)) === undefined) throw error
+    if (!isRefused && Refusal.of(error, codecsOf(planned)) === undefined) throw error
     const groups = planned.map((operation) => ({ wave: 0, operations: [operation] }))
     return runGroups(context, { planned, groups, isStepwise: true }).catch((again: unknown) => {
       throw linkBroken(planned, again) ?? again
@@ -147,7 +147,7 @@ function linkBroken(planned: readonly PlannedOperation[], error: unknown): AppEr
   const operation =
     written.findLast((each) => each.id === id && each.table.codec.table.id === tableId) ??
     written.at(-1)
-  const message = `table [${codec.table.name}]: ${describeRefusal(error, codecs)}`
+  const message = `table [${codec.table.name}]: ${Refusal.of(error, codecs)?.message}`
   const fault = { index: operation?.index ?? 0, message, ...fields }
   return confirmed(transactionFailed([fault]))
 }
@@ -254,7 +254,7 @@ async function loadGroupContents(
 function toRunError(error: unknown, group: OperationGroup): unknown {
   const [operation] = group.operations
   const codecs = codecsOf(group.operations)
-  const refusal = describeRefusal(error, codecs)
+  const refusal = Refusal.of(error, codecs)?.message
   if (refusal === undefined || operation === undefined) return error
   const fields = findViolationFields(error, codecs)
   const table = fields?.table ?? operation.table.codec.table.name

@@ -8,8 +8,7 @@ import type { InputRecord } from '../../rows/columns/record-encoder.js'
 import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { WritableTable } from '../../rows/open-branch.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
-import { describeRefusal } from '../../rows/writing/refusals.js'
-import { rowsPerStep } from '../../rows/writing/row-sink.js'
+import { Refusal } from '../../rows/writing/refusals.js'
 import {
   columnTaken,
   findViolationFields,
@@ -303,7 +302,7 @@ export class Upsert {
       if (group === undefined) groups.set(key, [row])
       else group.push(row)
     }
-    const step = rowsPerStep(this.#table.codec)
+    const step = this.#table.codec.rowsPerStep
     for (const group of groups.values()) {
       for (let start = 0; start < group.length; start += step) {
         yield group.slice(start, start + step)
@@ -343,7 +342,7 @@ export class Upsert {
       }
       if (looks.length > 0) await transaction.run([RELEASE])
     } catch (error) {
-      const refusal = describeRefusal(error, [codec])
+      const refusal = Refusal.of(error, [codec])?.message
       if (refusal === undefined) throw error
       await transaction.run([ROLL_BACK])
       const message = `invalid record: ${refusal}`

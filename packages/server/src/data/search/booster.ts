@@ -1,5 +1,5 @@
 import { raw, type Sql, sql } from '../../postgres/sql.js'
-import { encodeDatetime } from '../../rows/columns/datetime-type.js'
+import { encodeOperand } from '../../rows/columns/column-types.js'
 import { Fault } from '../../rows/columns/fault.js'
 import { type Field, type FieldResolver, type FieldType, NUMBERS } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
@@ -119,7 +119,8 @@ function parseDate(
     throw invalid('[scale] must be a number above 0 with d, h, m, s or ms, such as 5d')
   }
   if (!(decay > 0 && decay < 1)) throw invalid('[decay] must be between 0 and 1')
-  const time = origin === undefined || origin === 'now' ? undefined : encodeDatetime(origin)
+  const time =
+    origin === undefined || origin === 'now' ? undefined : encodeOperand('datetime', origin)
   if (time instanceof Fault) throw invalid(`[origin]: ${time.message}`)
   const ifMatches = condition(resolve, request)
   return { kind: 'date', field, origin: time, scaleSeconds, decay, factor, ifMatches }

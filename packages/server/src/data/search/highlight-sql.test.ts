@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
 import { raw } from '../../postgres/sql.js'
+import { SearchedText } from '../../rows/reading/searched-text.js'
 import { Parameters } from '../query/parameters.js'
 import { highlightSql } from './highlight-sql.js'
 import { makePatterns } from './patterns.js'
@@ -11,7 +12,7 @@ it('All columns of a table are highlighted by one query', () => {
     path: [`c${index}`],
     index,
     objects: [],
-    kind: 'text' as const,
+    text: new SearchedText('text'),
     weight: 1,
   }))
   const parameters = new Parameters()

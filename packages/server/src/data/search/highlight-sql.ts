@@ -41,8 +41,8 @@ function columnSql(
   { index, context }: { index: number; context: HighlightContext },
 ): Sql {
   const text = textSql(column, context.column)
-  const elements = column.kind === 'list' ? context.column(column.index) : sql`array[${text}]`
-  const isNumber = column.kind === 'number' ? sql`true` : sql`false`
+  const elements = column.text.kind === 'list' ? context.column(column.index) : sql`array[${text}]`
+  const isNumber = column.text.kind === 'number' ? sql`true` : sql`false`
   return sql`(${raw(String(index))}, ${text}, ${elements}, ${isNumber})`
 }
 

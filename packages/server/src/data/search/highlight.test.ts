@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { SearchedText } from '../../rows/reading/searched-text.js'
 import { MARK_END, MARK_START, type Part, writeFragment, writeHighlight } from './highlight.js'
 
 /** `{` and `}` stand for the marks. */
@@ -43,7 +44,7 @@ it('columns of objects are inside of these, and those without a word are left ou
     path: path.split('.'),
     index: 0,
     objects: [],
-    kind: 'text' as const,
+    text: new SearchedText('text'),
     weight: 1,
   })
   const columns = ['a', 'b.c', 'b.d.e', 'f'].map(column)

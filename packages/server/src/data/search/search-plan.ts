@@ -1,8 +1,8 @@
 import { SEARCH_LIMITS } from '@offshoot/contract/search'
-import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { TableLookup } from '../../rows/reading/read-plan.js'
-import { textKindOf } from '../../rows/reading/searched-text.js'
+import { SearchedText } from '../../rows/reading/searched-text.js'
 import type { TableRead } from '../../rows/reading/table-read.js'
 import { resolveField } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
@@ -17,7 +17,7 @@ export interface SearchColumn {
   readonly index: number
   /** Indexes of the enclosing objects. */
   readonly objects: readonly number[]
-  readonly kind: NonNullable<ReturnType<typeof textKindOf>>
+  readonly text: SearchedText
   readonly weight: number
 }
 
@@ -66,10 +66,10 @@ function planTargets(codec: TableCodec, targets: readonly Target[]): SearchColum
   }
   return [...weights].flatMap(([index, { weight }]): SearchColumn[] => {
     const physical = codec.physical[index]
-    const kind = physical && textKindOf(physical.column.type)
-    if (physical === undefined || kind === undefined) return []
-    const objects = enclosingObjects(codec, index)
-    return [{ path: physical.path, index, objects, kind, weight }]
+    const text = physical && SearchedText.of(physical.column.type)
+    if (physical === undefined || text === undefined) return []
+    const objects = codec.enclosingObjects(index)
+    return [{ path: physical.path, index, objects, text, weight }]
   })
 }
 
@@ -84,7 +84,7 @@ function listColumns(codec: TableCodec, target: string): number[] {
   if (index === undefined || column === undefined) throw invalid('column not found')
   if (column.type === 'object') return searchable(codec, `${path}.`)
   if (path !== target) throw invalid('column not found')
-  if (textKindOf(column.type) === undefined) {
+  if (SearchedText.of(column.type) === undefined) {
     throw invalid(`cannot be searched, it is of type [${column.type}]`)
   }
   return [index]
@@ -93,7 +93,7 @@ function listColumns(codec: TableCodec, target: string): number[] {
 function searchable(codec: TableCodec, prefix: string): number[] {
   return codec.physical.flatMap(({ path, column }, index) => {
     const isInside = path.join('.').startsWith(prefix)
-    return isInside && textKindOf(column.type) !== undefined ? [index] : []
+    return isInside && SearchedText.of(column.type) !== undefined ? [index] : []
   })
 }
 

@@ -1,7 +1,6 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileSharing, compileStatement } from '../../postgres/statement.js'
 import type { TableLookup } from '../../rows/reading/read-plan.js'
-import { indexedText } from '../../rows/reading/searched-text.js'
 import type { FieldExpressions } from '../query/field-sql.js'
 import { Parameters } from '../query/parameters.js'
 import { type RowSelect, selectRows } from '../query/select-rows.js'
@@ -134,9 +133,9 @@ function isHit(
   { table, parameters }: TableContext,
   { patterns, row }: { patterns: Patterns; row: RowExpressions },
 ): Sql {
-  const texts = row.texts.filter((_text, index) => table.columns[index]?.kind !== 'number')
+  const texts = row.texts.filter((_text, index) => table.columns[index]?.text.kind !== 'number')
   const conditions = table.columns
-    .filter(({ kind }) => kind === 'number' && numbers.length > 0)
+    .filter(({ text }) => text.kind === 'number' && numbers.length > 0)
     .map(({ index }) => {
       const list = parameters.add(`{${numbers.join(',')}}`)
       return sql`${row.column(index)} = any(${list}::double precision[])`
@@ -175,9 +174,9 @@ function inIndex(
   { table, parameters }: Pick<TableContext, 'table' | 'parameters'>,
   { patterns, row }: { patterns: Patterns; row: RowExpressions },
 ): Sql {
-  const looks = table.columns.flatMap(({ kind, index }) => {
-    if (kind === 'number') return []
-    return sql`${indexedText(kind, row.column(index))} ~ ${parameters.add(patterns.indexed)}::text`
+  const looks = table.columns.flatMap(({ text, index }) => {
+    if (text.indexed === undefined) return []
+    return sql`${text.indexed(row.column(index))} ~ ${parameters.add(patterns.indexed)}::text`
   })
   return sql`(${join(looks, ' or ')})`
 }
@@ -233,8 +232,8 @@ function countsSql(plan: SearchPlan, context: TableContext): Sql {
 function wordsSql(plan: SearchPlan, context: TableContext, patterns: Patterns): Sql {
   const { table, number, parameters } = context
   const rows = rowsSql(plan, context, (row) => {
-    const columns = table.columns.map(({ kind }, index) => {
-      const isNumber = kind === 'number' ? sql`true` : sql`false`
+    const columns = table.columns.map(({ text }, index) => {
+      const isNumber = text.kind === 'number' ? sql`true` : sql`false`
       return sql`(${raw(String(index))}, ${row.texts[index]}, ${isNumber})`
     })
     const phrase = phraseSql(context, patterns, row.texts)

@@ -14,7 +14,7 @@ import {
   slot,
   type TextRows,
 } from '../../postgres/statement.js'
-import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { findVectorIndex } from '../../rows/indexes/vector-index.js'
 import type { TableLookup } from '../../rows/reading/read-plan.js'
 import type { TableRead } from '../../rows/reading/table-read.js'
@@ -170,7 +170,7 @@ function similaritySql(
 
 /** Returns the vector column. A nested vector is null if one of its objects is not present. */
 function visibleVector({ codec, column }: VectorPlan, at: (index: number) => Sql): Sql {
-  const objects = enclosingObjects(codec, column).map(at)
+  const objects = codec.enclosingObjects(column).map(at)
   if (objects.length === 0) return at(column)
   return sql`(case when ${join(objects, ' and ')} then ${at(column)} end)`
 }

@@ -73,7 +73,7 @@ export function foundWordsSql(text: Sql, patterns: Patterns, parameters: Paramet
 
 /** Returns the text of a column with collation "C", which does not depend on the server. */
 export function textSql(
-  { kind, objects, index }: SearchColumn,
+  { text: { kind }, objects, index }: SearchColumn,
   column: (index: number) => Sql,
 ): Sql {
   const value = column(index)

@@ -1,7 +1,7 @@
 import { AppError, type ViolationCode } from '@offshoot/contract/errors'
 import type { Fault } from '../../rows/columns/fault.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
-import { describeRefusal, findViolation } from '../../rows/writing/refusals.js'
+import { Refusal } from '../../rows/writing/refusals.js'
 
 /** Reports all faults of a record in one message. */
 export function invalidRecord(faults: readonly Fault[]): AppError {
@@ -11,7 +11,7 @@ export function invalidRecord(faults: readonly Fault[]): AppError {
   )
 }
 
-export type Violation = NonNullable<ReturnType<typeof findViolation>>
+export type Violation = NonNullable<Refusal['violation']>
 
 /** The fields of an error, or of one entry of its list, about a rule that a record breaks. */
 export type ViolationFields = { readonly code: ViolationCode; readonly table: string } & (
@@ -38,13 +38,13 @@ export function findViolationFields(
   error: unknown,
   codecs: ReadonlySet<TableCodec>,
 ): ViolationFields | undefined {
-  const violation = findViolation(error, codecs)
+  const violation = Refusal.of(error, codecs)?.violation
   return violation && violationFields(violation)
 }
 
 /** Returns the link that a transaction would have broken, or undefined for any other error. */
 export function findBrokenLink(error: unknown): Violation['broken'] {
-  return findViolation(error, [])?.broken
+  return Refusal.of(error, [])?.violation?.broken
 }
 
 /** Returns the error for a rule that is broken, whose message says so in the words of the caller. */
@@ -84,7 +84,7 @@ export function versionConflict(): AppError {
 /** Converts an error of PostgreSQL about a value to an AppError. Returns other errors unchanged. */
 export function toRecordError(error: unknown, codec: TableCodec, record?: string): unknown {
   if (findBrokenLink(error) !== undefined) return error
-  const refusal = describeRefusal(error, [codec])
+  const refusal = Refusal.of(error, [codec])?.message
   if (refusal === undefined) return error
   const fields = findViolationFields(error, new Set([codec]))
   if (fields !== undefined) {

@@ -18,9 +18,10 @@ import type { Quotas } from '../../domain/quotas/quotas.js'
 import type { Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
-import { findRows, rowsSql, toRows } from '../../rows/branches.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
+import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import type { SchemaCache } from './compiled-schema.js'
 import type { CursorSecret } from './cursor-secret.js'
 import { type BranchSession, createSession, type Session } from './session.js'
@@ -91,17 +92,17 @@ async function resolveByOneStatement(parts: SessionParts): Promise<ResolvedSessi
   const { apiKey, address, databaseName, branchName } = parts.address
   const place = toPlace(address?.workspaceId, { databaseName, branchName })
   if (place === undefined) return undefined
-  const read = await authenticateAtRows(database, apiKey, { place, rowsOf: rowsSql })
+  const read = await authenticateAtRows(database, apiKey, { place, rowsOf: RowState.select })
   const { found, ...principal } = read.principal
   if (found === undefined) return undefined
   const branch = await resolveBranch(database, read.principal, { ...parts.address, need: 'read' })
-  return createResolved(database, { ...parts, principal, branch, rows: toRows(read.rows) })
+  return createResolved(database, { ...parts, principal, branch, rows: RowState.read(read.rows) })
 }
 
 async function resolveStepwise(reads: Queryable, parts: SessionParts): Promise<ResolvedSession> {
   const principal = await authenticate(reads, parts.address.apiKey)
   const branch = await resolveBranch(reads, principal, { ...parts.address, need: 'read' })
-  const rows = await findRows(reads, branch.branchId)
+  const rows = await new StoredBranch(reads, branch.branchId).findRows()
   const resolved = await createResolved(reads, { ...parts, principal, branch, rows })
   if (resolved === undefined) {
     throw new AppError('branch_not_found', `branch [${branch.branchName}] not found`)
@@ -150,8 +151,8 @@ export async function openPast(
 /** Finds the rows of a branch, which may be the pin of a checkpoint. */
 async function findPinRows(database: Queryable, branchId: string): Promise<BranchRows | undefined> {
   const [row] = await database.query<{ rows: unknown }>(sql`
-    select (${rowsSql(sql`${branchId}::text`, { hidden: true })}) as rows`)
-  return toRows(row?.rows)
+    select (${RowState.select(sql`${branchId}::text`, { hidden: true })}) as rows`)
+  return RowState.read(row?.rows)
 }
 
 /** Returns undefined if there are no rows, or no schema. */

@@ -15,7 +15,7 @@ import { Quotas } from '../../domain/quotas/quotas.js'
 import type { Queryable } from '../../postgres/database.js'
 import type { FileForm } from '../../rows/columns/file-value.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
-import { isConfirmed, NewStorageError, StaleError } from '../../rows/running/staleness.js'
+import { isConfirmed, StaleError } from '../../rows/running/staleness.js'
 import type { Storage } from '../../rows/storage.js'
 import { SchemaCache } from './compiled-schema.js'
 import { CursorSecret } from './cursor-secret.js'
@@ -148,7 +148,7 @@ export class Sessions {
         session.growth.undo()
         await this.#requireStale(used, error)
         if (used.checkpoint !== undefined) this.#entries.delete(pastKey(key, used.checkpoint))
-        const rows = error instanceof NewStorageError ? error.rows : undefined
+        const rows = error instanceof StaleError ? error.rows : undefined
         if (rows === undefined) this.#entries.delete(key)
         else this.#entries.set(key, { ...entry, session: withRows(known, rows) })
         if (attempt === ATTEMPTS_MAX) throw givenUp(error)

@@ -16,7 +16,6 @@ import { type Sql, sql } from '../../postgres/sql.js'
 import type { Parameter, TextRow } from '../../postgres/statement.js'
 import type { UserConnections } from '../../postgres/user-connections.js'
 import type { Lane } from '../../postgres/user-settings.js'
-import { quoteJson } from '../../rows/columns/text-types.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Storage } from '../../rows/storage.js'
 import { answerOnce, keepAnswer } from '../records/idempotency.js'
@@ -420,7 +419,7 @@ export function jsonForm({
       const names = await requireResultTypes(context, columns)
       const described = columns.map(
         ({ name, typeId }) =>
-          `{"name":${quoteJson(name)},"type":${quoteJson(names.get(typeId) ?? '')}}`,
+          `{"name":${JSON.stringify(name)},"type":${JSON.stringify(names.get(typeId) ?? '')}}`,
       )
       const key = responseType === 'json' ? 'records' : 'rows'
       const warning = hasMore

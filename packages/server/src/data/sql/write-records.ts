@@ -7,7 +7,7 @@ import { Fault } from '../../rows/columns/fault.js'
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
-import { describeRefusal } from '../../rows/writing/refusals.js'
+import { Refusal } from '../../rows/writing/refusals.js'
 import { type NewId, newIds } from '../records/new-ids.js'
 import { originOfRecords } from '../records/new-numbers.js'
 import { prepareGroup } from '../records/run-operations.js'
@@ -319,7 +319,7 @@ async function runPart(
   const rows = await transaction
     .run(runs.flatMap(({ calls }): readonly Call[] => calls))
     .catch((error: unknown) => {
-      const refusal = describeRefusal(error, [codec])
+      const refusal = Refusal.of(error, [codec])?.message
       if (refusal === undefined) throw error
       throw refused(
         `table [${codec.table.name}]: ${refusal}`,

@@ -3,10 +3,9 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { rowsSql, toRows } from '../../rows/branches.js'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import type { BranchRows, ReadIds } from '../../rows/layout/layout.js'
-import { readByIds, type StartPoint, startPoint, startRows } from '../../rows/layout/states.js'
+import { RowState } from '../../rows/row-state.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
@@ -70,14 +69,14 @@ async function findState(
   >(
     prepared(sql`
     select at.id, at.name, at.database_id as "databaseId",
-      (${rowsSql(sql`at.id`)}) as found, s.document as schema,
+      (${RowState.select(sql`at.id`)}) as found, s.document as schema,
       at.fork_schema_id = at.schema_id as "isSchemaOfStart", f.document as "startSchema"
     from offshoot.branches at
     join offshoot.schemas s on s.id = at.schema_id
     left join offshoot.schemas f on f.id = nullif(at.fork_schema_id, at.schema_id)
     where at.id = ${access.branchId}`),
   )
-  const rows = toRows(row?.found)
+  const rows = RowState.read(row?.found)
   if (row === undefined || rows === undefined || !isBranchOf(access, row)) return undefined
   const { schema, isSchemaOfStart, startSchema } = row
   return { rows, schema, startSchema: isSchemaOfStart ? schema : (startSchema ?? undefined) }
@@ -85,17 +84,18 @@ async function findState(
 
 /** Returns a state by the ids by which its tables and columns are read. */
 export function readState({ rows, schema, storedIds }: BranchState, ids: SameIds): BranchState {
-  return { rows: readByIds(rows, ids.readIds(schema), storedIds), schema: ids.read(schema) }
+  return {
+    rows: new RowState(rows).readBy(ids.readIds(schema), storedIds),
+    schema: ids.read(schema),
+  }
 }
 
 /** Returns the state that a fork started with, and which state of its parent that is, if both are known. */
-export function startOf({
-  rows,
-  startSchema,
-}: BranchState): { readonly at: StartPoint; readonly state: BranchState } | undefined {
-  const at = startPoint(rows)
+export function startOf({ rows, startSchema }: BranchState) {
+  const { startPoint: at, start } = new RowState(rows)
   if (at === undefined || startSchema === undefined) return undefined
-  return { at, state: { rows: startRows(rows), schema: startSchema } }
+  const state: BranchState = { rows: start, schema: startSchema }
+  return { at, state }
 }
 
 async function findOrigin(database: Queryable, branchId: string): Promise<OriginRow | undefined> {
@@ -138,18 +138,18 @@ export function forkAtSql(state: { readonly branchId: string; readonly epoch: nu
 async function findStart(database: Queryable, forkId: Sql): Promise<BranchState | undefined> {
   const [row] = await database.query<{ found: unknown; schema: StoredSchema | null }>(
     prepared(sql`
-    select (${rowsSql(sql`at.id`, { hidden: true })}) as found, s.document as schema
+    select (${RowState.select(sql`at.id`, { hidden: true })}) as found, s.document as schema
     from offshoot.branches at
     left join offshoot.schemas s on s.id = at.fork_schema_id
     where at.id = ${forkId}`),
   )
-  const rows = toRows(row?.found)
+  const rows = RowState.read(row?.found)
   if (row === undefined || rows === undefined) return undefined
   // The first version of the catalogue did not store the schema at the fork.
   if (row.schema === null) {
     throw new AppError('no_source', 'the schema that the branch had when it was forked is unknown')
   }
-  return { rows: startRows(rows), schema: row.schema }
+  return { rows: new RowState(rows).start, schema: row.schema }
 }
 
 /**
@@ -166,7 +166,7 @@ export async function getForkState(
   if (branchName === undefined || origin?.forkSchema == null) throw noSource(access)
   return {
     name: scopeReachesBranch(access.principal.scope, branchName) ? branchName : undefined,
-    rows: startRows(rows),
+    rows: new RowState(rows).start,
     schema: origin.forkSchema,
   }
 }

@@ -3,10 +3,9 @@ import { AppError } from '@offshoot/contract/errors'
 import { newBranchId, newMigrationId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
 import { EMPTY_SCHEMA } from '../../rows/columns/stored-schema.js'
-import { createGate } from '../../rows/gates/gate.js'
-import type { ForkOutcome } from '../../rows/layout/fork.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import type { Storage } from '../../rows/storage.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import { forks } from '../../telemetry/events.js'
 import { findLiveBranch, type LiveBranch } from '../access/find-live-branch.js'
 import type { DatabaseAccess, FoundBranch } from '../access/resolve.js'
@@ -73,7 +72,7 @@ export async function insertFirstBranch(
     lastMigrationId: migrationId,
     metadata,
   })
-  await createGate(transaction, branchId)
+  await new StoredBranch(transaction, branchId).createGate()
 }
 
 /**
@@ -202,11 +201,10 @@ export async function forkBranch(
   const { source, ...branch } = fork
   const insert = async () => {
     const id = newBranchId()
-    const [row] = await transaction.query<{ outcome: ForkOutcome }>(
-      insertForkSql(source.id, { ...branch, id }),
-    )
-    if (row?.outcome === 'no source') throw unknownSource(source.name)
-    return row?.outcome === 'forked' ? id : undefined
+    const statement = insertForkSql(source.id, { ...branch, id })
+    const outcome = await new StoredBranch(transaction, source.id).fork(statement)
+    if (outcome === 'no source') throw unknownSource(source.name)
+    return outcome === 'forked' ? id : undefined
   }
   if (source.isSliding) await updateBranchExpiries(transaction, [source.id])
   const branchId = await insert()

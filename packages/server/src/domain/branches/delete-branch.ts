@@ -2,8 +2,7 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { runStatements } from '../../postgres/run-transaction.js'
 import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { keyGuardCall } from '../../rows/running/guard.js'
-import { confirmKey } from '../../rows/running/staleness.js'
+import { guardedByKey } from '../../rows/running/staleness.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { insertEntrySql, type NewEntry } from '../log/entries.js'
@@ -70,7 +69,8 @@ export async function deleteUnprotected(
     conditions: sql`and not protected and ${isLive}`,
     entry: { kind: 'branchDeleted', by: principal },
   })
-  const options = { opening: [keyGuardCall(principal)] }
-  const [[row] = []] = await confirmKey(runStatements(database, [statement], options))
+  const [[row] = []] = await guardedByKey(principal, (check) =>
+    runStatements(database, [statement], { opening: [check] }),
+  )
   return row?.[0] === 't'
 }

@@ -3,8 +3,7 @@ import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { keyGuardCall } from '../../rows/running/guard.js'
-import { confirmKey } from '../../rows/running/staleness.js'
+import { guardedByKey } from '../../rows/running/staleness.js'
 import type { Storage } from '../../rows/storage.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -42,7 +41,7 @@ export function confirmWithBranches<Read, Result>(
   },
 ): Promise<Result> {
   const [{ principal }] = branches
-  return confirmKey(
+  return guardedByKey(principal, (check) =>
     storage.runAlone(
       idsOf(branches),
       async (transaction) => {
@@ -52,7 +51,7 @@ export function confirmWithBranches<Read, Result>(
         ])
         return work.body(transaction, read)
       },
-      { beginsLate: true, checks: [keyGuardCall(principal)] },
+      { beginsLate: true, checks: [check] },
     ),
   )
 }

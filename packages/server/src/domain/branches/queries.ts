@@ -4,7 +4,7 @@ import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
-import { forkSql } from '../../rows/layout/fork.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import { isExpired, isLive } from '../access/is-live.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import type { CheckpointRow } from '../checkpoints/queries.js'
@@ -131,7 +131,7 @@ export function insertForkSql(
 ): Sql {
   const { id, access, checkpoint, name, metadata, data, life } = fork
   const { databaseId, databaseName, workspaceId, principal } = access
-  return forkSql({
+  return StoredBranch.forkSql({
     sourceId,
     source: checkpoint && pinnedSourceSql(checkpoint),
     taken: sql`

@@ -4,7 +4,7 @@ import { newBranchId, newCheckpointId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { type ForkOutcome, forkSql } from '../../rows/layout/fork.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { insertEntrySql, type NewEntry } from '../log/entries.js'
 
@@ -45,7 +45,7 @@ export function insertCheckpointSql({ branchId, databaseId }: Branch, made: NewC
         where branch_id = ${branchId} and kind = ${kind}
       ) c
       where c.number >= ${limit}::integer`
-  return forkSql({
+  return StoredBranch.forkSql({
     sourceId: branchId,
     taken: sql`
       select from offshoot.checkpoints where branch_id = ${branchId} and name = ${name}
@@ -87,8 +87,8 @@ export async function insertAutomatic(
   if (limits.automaticCheckpointsMax === 0) return undefined
   const id = newCheckpointId()
   const statement = insertCheckpointSql(branch, { id, kind: 'automatic', before })
-  const [made] = await transaction.query<{ outcome: ForkOutcome }>(statement)
-  if (made?.outcome !== 'forked') throw new Error('a locked branch must exist')
+  const outcome = await new StoredBranch(transaction, branch.branchId).fork(statement)
+  if (outcome !== 'forked') throw new Error('a locked branch must exist')
   return id
 }
 

@@ -1,6 +1,8 @@
 import { AppError } from '@offshoot/contract/errors'
-import { LOG_PAGE_SIZE, type Log, type LogEntry, type LogQuery } from '@offshoot/contract/log'
+import type { Log, LogEntry, LogQuery } from '@offshoot/contract/log'
+import { LIST_PAGE_SIZE } from '@offshoot/contract/paging'
 import type { KeyScope } from '@offshoot/contract/users'
+import { cutPage } from '../../common/cut-page.js'
 import type { Database } from '../../postgres/database.js'
 import type { BranchAccess, WorkspaceAccess } from '../access/resolve.js'
 import { isLimited, scopeReachesBranch } from '../access/scope.js'
@@ -66,19 +68,15 @@ async function readPage(
   place: LogPlace,
   { query, scope }: { query: LogQuery; scope: KeyScope },
 ): Promise<Log> {
-  const { size = LOG_PAGE_SIZE, after, kind } = query
+  const { size = LIST_PAGE_SIZE, after, kind } = query
   const found = after === undefined ? undefined : await findEntry(database, place, after)
   const before = found?.position
   if (after !== undefined && before === undefined) {
     throw new AppError('invalid_request', `query: parameter [after]: [${after}] is not in the log`)
   }
   const rows = await listEntries(database, place, { before, kind, limit: size + 1 })
-  const shown = rows.slice(0, size)
-  const cursor = shown.at(-1)?.id
-  return {
-    entries: shown.map((row) => toEntry(row, scope)),
-    meta: { ...(cursor === undefined ? {} : { cursor }), more: rows.length > size },
-  }
+  const { shown, meta } = cutPage(rows, size, ({ id }) => id)
+  return { entries: shown.map((row) => toEntry(row, scope)), meta }
 }
 
 /** Fields that name another branch. */

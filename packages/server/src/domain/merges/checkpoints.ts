@@ -1,6 +1,5 @@
 import {
   AUTOMATIC_CHECKPOINT_DAYS_MAX,
-  CHECKPOINTS_PAGE_SIZE,
   type Checkpoint,
   type CheckpointList,
   type CheckpointListQuery,
@@ -9,6 +8,8 @@ import {
 } from '@offshoot/contract/checkpoints'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import { LIST_PAGE_SIZE } from '@offshoot/contract/paging'
+import { cutPage } from '../../common/cut-page.js'
 import { newCheckpointId, newEntryId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
@@ -84,7 +85,7 @@ const nameTaken = ({ branchName }: BranchAccess, name: string): AppError =>
 export async function readCheckpoints(
   database: Database,
   access: BranchAccess,
-  { size = CHECKPOINTS_PAGE_SIZE, after: cursor }: CheckpointListQuery,
+  { size = LIST_PAGE_SIZE, after: cursor }: CheckpointListQuery,
 ): Promise<CheckpointList> {
   const { branchId } = access
   const after =
@@ -93,12 +94,8 @@ export async function readCheckpoints(
     throw new AppError('invalid_request', `query: parameter [after]: [${cursor}] is no checkpoint`)
   }
   const rows = await listCheckpoints(database, branchId, { after, limit: size + 1 })
-  const shown = rows.slice(0, size)
-  const last = shown.at(-1)?.id
-  return {
-    checkpoints: shown.map(toCheckpoint),
-    meta: { ...(last === undefined ? {} : { cursor: last }), more: rows.length > size },
-  }
+  const { shown, meta } = cutPage(rows, size, ({ id }) => id)
+  return { checkpoints: shown.map(toCheckpoint), meta }
 }
 
 /** Reads the checkpoint that an id, a name or a time stands for. */

@@ -12,13 +12,12 @@ import {
   type StoredSchema,
   type StoredTable,
 } from '../../rows/columns/stored-schema.js'
-import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
-import { areRelated } from '../../rows/layout/states.js'
-import { type RowTexts, UNDECIDED } from '../../rows/merging/compare-rows.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import { UNDECIDED } from '../../rows/merging/compare-rows.js'
 import { Difference } from '../../rows/merging/difference.js'
 import type { TableBase, TableState } from '../../rows/merging/table-states.js'
-import { keyGuardCall } from '../../rows/running/guard.js'
-import { confirmKey } from '../../rows/running/staleness.js'
+import { RowState } from '../../rows/row-state.js'
+import { guardedByKey } from '../../rows/running/staleness.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
 import {
@@ -89,45 +88,50 @@ export async function readDifference(
     throw new AppError('invalid_request', 'query: parameter [after]: needs the parameter [table]')
   }
   // All statements use one snapshot, so that counts and records agree.
-  const reading = runTransaction(
-    database,
-    async (transaction) => {
-      const { against } = options
-      const common = isCommonState(against) ? against : undefined
-      const [{ checkpoint, ...after }, source] = await allDone([
-        common?.pins === undefined
-          ? getStateAt(transaction, access, options.at)
-          : getPinned(transaction, common.pins.own),
-        common !== undefined
-          ? readCommon(transaction, access, common)
-          : against === 'base'
-            ? readSource(transaction, access)
-            : NO_SOURCE,
-      ])
-      const before = await resolveAgainst(transaction, access, { state: after, source, ...options })
-      const operations = await inTurns(compareSchemasById(before.schema, after.schema))
-      const tables: string[] = []
-      const room = new AnswerRoom(options.limits.answerBytesMax)
-      const turn = new Turn()
-      for (const table of tablesToShow(after, options.tableName)) {
-        if (turn.isOver) await turn.end()
-        const difference = new Difference({
-          table,
-          form: { limits: options.limits, jsonAsText: false },
-          // The rows of the other side may still store values of columns that it has removed.
-          leftOut: before.schema.removedIds,
-          base: before.baseOf(table),
-          after: { rows: after.rows, table },
-          isRestricted: false,
+  return guardedByKey(access.principal, (check) =>
+    runTransaction(
+      database,
+      async (transaction) => {
+        const { against } = options
+        const common = isCommonState(against) ? against : undefined
+        const [{ checkpoint, ...after }, source] = await allDone([
+          common?.pins === undefined
+            ? getStateAt(transaction, access, options.at)
+            : getPinned(transaction, common.pins.own),
+          common !== undefined
+            ? readCommon(transaction, access, common)
+            : against === 'base'
+              ? readSource(transaction, access)
+              : NO_SOURCE,
+        ])
+        const before = await resolveAgainst(transaction, access, {
+          state: after,
+          source,
+          ...options,
         })
-        if (options.tableName === undefined && !difference.canDiffer) continue
-        tables.push(await describeTable(transaction, { difference, room, ...options }))
-      }
-      return writeDifference({ access, checkpoint, before, operations, tables })
-    },
-    { ...SNAPSHOT, beginsLate: true, opening: [keyGuardCall(access.principal)] },
+        const operations = await inTurns(compareSchemasById(before.schema, after.schema))
+        const tables: string[] = []
+        const room = new AnswerRoom(options.limits.answerBytesMax)
+        const turn = new Turn()
+        for (const table of tablesToShow(after, options.tableName)) {
+          if (turn.isOver) await turn.end()
+          const difference = new Difference({
+            table,
+            form: { limits: options.limits, jsonAsText: false },
+            // The rows of the other side may still store values of columns that it has removed.
+            leftOut: before.schema.removedIds,
+            base: before.baseOf(table),
+            after: { rows: after.rows, table },
+            isRestricted: false,
+          })
+          if (options.tableName === undefined && !difference.canDiffer) continue
+          tables.push(await describeTable(transaction, { difference, room, ...options }))
+        }
+        return writeDifference({ access, checkpoint, before, operations, tables })
+      },
+      { ...SNAPSHOT, beginsLate: true, opening: [check] },
+    ),
   )
-  return confirmKey(reading)
 }
 
 /** Budget for the bytes of one response. */
@@ -189,7 +193,7 @@ async function resolveAgainst(
   const other = against === 'source' ? await getSource(transaction, access) : against
   const { checkpoint, ...state } = await getStateAt(transaction, other, againstAt)
   const isOwn = other.branchId === access.branchId
-  if (!mayBeUnrelated && !isOwn && !areRelated(state.rows, after.rows))
+  if (!mayBeUnrelated && !isOwn && !new RowState(state.rows).isRelatedTo(after.rows))
     throw unrelated(access.branchName, other.branchName)
   const schemas = { ours: after.schema, theirs: state.schema }
   const ids = new SameIds(schemas).withAdded(EMPTY_SCHEMA)
@@ -344,7 +348,7 @@ async function describeTable(
 /** Describes a row that differs. */
 function describeChange(
   difference: Difference,
-  { id, before, after }: { id: string; before: RowTexts; after: RowTexts },
+  { id, before, after }: { id: string; before: TextRow | undefined; after: TextRow | undefined },
 ): string {
   const { codec, columns: compared } = difference
   const record = (texts: TextRow) => `"record":{${codec.decodeRow(texts)}}`
@@ -358,7 +362,7 @@ function describeChange(
   const columns = difference.changedColumns(before, after)
   const changed = new Set(columns)
   const described = columns.flatMap((index) => {
-    const objects = enclosingObjects(codec, index)
+    const objects = codec.enclosingObjects(index)
     // An object that was set or cleared is described as a whole, so its members are skipped.
     if (objects.some((object) => changed.has(object))) return []
     return [describeColumn(codec, index, { before, after })]
@@ -384,7 +388,7 @@ function writeValue(codec: TableCodec, index: number, texts: TextRow): string {
   if (text == null || text === UNDECIDED || column === undefined) return 'null'
   if (column.column.type !== 'object') return column.codec.decode(text)
   const members = codec.physical.flatMap(({ path }, nested) => {
-    const isMember = enclosingObjects(codec, nested).at(-1) === index && texts[nested] !== null
+    const isMember = codec.enclosingObjects(nested).at(-1) === index && texts[nested] !== null
     return isMember ? `${JSON.stringify(path.at(-1))}:${writeValue(codec, nested, texts)}` : []
   })
   return `{${members.join(',')}}`

@@ -1,9 +1,10 @@
 import { newMigrationId } from '../../common/ids.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
-import { findRows } from '../../rows/branches.js'
-import { applySchemaChanges, type SchemaChange } from '../../rows/heaps/schema-changes.js'
+import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import type { Comparison, Outcome } from '../../rows/merging/comparison.js'
+import { RowState } from '../../rows/row-state.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import type { BranchState } from '../branches/branch-state.js'
 import { checksumOf } from '../schemas/checksum.js'
 import { storageChanges } from '../schemas/compare-schemas-by-id.js'
@@ -36,7 +37,7 @@ export async function applyMerge(
   await outcome.publish(transaction, target)
   const late = changes.filter(isLate)
   if (late.length > 0) {
-    await applySchemaChanges(transaction, await getRows(transaction, plan), {
+    await new RowState(await getRows(transaction, plan)).change(transaction, {
       before: new Map(),
       changes: late,
       limits: plan.limits,
@@ -47,7 +48,7 @@ export async function applyMerge(
 }
 
 async function getRows(transaction: Transaction, { into }: MergePlan): Promise<BranchRows> {
-  const rows = await findRows(transaction, into.branchId)
+  const rows = await new StoredBranch(transaction, into.branchId).findRows()
   if (rows === undefined) throw new Error('a locked branch must exist')
   return rows
 }
@@ -68,7 +69,7 @@ async function applySchema(
   const head = await findHead(transaction, branchId)
   if (head === undefined) throw new Error('a locked branch must have a head')
   const before = new Map(ours.schema.tables.map((table) => [table.id, table]))
-  await applySchemaChanges(transaction, ours.rows, {
+  await new RowState(ours.rows).change(transaction, {
     before,
     changes: early,
     limits,

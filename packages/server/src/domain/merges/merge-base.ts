@@ -6,9 +6,9 @@ import type { Queryable } from '../../postgres/database.js'
 import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
-import { closeEpochSql, FORK_COLUMNS } from '../../rows/layout/fork.js'
 import { Difference } from '../../rows/merging/difference.js'
 import type { TableBase, TableState } from '../../rows/merging/table-states.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import {
   type BranchState,
@@ -354,14 +354,14 @@ export function insertMergeSql({
   leftOut,
 }: Sides & { leftOut: readonly number[] }): Sql {
   return prepared(sql`
-    with ${pinSql(from, newBranchId())}, ${mergeSql({ into, leftOut })}
+    with ${StoredBranch.pinSql(from, newBranchId())}, ${mergeSql({ into, leftOut })}
     select 1 / count(*) from merged`)
 }
 
 /** Closes the epoch of a branch and adds a hidden fork, which keeps that state readable. Returns its id. */
 export async function insertPin(transaction: Queryable, branch: Branch): Promise<string> {
   const [pin] = await transaction.query<{ id: string }>(
-    prepared(sql`with ${pinSql(branch, newBranchId())} select id from pin`),
+    prepared(sql`with ${StoredBranch.pinSql(branch, newBranchId())} select id from pin`),
   )
   if (pin === undefined) throw new Error('a locked branch must exist')
   return pin.id
@@ -391,20 +391,6 @@ export async function insertMergeOfPin(
     select from merged`),
   )
   if (rows.length === 0) throw new Error('a pinned state must exist')
-}
-
-/** Expressions of a `with` that pin the current state of a branch. `pin` has the row of the hidden fork. */
-function pinSql({ branchId, databaseId }: Sides['from'], pinId: string): Sql {
-  return sql`source as (${closeEpochSql(branchId)}),
-    pin as (
-      insert into offshoot.branches
-        (id, database_id, name, schema_id, last_migration_id, ${FORK_COLUMNS},
-          fork_schema_id, deleted_at)
-      select ${pinId}, ${databaseId}::bigint, source.name, source.schema_id,
-        source.last_migration_id, source.id, source.epoch, source.schema_id, now()
-      from source
-      returning id, database_id, parent_id, fork_epoch
-    )`
 }
 
 /** Expressions of a `with` that record the merge of the state in `pin`, and request a compaction. */

@@ -7,8 +7,7 @@ import {
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
 import type { Outcome } from '../../rows/merging/comparison.js'
-import { keyGuardCall } from '../../rows/running/guard.js'
-import { confirmKey } from '../../rows/running/staleness.js'
+import { guardedByKey } from '../../rows/running/staleness.js'
 import type { Storage } from '../../rows/storage.js'
 import { merges } from '../../telemetry/events.js'
 import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
@@ -92,7 +91,7 @@ function compareInSnapshot(
   database: Database,
   options: MergeOptions,
 ): Promise<{ result: MergeResult; isNothingNew: boolean }> {
-  return confirmKey(
+  return guardedByKey(options.into.principal, (check) =>
     runTransaction(
       database,
       async (transaction) => {
@@ -105,7 +104,7 @@ function compareInSnapshot(
           isNothingNew: compared.conflicts.count === 0 && hasNothingNew(plan, compared),
         }
       },
-      { ...WRITABLE_SNAPSHOT, opening: [keyGuardCall(options.into.principal)] },
+      { ...WRITABLE_SNAPSHOT, opening: [check] },
     ),
   )
 }

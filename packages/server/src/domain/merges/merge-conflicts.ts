@@ -1,6 +1,7 @@
 import type { MergeConflict } from '@offshoot/contract/merge-conflicts'
+import type { TextRow } from '../../postgres/statement.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
-import { type RowTexts, UNDECIDED } from '../../rows/merging/compare-rows.js'
+import { UNDECIDED } from '../../rows/merging/compare-rows.js'
 import type { TableComparison } from '../../rows/merging/comparison.js'
 
 type Found<List extends (...parameters: never[]) => unknown> =
@@ -93,7 +94,7 @@ function unknownColumn(): never {
 }
 
 /** Replaces values on which the states of the base disagree by null. */
-function shownBase(row: RowTexts): RowTexts {
+function shownBase(row: TextRow | undefined): TextRow | undefined {
   return row?.map((text) => (text === UNDECIDED ? null : text))
 }
 
@@ -104,7 +105,7 @@ export function describeConflict(
 ): MergeConflict {
   const { id, kind, columns, token } = conflict
   const named = { table: codec.table.name, id, kind }
-  const recordOf = (texts: RowTexts): Record<string, unknown> | null =>
+  const recordOf = (texts: TextRow | undefined): Record<string, unknown> | null =>
     texts === undefined ? null : JSON.parse(`{${codec.decodeRow(texts)}}`)
   const records = {
     base: recordOf(shownBase(conflict.base)),

@@ -14,9 +14,8 @@ import {
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
 import { listAllColumns, type StoredTable } from '../../rows/columns/stored-schema.js'
-import { analyzeGrownHeaps } from '../../rows/layout/heap-statistics.js'
 import { OutdatedError } from '../../rows/merging/comparison.js'
-import { Difference, hasManyChanges } from '../../rows/merging/difference.js'
+import { Difference } from '../../rows/merging/difference.js'
 import type { Storage } from '../../rows/storage.js'
 import { type BranchState, getState } from '../branches/branch-state.js'
 import { withBranches } from '../branches/lock-branches.js'
@@ -80,7 +79,7 @@ export async function isLarge(
   // The limit of records that a request names is low enough.
   if (records !== undefined) return false
   const options = { limit: limits.mergeLockedRowsMax, ownRowsMax }
-  return hasManyChanges(transaction, listMerged(sides, limits), options)
+  return Difference.areMany(transaction, listMerged(sides, limits), options)
 }
 
 /** Lists the differences of the tables whose rows are merged. */
@@ -129,10 +128,7 @@ export async function mergePinned(
   // A layer could be dropped between the transactions of the merge.
   await storage.absorb(into.branchId)
   await storage.absorb(from.branchId)
-  await analyzeGrownHeaps(database, {
-    databaseId: into.databaseId,
-    branchIds: [from.branchId, into.branchId],
-  })
+  await storage.analyzeGrown(into.databaseId, [from.branchId, into.branchId])
   // No merge into either branch is recorded while both are locked, so states and history are of one moment.
   const pins = await withBranches(storage, [from, into], async (transaction): Promise<Pins> => {
     if (options.step) return { ours: await insertPin(transaction, into), merged: undefined }
@@ -252,7 +248,7 @@ async function requireUnwritten(
     const base = { rows: plan.ours.rows, table }
     return new Difference({ table, form, base, after: { rows: ours.rows, table } })
   })
-  if (await hasManyChanges(transaction, since, { limit: 0, ownRowsMax: Infinity })) {
+  if (await Difference.areMany(transaction, since, { limit: 0, ownRowsMax: Infinity })) {
     throw new OutdatedError('a table was written')
   }
 }

@@ -9,7 +9,7 @@ import { inTurns } from '../../common/in-turns.js'
 import { toCanonicalJson } from '../../common/write-json.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
-import { boundOwnRows } from '../../rows/layout/heap-sizes.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import { requireDirectChanges } from '../access/approvals.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { type BranchState, getStartOf, getState, readState } from '../branches/branch-state.js'
@@ -201,7 +201,7 @@ async function findBranches(
     stateOf(from, pins?.merged?.pinId),
     stateOf(into, pins?.ours),
     findHistoryOf(transaction, states ?? { theirs: from, ours: into }),
-    locks ? boundOwnRows(transaction, from.branchId) : UNBOUNDED,
+    locks ? new StoredBranch(transaction, from.branchId).boundRows() : UNBOUNDED,
   ])
   if (states && nameBases(history, { from, into }, states) !== pins?.merged?.bases) {
     throw new StateGoneError()

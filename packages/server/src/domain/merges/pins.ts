@@ -5,11 +5,11 @@ import type { Database } from '../../postgres/database.js'
 import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import type { Work } from '../../postgres/work.js'
+import { DatabaseSchema } from '../../rows/layout/database-schema.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
-import { findStartRows } from '../../rows/layout/states.js'
-import { Difference, hasManyChanges } from '../../rows/merging/difference.js'
-import { dropLostStages } from '../../rows/merging/stage.js'
+import { Difference } from '../../rows/merging/difference.js'
 import type { Storage } from '../../rows/storage.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { getStartOf, getState } from '../branches/branch-state.js'
 import { withBranches } from '../branches/lock-branches.js'
@@ -50,7 +50,7 @@ export async function isChangedSince(
     const base = { rows: before.rows, table }
     return new Difference({ table, form, base, after: { rows: after.rows, table } })
   })
-  return hasManyChanges(transaction, differences, { limit: 0, ownRowsMax: Infinity })
+  return Difference.areMany(transaction, differences, { limit: 0, ownRowsMax: Infinity })
 }
 
 /** Runs work with a pin of a branch, and removes the pin. */
@@ -63,7 +63,7 @@ export async function withPin<Result>(
   await deleteLostPins(database, access.databaseId)
   const id = await withBranches(storage, [access], (transaction) => insertPin(transaction, access))
   try {
-    const rows = await findStartRows(database, id)
+    const rows = await new StoredBranch(database, id).findStartRows()
     if (rows === undefined) throw new Error('a pin must exist')
     return await body({ id, rows })
   } finally {
@@ -99,7 +99,7 @@ export async function deleteLostPins(database: Database, databaseId: string): Pr
       lost.map(({ id }) => id),
     )
   }
-  await dropLostStages(database, databaseId)
+  await new DatabaseSchema(databaseId).dropLostStages(database)
 }
 
 /** Databases that one step looks at. */

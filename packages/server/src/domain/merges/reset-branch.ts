@@ -7,10 +7,9 @@ import { newBranchId, newEntryId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import { moveRows, restartFrom } from '../../rows/branches.js'
-import { insertSweepSql } from '../../rows/heaps/collect.js'
-import { closeEpoch, type ForkSource, STORAGE_COLUMNS } from '../../rows/layout/fork.js'
+import type { ForkSource } from '../../rows/layout/fork.js'
 import type { Storage } from '../../rows/storage.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import { forks } from '../../telemetry/events.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
@@ -71,10 +70,10 @@ export async function resetBranch(
       const hiddenId = newBranchId()
       const [checkpoint, closed, , pinned] = await allDone([
         insertAutomatic(transaction, access, { before: 'reset', limits }),
-        goal === undefined ? closeEpoch(transaction, source.branchId) : NOTHING,
+        goal === undefined ? new StoredBranch(transaction, source.branchId).closeEpoch() : NOTHING,
         hideState(transaction, access, hiddenId),
         // The states of the branch have moved with its rows.
-        goal === undefined ? NOTHING : findPinned(transaction, goal.pinId),
+        goal === undefined ? NOTHING : new StoredBranch(transaction, goal.pinId).findSource(),
       ])
       const forked = goal === undefined ? closed : pinned
       if (forked === undefined) throw new Error('a locked branch must exist')
@@ -90,7 +89,7 @@ export async function resetBranch(
       transaction.lastStatements.push(
         startOverSql(branchId, { forked, source }),
         // The sweep deletes the hidden branch once nothing reads it.
-        insertSweepSql({ databaseId, branchId: hiddenId, forkEpoch: null }),
+        StoredBranch.sweepSql({ databaseId, branchId: hiddenId, forkEpoch: null }),
         insertCompactionSql(databaseId),
         ...(after === undefined ? [] : [after.statement]),
         insertEntrySql({ ...entry, id: result.entry, kind: 'reset', details }),
@@ -120,57 +119,28 @@ async function hideState(
   { branchId, databaseId }: BranchAccess,
   hiddenId: string,
 ): Promise<void> {
-  const [rows] = await allDone([
-    transaction.query(sql`
-    insert into offshoot.branches
-      (id, database_id, name, ${STORAGE_COLUMNS}, schema_id, version,
-        last_migration_id, started_from, fork_schema_id, deleted_at)
-    select ${hiddenId}, database_id, name, ${STORAGE_COLUMNS}, schema_id, version,
-      last_migration_id, started_from, fork_schema_id, now()
-    from offshoot.branches
-    where id = ${branchId} and deleted_at is null
-    returning id`),
-    moveRows(transaction, { databaseId, from: branchId, to: hiddenId }),
+  await allDone([
+    new StoredBranch(transaction, branchId).hideAs(hiddenId, { databaseId }),
     updateMergesOf(transaction, { branchId, newBranchId: hiddenId }),
   ])
-  if (rows.length === 0) throw new Error('a locked branch must exist')
-}
-
-type PinnedSource = Omit<ForkSource, 'name'>
-
-/** Finds the state of a checkpoint, and keeps it until the transaction ends. */
-async function findPinned(
-  transaction: Queryable,
-  pinId: string,
-): Promise<PinnedSource | undefined> {
-  const [pinned] = await transaction.query<PinnedSource>(sql`
-    select parent_id as id, fork_epoch as epoch, schema_id as "schemaId",
-      last_migration_id as "lastMigrationId"
-    from offshoot.branches
-    where id = ${pinId}
-    for key share`)
-  return pinned
 }
 
 function startOverSql(
   branchId: string,
-  { forked, source }: { forked: PinnedSource; source: BranchAccess },
+  { forked, source }: { forked: ForkSource; source: BranchAccess },
 ): Sql {
   const startedFrom: StartedFrom = {
     branchName: source.branchName,
     dbBranchID: source.branchId,
     migrationID: forked.lastMigrationId,
   }
-  return sql`
-    update offshoot.branches
-    set ${restartFrom(forked)},
-      schema_id = ${forked.schemaId}, fork_schema_id = ${forked.schemaId},
-      last_migration_id = ${forked.lastMigrationId}, version = version + 1,
-      started_from = case
-        -- A reset to another branch does not change the source.
-        when started_from ->> 'dbBranchID' = ${source.branchId} then ${JSON.stringify(startedFrom)}::jsonb
-        else started_from
-      end,
-      stamp = nextval('offshoot.stamps')
-    where id = ${branchId}`
+  const assignments = sql`
+    schema_id = ${forked.schemaId}, fork_schema_id = ${forked.schemaId},
+    last_migration_id = ${forked.lastMigrationId}, version = version + 1,
+    started_from = case
+      -- A reset to another branch does not change the source.
+      when started_from ->> 'dbBranchID' = ${source.branchId} then ${JSON.stringify(startedFrom)}::jsonb
+      else started_from
+    end`
+  return StoredBranch.restartSql(branchId, forked, assignments)
 }

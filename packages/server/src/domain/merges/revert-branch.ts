@@ -1,7 +1,6 @@
 import type { MergeResult } from '@offshoot/contract/branch-changes'
 import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
-import { keyGuardCall } from '../../rows/running/guard.js'
-import { confirmKey } from '../../rows/running/staleness.js'
+import { guardedByKey } from '../../rows/running/staleness.js'
 import type { Storage } from '../../rows/storage.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
@@ -21,11 +20,11 @@ export async function revertBranch(
 ): Promise<MergeResult> {
   const { named, ...rules } = options
   requireAccess(access.principal.scope, 'write')
-  const step = await confirmKey(
+  const step = await guardedByKey(access.principal, (check) =>
     runTransaction(
       services.storage.database,
       (transaction) => getStep(transaction, access, named),
-      { ...SNAPSHOT, beginsLate: true, opening: [keyGuardCall(access.principal)] },
+      { ...SNAPSHOT, beginsLate: true, opening: [check] },
     ),
   )
   return mergeBranches(services, { ...rules, kind: 'revert', from: access, into: access, step })

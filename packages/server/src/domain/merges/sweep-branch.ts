@@ -7,9 +7,7 @@ import {
 import { raw, sql } from '../../postgres/sql.js'
 import { toCall } from '../../postgres/statement.js'
 import { errorText, type Work } from '../../postgres/work.js'
-import { deleteUnseenVersions, listHeapsAfter } from '../../rows/heaps/collect.js'
-import { dropUnread } from '../../rows/heaps/collect-layers.js'
-import { releaseKeptIndexes } from '../../rows/indexes/heap-indexes.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import { collected } from '../../telemetry/events.js'
 import { deleteUnusedBranches } from './unused-branches.js'
 
@@ -65,7 +63,7 @@ export async function sweepBranch(database: Database, work: Work): Promise<boole
 
 async function begin(transaction: Queryable, branchId: string): Promise<void> {
   await deleteUnusedBranches(transaction, [branchId])
-  await releaseKeptIndexes(transaction, branchId)
+  await new StoredBranch(transaction, branchId).beginSweep()
 }
 
 interface Step {
@@ -84,17 +82,16 @@ async function runStep(
   at.failingId = at.afterId
   // Each request names the epoch of a fork whose versions are concerned. Null: all versions.
   const forkEpochs = details.includes(null) ? null : (details as readonly number[])
-  const { afterId } = at
-  const heaps = await listHeapsAfter(transaction, branchId, { afterId, limit: STEP_HEAPS })
+  const branch = new StoredBranch(transaction, branchId)
+  const heaps = await branch.listHeapsAfter(at.afterId, STEP_HEAPS)
   for (const heapId of heaps) {
     at.failingId = heapId
-    const isDropped = await dropUnread(transaction, { branchId, heapId })
-    const version = isDropped
-      ? 0
-      : await deleteUnseenVersions(transaction, { branchId, heapId, forkEpochs })
+    const { isDropped, versions } = await branch.sweepHeap(heapId, forkEpochs)
     // There may be more versions in this heap.
-    if (version === 0) at.afterId = heapId
-    if (isDropped || version > 0) return { heap: isDropped ? 1 : 0, version, isLast: false }
+    if (versions === 0) at.afterId = heapId
+    if (isDropped || versions > 0) {
+      return { heap: isDropped ? 1 : 0, version: versions, isLast: false }
+    }
   }
   return { heap: 0, version: 0, isLast: heaps.length < STEP_HEAPS }
 }

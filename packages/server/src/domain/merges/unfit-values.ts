@@ -1,7 +1,7 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
-import { findColumnProblems } from '../../rows/heaps/column-problems.js'
+import { RowState } from '../../rows/row-state.js'
 import type { BranchState } from '../branches/branch-state.js'
 import { pairColumns } from '../schemas/alter-column.js'
 import type { SchemaConflict, TableRule } from '../schemas/merge-schemas.js'
@@ -54,7 +54,7 @@ async function checkTable(
     if (successor === undefined) continue
     // Rules of values are judged by the outcome.
     const { notNull: _, unique: __, onDelete: ___, ...unruled } = successor
-    const problems = await findColumnProblems(transaction, state.rows, {
+    const problems = await new RowState(state.rows).findProblems(transaction, {
       table: before,
       before: column,
       column: unruled,

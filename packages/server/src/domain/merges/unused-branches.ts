@@ -1,7 +1,7 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { deleteSweepsSql, insertSweepSql } from '../../rows/heaps/collect.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import { isPinOf } from '../checkpoints/queries.js'
 import { deleteUnusedSchema } from '../schemas/queries.js'
 import { insertUnusedMigration } from '../schemas/unused-migrations.js'
@@ -53,16 +53,14 @@ async function deleteUnusedBranch(transaction: Queryable, branchId: string): Pro
     where into_branch_id = ${branchId}
     returning base_branch_id as "baseId"`)
   const { databaseId, parentId, forkEpoch, schemaId, forkSchemaId } = branch
-  await transaction.query(sql`
-    with swept as (${deleteSweepsSql({ databaseId, branchId })})
-    delete from offshoot.branches where id = ${branchId}`)
+  await new StoredBranch(transaction, branchId).delete(databaseId)
   await insertUnusedMigration(transaction, { databaseId, migrationId: branch.lastMigrationId })
   for (const id of new Set([schemaId, forkSchemaId])) {
     if (id !== null) await deleteUnusedSchema(transaction, id)
   }
   const bases = merged.map(({ baseId }) => baseId)
   if (parentId === null) return bases
-  await transaction.query(insertSweepSql({ databaseId, branchId: parentId, forkEpoch }))
+  await transaction.query(StoredBranch.sweepSql({ databaseId, branchId: parentId, forkEpoch }))
   return [parentId, ...bases]
 }
 

@@ -1,16 +1,17 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import {
-  type Comment,
-  type CommentList,
-  type CommentListQuery,
-  type CreateComment,
-  type CreateProposal,
-  PROPOSALS_PAGE_SIZE,
-  type Proposal,
-  type ProposalList,
-  type ProposalListQuery,
+import { LIST_PAGE_SIZE } from '@offshoot/contract/paging'
+import type {
+  Comment,
+  CommentList,
+  CommentListQuery,
+  CreateComment,
+  CreateProposal,
+  Proposal,
+  ProposalList,
+  ProposalListQuery,
 } from '@offshoot/contract/proposals'
+import { cutPage } from '../../common/cut-page.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
 import { findLiveBranch, type LiveBranch } from '../access/find-live-branch.js'
@@ -129,9 +130,9 @@ async function resolveTarget(
 export async function readProposals(
   database: Database,
   access: DatabaseAccess,
-  { state = 'open', from, size = PROPOSALS_PAGE_SIZE, after }: ProposalListQuery,
+  { state = 'open', from, size = LIST_PAGE_SIZE, after }: ProposalListQuery,
 ): Promise<ProposalList> {
-  const shown: ProposalRow[] = []
+  const reached: ProposalRow[] = []
   let before = after
   // Proposals of other branches than those of the key are left out, so that a page can take more than one read.
   for (;;) {
@@ -142,16 +143,12 @@ export async function readProposals(
       limit: size + 1,
     })
     const { scope } = access.principal
-    shown.push(...rows.filter(({ fromName }) => scopeReachesBranch(scope, fromName)))
+    reached.push(...rows.filter(({ fromName }) => scopeReachesBranch(scope, fromName)))
     before = rows.at(-1)?.number
-    if (rows.length <= size || shown.length > size) break
+    if (rows.length <= size || reached.length > size) break
   }
-  const page = shown.slice(0, size)
-  const cursor = page.at(-1)?.number
-  return {
-    proposals: page.map((row) => toSummary(access, row)),
-    meta: { ...(cursor === undefined ? {} : { cursor }), more: shown.length > size },
-  }
+  const { shown, meta } = cutPage(reached, size, ({ number }) => number)
+  return { proposals: shown.map((row) => toSummary(access, row)), meta }
 }
 
 export function readProposal(
@@ -248,7 +245,7 @@ export async function readComments(
   access: DatabaseAccess,
   { number, query }: { number: number; query: CommentListQuery },
 ): Promise<CommentList> {
-  const { size = PROPOSALS_PAGE_SIZE, after: cursor } = query
+  const { size = LIST_PAGE_SIZE, after: cursor } = query
   const row = await getProposal(database, access, number)
   const [after] =
     cursor === undefined ? [] : await listComments(database, row, { id: cursor, limit: 1 })
@@ -256,12 +253,8 @@ export async function readComments(
     throw new AppError('invalid_request', `query: parameter [after]: [${cursor}] is no comment`)
   }
   const rows = await listComments(database, row, { after: after?.position, limit: size + 1 })
-  const shown = rows.slice(0, size)
-  const last = shown.at(-1)?.id
-  return {
-    comments: shown.map(toComment),
-    meta: { ...(last === undefined ? {} : { cursor: last }), more: rows.length > size },
-  }
+  const { shown, meta } = cutPage(rows, size, ({ id }) => id)
+  return { comments: shown.map(toComment), meta }
 }
 
 function toComment(row: CommentRow): Comment {

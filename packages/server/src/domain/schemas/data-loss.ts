@@ -10,7 +10,7 @@ import {
   type StoredTable,
 } from '../../rows/columns/stored-schema.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
-import { countValues } from '../../rows/reading/count-values.js'
+import { RowState } from '../../rows/row-state.js'
 
 /** Losses that the error message names. */
 const MESSAGE_LOSSES_MAX = 5
@@ -68,7 +68,7 @@ async function measureRemoval(
   const { limits } = options
   const { dataLossRecordsMax } = limits
   const { table, columns = [] } = options.removal
-  const counted = await countValues(database, rows, {
+  const counted = await new RowState(rows).countValues(database, {
     table,
     columns,
     limits,

@@ -2,7 +2,6 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Schema } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { type ParsedExpressions, parseRowExpressions } from '../../dialect/row-expression.js'
-import { momentText } from '../../rows/columns/column-type.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import { Fault } from '../../rows/columns/fault.js'
 import type { EditOptions } from './schema-draft.js'
@@ -31,10 +30,12 @@ export function editOptions(
     },
     defaultFill(column) {
       if (column.defaultValue === undefined) return undefined
-      const { parseDefault } = COLUMN_TYPE_ENTRIES[column.type]
-      const parsed = parseDefault(column.defaultValue, column, codec)
+      const type = COLUMN_TYPE_ENTRIES[column.type]
+      const parsed = type.parseDefault(column.defaultValue, column, codec)
       if (parsed instanceof Fault) return undefined
-      return typeof parsed === 'string' ? parsed : momentText(column.type, new Date().toISOString())
+      if (typeof parsed === 'string') return parsed
+      const now = new Date().toISOString()
+      return type.atMoment?.(now) ?? now
     },
   }
 }

@@ -7,9 +7,9 @@ import { inTurns } from '../../common/in-turns.js'
 import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { Sql } from '../../postgres/sql.js'
-import { findRows } from '../../rows/branches.js'
-import { applySchemaChanges } from '../../rows/heaps/schema-changes.js'
+import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import { findLiveBranch } from '../access/find-live-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
@@ -85,7 +85,7 @@ async function findLosses(
     after = (await inTurns(applyOperations(after, operations, dryRun))).schema
   }
   const removals = listRemovals(head.schema, after)
-  const rows = await findRows(transaction, head.branchId)
+  const rows = await new StoredBranch(transaction, head.branchId).findRows()
   if (rows === undefined) throw new Error('a locked branch must exist')
   return measureLoss(transaction, rows, { removals, limits })
 }
@@ -190,10 +190,10 @@ async function applyEdit(
   const edited = await inTurns(applyOperations(head.schema, edit.operations, rules))
   const schema = rememberIds(head.schema, edited.schema)
   // Read for each edit, because the previous edit of a push may have created tables.
-  const rows = await findRows(transaction, head.branchId)
+  const rows = await new StoredBranch(transaction, head.branchId).findRows()
   if (rows === undefined) throw new Error('a locked branch must exist')
   const before = new Map(head.schema.tables.map((table) => [table.id, table]))
-  await applySchemaChanges(transaction, rows, { before, changes: edited.changes, limits })
+  await new RowState(rows).change(transaction, { before, changes: edited.changes, limits })
   const id = edit.id ?? newMigrationId()
   const parentId = head.lastMigrationId
   const checksum = checksumOf(edit.operations)

@@ -2,7 +2,6 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Index, Indexes } from '@offshoot/contract/indexes'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { findRows } from '../../rows/branches.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import {
   listAllColumns,
@@ -10,11 +9,12 @@ import {
   type StoredSchema,
   type StoredTable,
 } from '../../rows/columns/stored-schema.js'
-import { applySchemaChanges } from '../../rows/heaps/schema-changes.js'
 import { getVectorIndexing, UnindexableError, wantsIndex } from '../../rows/indexes/heap-indexes.js'
 import { findIndexStates } from '../../rows/indexes/index-state.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
+import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { withHead } from './edit-schema.js'
 import {
@@ -168,7 +168,7 @@ export async function setTable(
     ...head.schema,
     tables: head.schema.tables.map((candidate) => (candidate.id === table.id ? table : candidate)),
   }
-  await applySchemaChanges(transaction, rows, {
+  await new RowState(rows).change(transaction, {
     before: new Map(head.schema.tables.map((candidate) => [candidate.id, candidate])),
     changes: columns.map((column) => ({ kind: 'indexChanged', table, column })),
     limits,
@@ -268,7 +268,7 @@ function indexNotFound({ tableName, columnName }: Target): AppError {
 }
 
 export async function getRows(database: Queryable, { branchId, branchName }: BranchAccess) {
-  const rows = await findRows(database, branchId)
+  const rows = await new StoredBranch(database, branchId).findRows()
   if (rows !== undefined) return rows
   throw new AppError('branch_not_found', `branch [${branchName}] not found`)
 }

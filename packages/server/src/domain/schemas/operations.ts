@@ -24,12 +24,12 @@ import { inTurns } from '../../common/in-turns.js'
 import { toCanonicalJson } from '../../common/write-json.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
-import { findRows } from '../../rows/branches.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
-import { findColumnProblems } from '../../rows/heaps/column-problems.js'
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
+import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
+import { StoredBranch } from '../../rows/stored-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { applyOperations } from './apply-operations.js'
 import { compareSchemasByName, withoutRemoved } from './compare-schemas-by-name.js'
@@ -137,7 +137,7 @@ async function findProblems(
   const problems: ColumnProblem[] = []
   for (const change of changes) {
     if (change.kind !== 'columnAltered') continue
-    problems.push(...(await findColumnProblems(transaction, rows, { ...change, limits })))
+    problems.push(...(await new RowState(rows).findProblems(transaction, { ...change, limits })))
   }
   return problems
 }
@@ -341,7 +341,7 @@ function look<Result>(
 }
 
 async function getRows(transaction: Queryable, { branchId }: BranchAccess): Promise<BranchRows> {
-  const rows = await findRows(transaction, branchId)
+  const rows = await new StoredBranch(transaction, branchId).findRows()
   if (rows === undefined) throw new Error('a branch with a head must have rows')
   return rows
 }

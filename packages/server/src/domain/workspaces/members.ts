@@ -5,7 +5,7 @@ import { newInviteId } from '../../common/ids.js'
 import { hashSecret, newInviteKey } from '../../common/secrets.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
+import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
 import type { Principal } from '../access/principal.js'
 import type { WorkspaceAccess } from '../access/resolve.js'
 import { requireUnlimited, requireWholeWorkspace } from '../access/scope.js'
@@ -129,12 +129,22 @@ export async function cancelInvite(
   access: WorkspaceAccess,
   options: { inviteId: string },
 ): Promise<void> {
+  await changeOpenInvite(database, access, { ...options, kind: 'inviteCancelled' }, deleteInviteRow)
+}
+
+/** Changes an open invite, and adds that to the log. */
+async function changeOpenInvite(
+  database: Database,
+  access: WorkspaceAccess,
+  { inviteId: id, kind }: { inviteId: string; kind: 'inviteCancelled' | 'inviteRenewed' },
+  change: (transaction: Transaction, inviteId: string) => Promise<unknown>,
+): Promise<void> {
   requireWholeWorkspace(access.principal.scope)
   await runTransaction(database, async (transaction) => {
-    const invite = openInvite(await findInvite(transaction, { ...access, ...options }), options)
-    await deleteInviteRow(transaction, invite.inviteId)
-    const details = { invite: invite.inviteId }
-    await logAccess(transaction, access, { kind: 'inviteCancelled', details })
+    const named = { inviteId: id }
+    const { inviteId } = openInvite(await findInvite(transaction, { ...access, ...named }), named)
+    await change(transaction, inviteId)
+    await logAccess(transaction, access, { kind, details: { invite: inviteId } })
   })
 }
 
@@ -144,16 +154,10 @@ export async function renewInvite(
   access: WorkspaceAccess,
   options: { inviteId: string; limits: Limits },
 ): Promise<void> {
-  requireWholeWorkspace(access.principal.scope)
-  await runTransaction(database, async (transaction) => {
-    const invite = openInvite(await findInvite(transaction, { ...access, ...options }), options)
-    await updateInvite(transaction, {
-      inviteId: invite.inviteId,
-      days: options.limits.inviteDaysMax,
-    })
-    const details = { invite: invite.inviteId }
-    await logAccess(transaction, access, { kind: 'inviteRenewed', details })
-  })
+  const { inviteId, limits } = options
+  await changeOpenInvite(database, access, { inviteId, kind: 'inviteRenewed' }, (transaction, id) =>
+    updateInvite(transaction, { inviteId: id, days: limits.inviteDaysMax }),
+  )
 }
 
 /**

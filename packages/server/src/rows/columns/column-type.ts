@@ -1,5 +1,4 @@
 import type { Limits } from '@offshoot/contract/limits'
-import type { ColumnType } from '@offshoot/contract/schema'
 import type { Fault } from './fault.js'
 import type { StoredColumn } from './stored-schema.js'
 
@@ -28,15 +27,6 @@ export interface ValueCodec {
 /** The default value `now`: the time of the insert. */
 export const NOW = Symbol('now')
 
-/** Returns a moment as the text of a value of a type: a point in time, a day in UTC, or a time of day in UTC. */
-export function momentText(type: ColumnType, now: string): string {
-  if (type === 'date') return now.slice(0, DATE_LENGTH)
-  return type === 'time' ? now.slice(DATE_LENGTH + 1, -1) : now
-}
-
-/** The length of `2026-01-31`. */
-const DATE_LENGTH = 10
-
 export interface ColumnTypeEntry {
   /** The PostgreSQL type, for column definitions and casts. */
   readonly sqlType: string
@@ -50,6 +40,8 @@ export interface ColumnTypeEntry {
   /** Returns SQL for the text that `decode` reads. `reference` is a quoted column reference. */
   select(reference: string): string
   compile(column: StoredColumn, options: CodecOptions): ValueCodec
+  /** Returns the text of the value for a moment: a day in UTC, or a time of day in UTC. undefined: the moment itself. */
+  atMoment?(now: string): string
   /** Returns the PostgreSQL text form of a `defaultValue`, or a fault. */
   parseDefault(
     text: string,

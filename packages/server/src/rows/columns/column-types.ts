@@ -1,13 +1,21 @@
 import type { ColumnType } from '@offshoot/contract/schema'
 import { type ColumnTypeEntry, selectItself } from './column-type.js'
-import { dateType, timeType } from './date-types.js'
-import { datetimeType } from './datetime-type.js'
-import { decimalType } from './decimal-type.js'
-import { expected, Fault } from './fault.js'
+import { dateType, encodeDate, encodeTime, timeType } from './date-types.js'
+import { datetimeType, encodeDatetime } from './datetime-type.js'
+import { decimalType, encodeDecimal } from './decimal-type.js'
+import { Fault } from './fault.js'
 import { linkType } from './id-types.js'
 import { fileArrayType, fileType, jsonType } from './json-types.js'
 import { boolType, floatType, intType, vectorType } from './number-types.js'
-import { emailType, enumType, multipleType, stringType, textType, uuidType } from './text-types.js'
+import {
+  emailType,
+  encodeUuid,
+  enumType,
+  multipleType,
+  stringType,
+  textType,
+  uuidType,
+} from './text-types.js'
 
 /**
  * The physical column of an object is a boolean that is true if the record has the object. Its nested
@@ -21,7 +29,7 @@ const objectType: ColumnTypeEntry = {
     encode: (value) =>
       typeof value === 'object' && value !== null && !Array.isArray(value)
         ? 't'
-        : expected('an object', value),
+        : Fault.expected('an object', value),
     decode: () => '{}',
   }),
   parseDefault: () => new Fault('is not possible for an object'),
@@ -48,6 +56,20 @@ export const COLUMN_TYPE_ENTRIES: Readonly<Record<ColumnType, ColumnTypeEntry>> 
   file: fileType,
   'file[]': fileArrayType,
   json: jsonType,
+}
+
+const OPERANDS = {
+  datetime: (value: unknown) =>
+    typeof value === 'string' ? encodeDatetime(value) : Fault.expected('a string', value),
+  decimal: encodeDecimal,
+  date: encodeDate,
+  time: encodeTime,
+  uuid: encodeUuid,
+}
+
+/** Returns the text of a value that values of a type are compared with, whatever the options of their columns. */
+export function encodeOperand(type: keyof typeof OPERANDS, value: unknown): string | Fault {
+  return OPERANDS[type](value)
 }
 
 export function isFileType(type: ColumnType): type is 'file' | 'file[]' {

@@ -1,6 +1,6 @@
 import { type ColumnTypeEntry, NOW, selectItself } from './column-type.js'
 import { encodeDatetime, NOT_REAL } from './datetime-type.js'
-import { expected, Fault } from './fault.js'
+import { Fault } from './fault.js'
 
 /*
  * Dates without a time, and times of a day without a date or an offset.
@@ -18,7 +18,7 @@ const NO_SUCH_TIME = new Fault('is a time that does not exist')
 
 /** Returns the text of a date, or a fault. */
 export function encodeDate(value: unknown): string | Fault {
-  if (typeof value !== 'string') return expected('a string', value)
+  if (typeof value !== 'string') return Fault.expected('a string', value)
   if (!DATE.test(value)) return NOT_A_DATE
   const midnight = encodeDatetime(`${value}T00:00:00Z`)
   return midnight instanceof Fault ? midnight : value
@@ -26,7 +26,7 @@ export function encodeDate(value: unknown): string | Fault {
 
 /** Returns the text of a time, or a fault. */
 export function encodeTime(value: unknown): string | Fault {
-  if (typeof value !== 'string') return expected('a string', value)
+  if (typeof value !== 'string') return Fault.expected('a string', value)
   if (!TIME.test(value)) return NOT_A_TIME
   const full = value.length === 5 ? `${value}:00` : value
   const moment = encodeDatetime(`${ANY_DATE}${full}Z`)
@@ -35,6 +35,9 @@ export function encodeTime(value: unknown): string | Fault {
   return moment.slice(ANY_DATE.length, -1)
 }
 
+/** The length of `2026-01-31`. */
+const DATE_LENGTH = 10
+
 const quoted = (text: string): string => `"${text}"`
 
 export const dateType: ColumnTypeEntry = {
@@ -42,6 +45,7 @@ export const dateType: ColumnTypeEntry = {
   allows: { unique: true, index: true, notNull: true, defaultValue: true },
   select: selectItself,
   compile: () => ({ encode: encodeDate, decode: quoted }),
+  atMoment: (now) => now.slice(0, DATE_LENGTH),
   parseDefault: (text) => (text === 'now' ? NOW : encodeDate(text)),
 }
 
@@ -50,5 +54,6 @@ export const timeType: ColumnTypeEntry = {
   allows: { unique: true, index: true, notNull: true, defaultValue: true },
   select: selectItself,
   compile: () => ({ encode: encodeTime, decode: quoted }),
+  atMoment: (now) => now.slice(DATE_LENGTH + 1, -1),
   parseDefault: (text) => (text === 'now' ? NOW : encodeTime(text)),
 }

@@ -1,5 +1,5 @@
 import { type ColumnTypeEntry, NOW, selectItself, type ValueCodec } from './column-type.js'
-import { expected, Fault } from './fault.js'
+import { Fault } from './fault.js'
 
 const ZERO = 48
 const NINE = 57
@@ -131,7 +131,7 @@ export function decodeDatetime(text: string): string {
 
 const datetimeCodec: ValueCodec = {
   encode: (value) =>
-    typeof value === 'string' ? encodeDatetime(value) : expected('a string', value),
+    typeof value === 'string' ? encodeDatetime(value) : Fault.expected('a string', value),
   decode: (text) => `"${decodeDatetime(text)}"`,
 }
 

@@ -1,6 +1,6 @@
 import type { ColumnTypeEntry, ValueCodec } from './column-type.js'
 import { selectItself } from './column-type.js'
-import { expected, Fault } from './fault.js'
+import { Fault } from './fault.js'
 
 /** Sign, whole digits, fraction digits and exponent. */
 const DECIMAL = /^([+-]?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,5}))?$/
@@ -28,7 +28,7 @@ interface Digits {
 
 function readDigits(value: unknown): Digits | Fault {
   if (typeof value !== 'string' && typeof value !== 'number') {
-    return expected('a decimal number, as a string or a number', value)
+    return Fault.expected('a decimal number, as a string or a number', value)
   }
   const [matched, sign, whole = '', fraction = '', exponent] = DECIMAL.exec(String(value)) ?? []
   if (matched === undefined) return NOT_A_DECIMAL

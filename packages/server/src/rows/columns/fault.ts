@@ -4,6 +4,10 @@
  */
 export class Fault {
   constructor(readonly message: string) {}
+
+  static expected(what: string, value: unknown): Fault {
+    return new Fault(`expected ${what}, got ${describe(value)}`)
+  }
 }
 
 /** Names the kind of a JSON value, for "expected a string, got ...". */
@@ -12,8 +16,4 @@ function describe(value: unknown): string {
   if (Array.isArray(value)) return 'an array'
   if (typeof value === 'object') return 'an object'
   return value === undefined ? 'nothing' : `a ${typeof value}`
-}
-
-export function expected(what: string, value: unknown): Fault {
-  return new Fault(`expected ${what}, got ${describe(value)}`)
 }

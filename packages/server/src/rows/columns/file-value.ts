@@ -21,7 +21,7 @@ export interface StoredFile {
   readonly key: string
 }
 
-export type LinkPurpose = 'read' | 'upload'
+type LinkPurpose = 'read' | 'upload'
 
 /** The location of a file within a branch. */
 export interface FileAddress {
@@ -68,7 +68,8 @@ const FIELDS_BY_NAME = ['base64Content', 'signedUrl', 'uploadUrl'] as const
 export interface FileSelection {
   readonly columnId: number
   readonly isList: boolean
-  readonly fields: ReadonlySet<string>
+  /** undefined: the default fields. */
+  readonly fields?: ReadonlySet<string>
 }
 
 const ALL: readonly string[] = [...FIELDS, ...FIELDS_BY_NAME]
@@ -83,6 +84,7 @@ export function fileFields(name: string): readonly string[] | undefined {
 }
 
 export const DEFAULT_FILE_FIELDS: readonly string[] = FIELDS
+const DEFAULT_FIELDS: ReadonlySet<string> = new Set(FIELDS)
 
 /** The text of a `file[]` column without files. */
 export const NO_FILES = '[]'
@@ -123,7 +125,7 @@ export function publicFile(
   record: FileRecord | undefined,
 ): Record<string, unknown> {
   const written: Record<string, unknown> = {}
-  const { fields } = selection
+  const { fields = DEFAULT_FIELDS } = selection
   for (const field of FIELDS) {
     if (!fields.has(field)) continue
     const value = field === 'url' ? linkOf(file, selection, record) : file[field]

@@ -3,7 +3,7 @@ import { RECORD_ID_PATTERN } from '@offshoot/contract/names'
 import type { IdType } from '@offshoot/contract/schema'
 import { newRecordId, uuidV7 } from '../../common/ids.js'
 import { type ColumnTypeEntry, selectItself } from './column-type.js'
-import { expected, Fault } from './fault.js'
+import { Fault } from './fault.js'
 import { encodeUuid, TEXT_SQL_TYPE } from './text-types.js'
 
 /*
@@ -28,7 +28,7 @@ const NOT_A_NUMBER = new Fault(
 
 /** Returns the text of a whole number, given as a number or a text. */
 function encodeNumberId(id: unknown): string | Fault {
-  if (typeof id !== 'number' && typeof id !== 'string') return expected('a whole number', id)
+  if (typeof id !== 'number' && typeof id !== 'string') return Fault.expected('a whole number', id)
   if (typeof id === 'string' && !WHOLE_NUMBER.test(id)) return NOT_A_NUMBER
   return Number.isSafeInteger(Number(id)) ? String(Number(id)) : NOT_A_NUMBER
 }
@@ -49,7 +49,7 @@ export function idCodec(type: IdType = 'string', limits: Limits): IdCodec {
 }
 
 function checkRecordId(id: unknown, lengthMax: number): Fault | undefined {
-  if (typeof id !== 'string') return expected('a record id', id)
+  if (typeof id !== 'string') return Fault.expected('a record id', id)
   if (id === '') return new Fault('is empty; a record id has at least one character')
   if (id.length > lengthMax) return new Fault(`is longer than ${lengthMax} characters`)
   if (RECORD_ID.test(id)) return undefined

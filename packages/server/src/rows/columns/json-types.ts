@@ -6,8 +6,8 @@ import {
   selectText,
   type ValueCodec,
 } from './column-type.js'
-import { expected, Fault } from './fault.js'
-import { DEFAULT_FILE_FIELDS, writeFiles } from './file-value.js'
+import { Fault } from './fault.js'
+import { writeFiles } from './file-value.js'
 import { checkJsonText, JSON_DEPTH_MAX, TOO_DEEP } from './json-text.js'
 import type { StoredColumn } from './stored-schema.js'
 import { checkText, quoteJson } from './text-types.js'
@@ -50,7 +50,7 @@ function checkJsonValue(value: unknown, depth: number, room: Room): Fault | unde
     return Number.isInteger(value) && !Number.isSafeInteger(value) ? NUMBER_INEXACT : undefined
   }
   if (value === null || typeof value === 'boolean') return undefined
-  if (typeof value !== 'object') return expected('a JSON value', value)
+  if (typeof value !== 'object') return Fault.expected('a JSON value', value)
   if (depth === JSON_DEPTH_MAX) return TOO_DEEP
   if (Array.isArray(value)) {
     for (const element of value) {
@@ -105,7 +105,7 @@ export const jsonType: ColumnTypeEntry = {
 /** Decodes files without links, because the record is not known here. */
 function decodeFiles(column: StoredColumn): (text: string) => string {
   const isList = column.type === 'file[]'
-  const selection = { columnId: column.id, isList, fields: new Set(DEFAULT_FILE_FIELDS) }
+  const selection = { columnId: column.id, isList }
   return (text) => writeFiles(text, selection, undefined)
 }
 
@@ -118,7 +118,7 @@ export const fileType: ColumnTypeEntry = {
     encode: (value) =>
       typeof value === 'object' && !Array.isArray(value)
         ? encodeJsonValue(value, limits.recordBytesMax)
-        : expected('an object', value),
+        : Fault.expected('an object', value),
     decode: decodeFiles(column),
   }),
   parseDefault: () => new Fault('is not possible for a file'),
@@ -130,7 +130,7 @@ export const fileArrayType: ColumnTypeEntry = {
     encode: (value) =>
       Array.isArray(value)
         ? encodeJsonValue(value, limits.recordBytesMax)
-        : expected('an array', value),
+        : Fault.expected('an array', value),
     decode: decodeFiles(column),
   }),
   parseDefault: () => new Fault('is not possible for files'),

@@ -5,7 +5,7 @@ import {
   selectItself,
   type ValueCodec,
 } from './column-type.js'
-import { expected, Fault } from './fault.js'
+import { Fault } from './fault.js'
 
 const WHOLE_NUMBER = /^-?(?:0|[1-9][0-9]*)$/
 const DECIMAL_NUMBER = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$/
@@ -17,7 +17,8 @@ function floatText(value: number): string {
 }
 
 const boolCodec: ValueCodec = {
-  encode: (value) => (value === true ? 't' : value === false ? 'f' : expected('a boolean', value)),
+  encode: (value) =>
+    value === true ? 't' : value === false ? 'f' : Fault.expected('a boolean', value),
   // PostgreSQL writes a boolean as `t`, and a boolean cast to text as `true`.
   decode: (text) => (text.startsWith('t') ? 'true' : 'false'),
 }
@@ -34,7 +35,7 @@ export const boolType: ColumnTypeEntry = {
 }
 
 function refuseInteger(value: unknown): Fault {
-  if (typeof value !== 'number') return expected('a whole number', value)
+  if (typeof value !== 'number') return Fault.expected('a whole number', value)
   // Beyond this range, JSON parsers round whole numbers.
   return Number.isInteger(value) || !Number.isFinite(value)
     ? new Fault(`is not between -${Number.MAX_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`)
@@ -60,7 +61,7 @@ export const intType: ColumnTypeEntry = {
 
 const floatCodec: ValueCodec = {
   encode(value) {
-    if (typeof value !== 'number') return expected('a number', value)
+    if (typeof value !== 'number') return Fault.expected('a number', value)
     return Number.isFinite(value) ? floatText(value) : new Fault('is out of range')
   },
   decode: decodeItself,
@@ -97,7 +98,7 @@ export const vectorType: ColumnTypeEntry = {
     const dimension = column.vector?.dimension
     return {
       encode(value) {
-        if (!Array.isArray(value)) return expected('an array of numbers', value)
+        if (!Array.isArray(value)) return Fault.expected('an array of numbers', value)
         if (value.length !== dimension) {
           return new Fault(`expected ${dimension} numbers, got ${value.length}`)
         }
@@ -105,7 +106,7 @@ export const vectorType: ColumnTypeEntry = {
         for (let index = 0; index < value.length; index++) {
           const component: unknown = value[index]
           if (typeof component !== 'number') {
-            return new Fault(`element [${index}]: ${expected('a number', component).message}`)
+            return new Fault(`element [${index}]: ${Fault.expected('a number', component).message}`)
           }
           const single = Math.fround(component)
           if (!Number.isFinite(single) || (single === 0 && component !== 0)) {

@@ -1,11 +1,12 @@
 import type { Limits } from '@offshoot/contract/limits'
 import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
+import type { ColumnType } from '@offshoot/contract/schema'
 import { uuidV7 } from '../../common/ids.js'
 import type { ColumnLevel, ColumnNode, ColumnTree } from './column-tree.js'
-import { momentText, NOW, type Room } from './column-type.js'
-import { isFileType } from './column-types.js'
+import { NOW, type Room } from './column-type.js'
+import { COLUMN_TYPE_ENTRIES, isFileType } from './column-types.js'
 import { encodeDecimal } from './decimal-type.js'
-import { expected, Fault } from './fault.js'
+import { Fault } from './fault.js'
 import type { StoredColumn } from './stored-schema.js'
 
 /** Converts the input of a `file` or `file[]` column to the text that the row stores. */
@@ -77,6 +78,10 @@ const MORE_FAULTS = new Fault('there are more faults')
 const NOT_ARITHMETIC = new Fault(
   'expected a number or one of $increment, $decrement, $multiply and $divide',
 )
+
+function atMoment(type: ColumnType, now: string): string {
+  return COLUMN_TYPE_ENTRIES[type].atMoment?.(now) ?? now
+}
 
 /** The state of encoding one record: a value for each physical column, and the faults found. */
 class Encoding implements Room {
@@ -171,7 +176,7 @@ function encodeArithmetic(node: ColumnNode, value: InputRecord): Arithmetic | Fa
   const operand = value[key]
   const isDecimal = node.column.type === 'decimal'
   if (typeof operand !== 'number' && !(isDecimal && typeof operand === 'string')) {
-    return expected(`a number for ${key}`, operand)
+    return Fault.expected(`a number for ${key}`, operand)
   }
   if (operator === '/' && Number(operand) === 0) return new Fault('cannot be divided by zero')
   const mayHaveAnyScale = operator === '*' || operator === '/'
@@ -254,7 +259,7 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
       const encoding = new Encoding(defaults.slice(), file, limits)
       for (const { index, by, type } of generated) {
         encoding.values[index] =
-          by === 'updatedAt' ? momentText(type, origin.now) : generateId(by, origin)
+          by === 'updatedAt' ? atMoment(type, origin.now) : generateId(by, origin)
       }
       for (const { index, column } of numbered) {
         if (record[column.name] !== undefined) continue
@@ -311,7 +316,7 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
       for (const { index, column } of updatedAt) {
         if (update.columns.includes(index)) continue
         update.columns.push(index)
-        update.values.push(momentText(column.type, origin.now))
+        update.values.push(atMoment(column.type, origin.now))
       }
       return isTooLarge(encoding.values) ? [recordTooLarge] : update
     },

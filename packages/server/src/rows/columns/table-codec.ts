@@ -21,8 +21,6 @@ import {
   type UniqueKey,
 } from './table-rules.js'
 
-export type { InputRecord }
-
 export interface TableCodecOptions extends CodecOptions {
   /** Used for calls that pass no encoder. Without any encoder, files are rejected. */
   readonly file?: FileEncoder
@@ -64,6 +62,10 @@ export interface TableCodec {
    * out. `texts` are in the order of `projection.columns`, or of `physical` without a projection.
    */
   decodeRow(texts: readonly (string | null)[], projection?: Projection): string
+  /** Returns the indexes of the objects that enclose a physical column, outermost first. */
+  enclosingObjects(index: number): number[]
+  /** The number of rows that are converted in one step, so that it takes a few milliseconds. */
+  readonly rowsPerStep: number
   readonly ids: IdCodec
   /** Returns an id as it is stored, or a fault that names the column. */
   encodeId(id: unknown): string | Fault
@@ -74,13 +76,9 @@ export function isFaults(result: unknown): result is readonly Fault[] {
   return Array.isArray(result) && result[0] instanceof Fault
 }
 
-/** Returns the indexes of the objects that enclose a physical column, outermost first. */
-export function enclosingObjects({ physical, indexes }: TableCodec, index: number): number[] {
-  const path = physical[index]?.path ?? []
-  return path.slice(1).flatMap((_, depth) => {
-    return indexes.get(path.slice(0, depth + 1).join('.')) ?? []
-  })
-}
+/** Values that are converted in one step. */
+const STEP_VALUES = 20_000
+const STEP_ROWS_MAX = 1000
 
 /** Compiles the codec of a table. Done once for each version of the schema. */
 export function compileTable(table: StoredTable, options: TableCodecOptions): TableCodec {
@@ -90,10 +88,12 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
   if (isFaults(everything)) throw new Error('a projection of all columns must be valid')
   const allFields = everything.fields
   const ids = idCodec(table.idType, options.limits)
+  const indexes = new Map(tree.physical.map((column, index) => [column.path.join('.'), index]))
+  const rowsPerStep = Math.floor(STEP_VALUES / (tree.physical.length + 1))
   return {
     table,
     physical: tree.physical,
-    indexes: new Map(tree.physical.map((column, index) => [column.path.join('.'), index])),
+    indexes,
     uniqueKeys: listKeys(table, tree.physical),
     checks: listChecks(table, tree.physical),
     sequences: table.columns.filter(({ generate }) => generate === 'sequence'),
@@ -108,6 +108,13 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     encodeColumn: encoder.encodeColumn,
     project: (paths) => compileProjection(tree, paths),
     decodeRow: (texts, projection) => decodeFields(projection?.fields ?? allFields, texts),
+    enclosingObjects(index) {
+      const path = tree.physical[index]?.path ?? []
+      return path
+        .slice(1)
+        .flatMap((_, depth) => indexes.get(path.slice(0, depth + 1).join('.')) ?? [])
+    },
+    rowsPerStep: Math.max(1, Math.min(rowsPerStep, STEP_ROWS_MAX)),
     ids,
     encodeId(id) {
       const text = ids.encode(id)

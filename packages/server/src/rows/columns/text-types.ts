@@ -7,7 +7,7 @@ import {
   selectItself,
   type ValueCodec,
 } from './column-type.js'
-import { expected, Fault } from './fault.js'
+import { Fault } from './fault.js'
 import type { StoredColumn } from './stored-schema.js'
 
 export const TEXT_SQL_TYPE = 'text collate "C"'
@@ -65,7 +65,7 @@ function compileText(charactersMax: number, limit?: BytesLimit): ValueCodec {
   const bytesMax = limit?.bytesMax ?? Number.POSITIVE_INFINITY
   return {
     encode(value) {
-      if (typeof value !== 'string') return expected('a string', value)
+      if (typeof value !== 'string') return Fault.expected('a string', value)
       if (isLongerThan(value, charactersMax)) {
         return new Fault(`is longer than ${charactersMax} characters`)
       }
@@ -107,7 +107,7 @@ export const emailType: ColumnTypeEntry = {
     const lengthMax = options.limits.emailLengthMax
     return {
       encode(value) {
-        if (typeof value !== 'string') return expected('a string', value)
+        if (typeof value !== 'string') return Fault.expected('a string', value)
         // The pattern allows ASCII only, so `length` counts characters.
         if (value.length > lengthMax) return new Fault(`is longer than ${lengthMax} characters`)
         return EMAIL.test(value) ? value : new Fault('is not an email address')
@@ -125,7 +125,7 @@ const NOT_A_UUID = new Fault('is not a UUID, such as 0190a5c1-7d3e-7cc2-9f0b-2a6
 
 /** Returns the lower-case text of a UUID, as PostgreSQL writes it. */
 export function encodeUuid(value: unknown): string | Fault {
-  if (typeof value !== 'string') return expected('a string', value)
+  if (typeof value !== 'string') return Fault.expected('a string', value)
   return UUID.test(value) ? value.toLowerCase() : NOT_A_UUID
 }
 
@@ -152,7 +152,7 @@ export const enumType: ColumnTypeEntry = {
     const unknown = new Fault(`is not one of ${values.slice(0, LISTED_MAX).join(', ')}${more}`)
     return {
       encode(value) {
-        if (typeof value !== 'string') return expected('a string', value)
+        if (typeof value !== 'string') return Fault.expected('a string', value)
         return known.has(value) ? value : unknown
       },
       decode: quoteJson,
@@ -169,7 +169,7 @@ export const multipleType: ColumnTypeEntry = {
   select: selectArray,
   compile: (_column, { limits: { recordBytesMax } }) => ({
     encode(value, room = { left: recordBytesMax }) {
-      if (!Array.isArray(value)) return expected('an array of strings', value)
+      if (!Array.isArray(value)) return Fault.expected('an array of strings', value)
       // Every element takes two quotes and a comma.
       room.left -= 3 * value.length
       for (let index = 0; index < value.length; index++) {
@@ -177,7 +177,7 @@ export const multipleType: ColumnTypeEntry = {
         if (typeof element === 'string') room.left -= element.length
         if (room.left < 0) return new Fault(`is larger than the limit of ${recordBytesMax} bytes`)
         const fault =
-          typeof element === 'string' ? checkText(element) : expected('a string', element)
+          typeof element === 'string' ? checkText(element) : Fault.expected('a string', element)
         if (fault !== undefined) return new Fault(`element [${index}]: ${fault.message}`)
       }
       return arrayLiteral(value)

@@ -183,13 +183,3 @@ interface BranchOfDatabase {
   readonly databaseId: string
   readonly branchId: string
 }
-
-/** Deletes the requests to sweep a branch that is deleted. One that a worker has taken ends by itself. */
-export const deleteSweepsSql = ({ databaseId, branchId }: BranchOfDatabase): Sql => sql`
-    delete from offshoot.work
-    where id = any(array(
-      select id
-      from offshoot.work
-      where database_id = ${databaseId} and kind = 'sweep' and subject = ${branchId}
-      for update skip locked
-    ))`

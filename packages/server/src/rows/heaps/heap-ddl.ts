@@ -34,7 +34,7 @@ import {
   qualified,
   uniqueIndexName,
 } from '../layout/layout.js'
-import { mayRemoveStorage } from '../layout/storage-hold.js'
+import { StorageHold } from '../layout/storage-hold.js'
 import { storedValue } from '../reading/arms.js'
 
 type ColumnShape = Pick<PhysicalColumn, 'id' | 'physicalName' | 'sqlType' | 'column'>
@@ -416,7 +416,7 @@ export async function dropColumnRules(
 /** Drops a heap or a layer. While a backup holds the storage, leaves it to the collector instead. */
 export async function dropHeap(transaction: Queryable, heap: HeapAddress): Promise<void> {
   const { heapId } = heap
-  if (!(await mayRemoveStorage(transaction))) {
+  if (!(await new StorageHold(transaction).mayRemove())) {
     await transaction.query(sql`
       update offshoot.heaps set branch_id = ${`dropped ${heapId}`} where id = ${heapId}`)
     return

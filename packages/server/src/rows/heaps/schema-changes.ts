@@ -45,17 +45,19 @@ export type SchemaChange =
       readonly constraint: StoredConstraint
     }
 
+export interface SchemaChanges {
+  readonly before: ReadonlyMap<number, StoredTable>
+  readonly changes: readonly SchemaChange[]
+  readonly limits: Limits
+  /** The caller has checked that all rows keep the rules of new columns and constraints. */
+  readonly areRowsChecked?: boolean
+}
+
 /** Applies schema changes to the heaps of a branch. Requires the exclusive gate. */
 export async function applySchemaChanges(
   transaction: Queryable,
   rows: BranchRows,
-  options: {
-    before: ReadonlyMap<number, StoredTable>
-    changes: readonly SchemaChange[]
-    limits: Limits
-    /** The caller has checked that all rows keep the rules of new columns and constraints. */
-    areRowsChecked?: boolean
-  },
+  options: SchemaChanges,
 ): Promise<void> {
   const layout = layoutOf(rows)
   await absorbAll(transaction, layout)

@@ -14,7 +14,7 @@ import {
   qualified,
   uniqueIndexName,
 } from '../layout/layout.js'
-import { indexedKindOf, indexedText } from '../reading/searched-text.js'
+import { SearchedText } from '../reading/searched-text.js'
 
 /*
  * A column index consists of an index on the heap and an index on the past, both on (column, id): rows with
@@ -44,7 +44,7 @@ export function wantsSearchIndex(
   { searchIndex }: Pick<StoredTable, 'searchIndex'>,
   { type }: Pick<StoredColumn, 'type'>,
 ): boolean {
-  return searchIndex === true && indexedKindOf(type) !== undefined
+  return searchIndex === true && SearchedText.of(type)?.indexed !== undefined
 }
 
 export interface HeapColumn extends HeapAddress {
@@ -181,12 +181,12 @@ export function typedKeys(column: string, idType: IdTypeOfTable): Sql {
 /** Trigram indexes for search. */
 async function searchIndexes(database: Queryable, target: IndexTarget): Promise<HeapIndex[]> {
   const { table, column } = target
-  const kind = indexedKindOf(column.type)
-  if (!wantsSearchIndex(table, column) || kind === undefined) return []
+  const indexed = SearchedText.of(column.type)?.indexed
+  if (!wantsSearchIndex(table, column) || indexed === undefined) return []
   // Without pg_trgm, which may have been dropped since, search scans all records.
   const extension = await installedExtension(database, 'pg_trgm')
   if (extension === undefined) return []
-  const text = indexedText(kind, sql`${ident(`c${column.id}`)}`)
+  const text = indexed(sql`${ident(`c${column.id}`)}`)
   const operators = sql`${ident(extension.schema)}.gin_trgm_ops`
   return twoIndexes('search', target, sql`using gin ((${text}) ${operators})`)
 }

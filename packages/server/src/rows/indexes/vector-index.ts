@@ -1,6 +1,6 @@
 import type { Extension } from '../../postgres/extension.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
-import { enclosingObjects, type TableCodec } from '../columns/table-codec.js'
+import type { TableCodec } from '../columns/table-codec.js'
 import { heapName, inheritsRows, layoutOf, ownHeap, ownLayer } from '../layout/layout.js'
 import type { TableLookup } from '../reading/read-plan.js'
 import { indexedVector, wantsIndex } from './heap-indexes.js'
@@ -30,7 +30,7 @@ export function findVectorIndex(
     physical === undefined ||
     heap?.columnIds.has(physical.id) !== true ||
     !wantsIndex(physical.column) ||
-    enclosingObjects(codec, options.column).length > 0 ||
+    codec.enclosingObjects(options.column).length > 0 ||
     inheritsRows(layout, codec.table.id) ||
     ownLayer(layout, codec.table.id) !== undefined
   ) {

@@ -17,12 +17,10 @@ export const schemaName = (databaseId: string): string => `${SCHEMA_PREFIX}${dat
 /** Matches the names of these schemas in PostgreSQL's catalogue. */
 const isDatabaseSchema = (name: Sql): Sql => sql`${name} ~ ${`^${SCHEMA_PREFIX}[0-9]{1,18}$`}`
 
-/**
- * Returns the table of a database that has the answers to requests with an idempotency key. It is beside the rows,
- * because an answer is kept by the transaction that writes them.
- */
-export const answersName = (databaseId: string): Sql => tableIn(schemaName(databaseId), ANSWERS)
 const ANSWERS = 'idempotency_keys'
+
+/** The beginning of the names of tables with staged merges. The id of a hidden branch follows. */
+export const STAGE_PREFIX = 'merge_'
 
 const stagePrefix = (schema: string): string => `restore_${schema.slice(SCHEMA_PREFIX.length)}_`
 
@@ -34,14 +32,36 @@ export class DatabaseSchema {
     this.#databaseId = databaseId
   }
 
+  /** Finds the database with kept answers that has the next id. */
+  static async findAnswering(database: Queryable, afterId: string): Promise<string | undefined> {
+    const [row] = await database.query<{ databaseId: string }>(sql`
+      select d.id::text as "databaseId"
+      from pg_class c
+      join pg_namespace n on n.oid = c.relnamespace,
+        lateral (select substr(n.nspname, ${SCHEMA_PREFIX.length + 1})::bigint as id) d
+      where c.relname = ${ANSWERS} and c.relkind = 'r' and ${isDatabaseSchema(sql`n.nspname`)}
+        and d.id > ${afterId}::bigint and ${database.server.boundRowBytes(sql`c.oid`)} > 0
+      order by d.id
+      limit 1`)
+    return row?.databaseId
+  }
+
   /** Unquoted. */
   get name(): string {
     return schemaName(this.#databaseId)
   }
 
+  /**
+   * The table with the answers to requests with an idempotency key. It is beside the rows, because an answer is kept by
+   * the transaction that writes them.
+   */
+  get answers(): Sql {
+    return tableIn(this.name, ANSWERS)
+  }
+
   /** Creates the schema of a new database. */
   async create(transaction: Queryable): Promise<void> {
-    const answers = answersName(this.#databaseId)
+    const { answers } = this
     await transaction.server.createSchema(transaction, this.name)
     await transaction.query(sql`
       create table ${answers} (
@@ -62,12 +82,30 @@ export class DatabaseSchema {
    * waits for a standby in its commit. Fails if the collector has begun: it drops this table first.
    */
   async lock(transaction: Queryable): Promise<void> {
-    await transaction.query(sql`lock table ${answersName(this.#databaseId)} in access share mode`)
+    await transaction.query(sql`lock table ${this.answers} in access share mode`)
   }
 
   /** Returns the table that has something of the database while it is restored. */
   restoreStage(name: string): { readonly schema: string; readonly name: string } {
     return { schema: 'offshoot_work', name: `${stagePrefix(this.name)}${name}` }
+  }
+
+  /** Drops the tables of staged merges whose branch no longer exists, because their process has crashed. */
+  async dropLostStages(database: Queryable): Promise<void> {
+    const lost = await database.query<{ name: string }>(sql`
+      select c.relname as name
+      from pg_class c
+      where c.relnamespace = to_regnamespace(${this.name})
+        and c.relkind = 'r'
+        -- A range of names, so that an index finds them among the tables of all databases.
+        and c.relname >= ${STAGE_PREFIX} and c.relname < ${`${STAGE_PREFIX}~`}
+        and not exists (
+          select from offshoot.branches b
+          where starts_with(c.relname, ${STAGE_PREFIX} || b.id || '_')
+        )`)
+    for (const { name } of lost) {
+      await database.query(sql`drop table if exists ${tableIn(this.name, name)}`)
+    }
   }
 
   /**
@@ -84,23 +122,6 @@ export class DatabaseSchema {
         (await removeStorage(database, (transaction) => dropSchemaStep(transaction, { name })))
     }
   }
-}
-
-/** Finds the database with kept answers that has the next id. */
-export async function findAnswering(
-  database: Queryable,
-  afterId: string,
-): Promise<string | undefined> {
-  const [row] = await database.query<{ databaseId: string }>(sql`
-    select d.id::text as "databaseId"
-    from pg_class c
-    join pg_namespace n on n.oid = c.relnamespace,
-      lateral (select substr(n.nspname, ${SCHEMA_PREFIX.length + 1})::bigint as id) d
-    where c.relname = ${ANSWERS} and c.relkind = 'r' and ${isDatabaseSchema(sql`n.nspname`)}
-      and d.id > ${afterId}::bigint and ${database.server.boundRowBytes(sql`c.oid`)} > 0
-    order by d.id
-    limit 1`)
-  return row?.databaseId
 }
 
 /** Schemas that one step drops. */

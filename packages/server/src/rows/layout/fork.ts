@@ -10,7 +10,6 @@ export interface ForkPoint {
 
 /** The source of a fork at the moment of forking. */
 export interface ForkSource extends ForkPoint {
-  readonly name: string
   readonly schemaId: string
   readonly lastMigrationId: string
 }
@@ -21,7 +20,7 @@ export interface ForkSource extends ForkPoint {
  * changes the stamp, because the layout changes with it: writers then keep versions for forks. They read the
  * epoch behind the gate.
  */
-export const closeEpochSql = (branchId: string, conditions = empty): Sql => sql`
+const closeEpochSql = (branchId: string, conditions = empty): Sql => sql`
     update offshoot.branches
     set epoch = epoch + 1,
       stamp = case when epoch = 1 then nextval('offshoot.stamps') else stamp end
@@ -36,13 +35,23 @@ export async function closeEpoch(
   const [source] = await transaction.query<ForkSource>(
     prepared(sql`
     with source as (${closeEpochSql(branchId)})
-    select id, name, schema_id as "schemaId", last_migration_id as "lastMigrationId", epoch
+    select id, schema_id as "schemaId", last_migration_id as "lastMigrationId", epoch
     from source`),
   )
   return source
 }
 
 export type ForkOutcome = 'forked' | 'name in use' | 'no source'
+
+export interface ForkParts {
+  readonly sourceId: string
+  readonly source?: Sql | undefined
+  readonly taken: Sql
+  readonly inherits: boolean
+  readonly columns: Sql
+  readonly values: Sql
+  readonly effects: readonly Sql[]
+}
 
 /**
  * Closes the epoch of a branch, and inserts a fork of it by the same statement. `columns` and `values` describe the
@@ -51,15 +60,7 @@ export type ForkOutcome = 'forked' | 'name in use' | 'no source'
  * fork starts from a state that it selects, and no epoch is closed. `toForkOutcome` takes the result.
  * If the name of the fork is in use, the epoch stays open, unless another request takes the name at the same time.
  */
-export function forkSql(fork: {
-  sourceId: string
-  source?: Sql | undefined
-  taken: Sql
-  inherits: boolean
-  columns: Sql
-  values: Sql
-  effects: readonly Sql[]
-}): Sql {
+export function forkSql(fork: ForkParts): Sql {
   const { sourceId, taken, inherits, columns, values, effects } = fork
   const isFree = sql`and not exists (select from taken)`
   const { source = closeEpochSql(sourceId, isFree) } = fork
@@ -95,8 +96,18 @@ export function toForkOutcome(rows: TextRows): ForkOutcome {
   return outcome as ForkOutcome
 }
 
-/** The columns of `offshoot.branches` that describe storage. A branch that takes storage over copies them. */
-export const STORAGE_COLUMNS = sql`parent_id, fork_epoch, fork_stamp, epoch`
-
 /** The columns of a branch that say where its inherited rows come from. */
-export const FORK_COLUMNS = sql`parent_id, fork_epoch`
+const FORK_COLUMNS = sql`parent_id, fork_epoch`
+
+/** Expressions of a `with` that pin the present state of a branch. `pin` has the row of the hidden fork. */
+export const pinSql = (branch: { branchId: string; databaseId: string }, pinId: string): Sql => sql`
+    source as (${closeEpochSql(branch.branchId)}),
+    pin as (
+      insert into offshoot.branches
+        (id, database_id, name, schema_id, last_migration_id, ${FORK_COLUMNS},
+          fork_schema_id, deleted_at)
+      select ${pinId}, ${branch.databaseId}::bigint, source.name, source.schema_id,
+        source.last_migration_id, source.id, source.epoch, source.schema_id, now()
+      from source
+      returning id, database_id, parent_id, fork_epoch
+    )`

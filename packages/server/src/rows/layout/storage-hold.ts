@@ -3,6 +3,7 @@ import { STORAGE_KEY } from '../../postgres/advisory-keys.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, setLockWait, type Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
+import { enterInstance } from '../gates/gate.js'
 
 /*
  * A snapshot preserves rows, but not dropped tables or deleted file contents. A backup therefore holds the
@@ -10,13 +11,35 @@ import { sql } from '../../postgres/sql.js'
  * database holds it too, because the catalogue does not yet refer to its tables and contents.
  */
 
-/**
- * Returns whether this transaction may remove storage. If so, no backup or restore can hold the storage until it ends.
- */
-export async function mayRemoveStorage(transaction: Queryable): Promise<boolean> {
-  const [row] = await transaction.query<{ isFree: boolean }>(sql`
-    select pg_try_advisory_xact_lock_shared(${STORAGE_KEY}) as "isFree"`)
-  return row?.isFree === true
+/** The hold on the storage of the instance, as a connection or a transaction of it sees it. */
+export class StorageHold {
+  readonly #connection: Queryable
+
+  constructor(connection: Queryable) {
+    this.#connection = connection
+  }
+
+  /** Holds the storage for the lifetime of the connection. Waits for transactions that remove storage. */
+  async take(): Promise<void> {
+    await this.#connection.query(sql`select pg_advisory_lock(${STORAGE_KEY})`)
+  }
+
+  /** Ends the hold of the connection at once. Closing the connection ends it a moment later. */
+  async release(): Promise<void> {
+    await this.#connection.query(sql`select pg_advisory_unlock(${STORAGE_KEY})`)
+  }
+
+  /** Returns whether the transaction may remove storage. If so, nobody else can hold the storage until it ends. */
+  async mayRemove(): Promise<boolean> {
+    const [row] = await this.#connection.query<{ isFree: boolean }>(sql`
+      select pg_try_advisory_xact_lock_shared(${STORAGE_KEY}) as "isFree"`)
+    return row?.isFree === true
+  }
+
+  /** Keeps out all transactions that run alone, until the transaction ends. Writers continue. */
+  async keepOut(): Promise<void> {
+    await enterInstance(this.#connection)
+  }
 }
 
 /** A transaction that removes storage waits for this long for others that use it. */
@@ -30,7 +53,7 @@ export function removeStorage(
   return runTransaction(
     database,
     async (transaction) => {
-      if (!(await mayRemoveStorage(transaction))) return false
+      if (!(await new StorageHold(transaction).mayRemove())) return false
       await setLockWait(transaction, REMOVE_WAIT_MS)
       return remove(transaction)
     },
@@ -49,14 +72,4 @@ export async function removeEach<Item>(
     if (await removeStorage(database, (transaction) => remove(transaction, item))) removed++
   })
   return removed
-}
-
-/** Holds the storage for the lifetime of the connection. Waits for transactions that remove storage. */
-export async function holdStorage(connection: Queryable): Promise<void> {
-  await connection.query(sql`select pg_advisory_lock(${STORAGE_KEY})`)
-}
-
-/** Ends the hold of a connection at once. Closing the connection ends it a moment later. */
-export async function releaseStorage(connection: Queryable): Promise<void> {
-  await connection.query(sql`select pg_advisory_unlock(${STORAGE_KEY})`)
 }

@@ -1,55 +1,27 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createTestDatabase, type TestDatabase } from '../../../../../test/support/database.js'
-import { Database } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
+import {
+  createTwoHeaps,
+  heapOf,
+  layoutOfHeaps,
+  type TwoHeaps,
+} from '../../../../../test/support/two-heaps.js'
 import { sql } from '../../postgres/sql.js'
-import { createTables } from '../heaps/heap-ddl.js'
-import { DatabaseSchema } from '../layout/database-schema.js'
-import { heapName, type Layout, pastName } from '../layout/layout.js'
+import { heapName, pastName } from '../layout/layout.js'
 import { changedIds, isChanged } from './changed-ids.js'
 
 /* How PostgreSQL finds rows that both sides of a merge have changed, if its statistics say that there are none. */
 
-let own: TestDatabase
-let database: Database
+let heaps: TwoHeaps
 
-const table = { id: 1, name: 'people', columns: [{ id: 2, name: 'age', type: 'int' as const }] }
-const heapOf = (heapId: string) => ({ databaseId: '1', heapId, columnIds: new Set([2]) })
-
-const layoutOf = (...levels: readonly { heapId: string; asOf: number | undefined }[]): Layout => ({
-  branchId: 'any',
-  databaseId: '1',
-  stamp: '1',
-  schemaId: '1',
-  epoch: 1,
-  latestFork: 0,
-  hasForks: false,
-  resets: 0,
-  levels: levels.map(({ heapId, asOf }) => ({
-    branchId: `b${heapId}`,
-    asOf,
-    heaps: new Map([[1, heapOf(heapId)]]),
-    layers: new Map(),
-  })),
-})
-
-const base = layoutOf({ heapId: '1', asOf: 1 })
-const ours = layoutOf({ heapId: '1', asOf: undefined })
-const theirs = layoutOf({ heapId: '2', asOf: undefined }, { heapId: '1', asOf: 1 })
+const base = layoutOfHeaps({ heapId: '1', asOf: 1 })
+const ours = layoutOfHeaps({ heapId: '1', asOf: undefined })
+const theirs = layoutOfHeaps({ heapId: '2', asOf: undefined }, { heapId: '1', asOf: 1 })
 
 const ROWS = 5000
 
 beforeAll(async () => {
-  own = await createTestDatabase()
-  database = new Database({ poolMax: 1, statementTimeoutMs: 0, onIdleError: () => undefined })
-  database.connect({ url: own.url })
-  await runTransaction(database, async (transaction) => {
-    await new DatabaseSchema('1').create(transaction)
-    await createTables(
-      transaction,
-      ['1', '2'].map((heapId) => ({ databaseId: '1', heapId, table })),
-    )
-  })
+  heaps = await createTwoHeaps()
+  const { database } = heaps
   const [heap, past, forkHeap] = [
     heapName(heapOf('1')),
     pastName(heapOf('1')),
@@ -71,18 +43,14 @@ beforeAll(async () => {
   await database.query(sql`
     insert into ${forkHeap} (id, epoch) select 'r' || n, 1 from generate_series(3000, ${ROWS}) n`)
 })
-afterAll(async () => {
-  await database?.close()
-  await own?.close()
-})
+afterAll(() => heaps?.close())
 
 it('Rows that both sides have changed are looked up by their ids', async () => {
   const condition = isChanged(base, ours, { tableId: 1, id: sql`k.id` })
   const query = sql`select k.id from (${changedIds(base, theirs, 1)}) k where ${condition}`
-  const found = await database.query<{ id: string }>(query)
+  const found = await heaps.database.query<{ id: string }>(query)
   expect(found.map(({ id }) => id).sort()).toEqual(['r3000', 'r3001'])
-  const rows = await database.query<{ 'QUERY PLAN': string }>(sql`explain (costs off) ${query}`)
-  const plan = rows.map((row) => row['QUERY PLAN']).join('\n')
+  const plan = await heaps.planOf(query)
   expect(plan).toContain('heap_1_pkey')
   expect(plan).toContain('past_1_pkey')
   for (const other of ['epoch_idx', 'until_idx', 'Materialize', 'Join']) {
@@ -99,7 +67,7 @@ it('A row is changed exactly if it is among those that may differ', async () => 
     [base, base],
   ] as const) {
     const condition = isChanged(left, right, { tableId: 1, id: sql`k.id` })
-    const rows = await database.query(sql`
+    const rows = await heaps.database.query(sql`
       select from (
         select id, ${condition} as is_changed
         from (

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { toQuery } from '../../postgres/statement.js'
 import { type Layout, type Level, withColumns, withoutRows } from '../layout/layout.js'
-import { areRelated } from '../layout/states.js'
+import { RowState } from '../row-state.js'
 import { addsOwnHeap, changedIds, mayDiffer } from './changed-ids.js'
 
 /** A branch as of an epoch, or now, with the heaps of its tables. */
@@ -117,9 +117,9 @@ describe('two states', () => {
   })
 
   test('are related when they share a branch', () => {
-    expect(areRelated(layout(dev(), main(3)), layout(other(), main(5)))).toBe(true)
-    expect(areRelated(layout(dev(), main(3)), layout(dev(2), main(3)))).toBe(true)
-    expect(areRelated(layout(dev()), layout(other(), main(5)))).toBe(false)
+    expect(new RowState(layout(dev(), main(3))).isRelatedTo(layout(other(), main(5)))).toBe(true)
+    expect(new RowState(layout(dev(), main(3))).isRelatedTo(layout(dev(2), main(3)))).toBe(true)
+    expect(new RowState(layout(dev())).isRelatedTo(layout(other(), main(5)))).toBe(false)
   })
 })
 

@@ -45,6 +45,9 @@ interface DifferenceOptions {
 /** The number of rows compared at a time, if the base is virtual. */
 const PAGE_ROWS = 1000
 
+/** Tables whose rows are counted by one statement. */
+const COUNTED_TABLES = 50
+
 const NO_CHANGES: ChangeCounts = { inserted: 0, updated: 0, deleted: 0 }
 
 /** Returns a state in the form of a base. */
@@ -67,6 +70,38 @@ export class Difference {
     this.pairs = states
       .flatMap((before) => later.states.map((after) => ({ before, after, tableId, isOnly })))
       .filter(({ before, after }) => mayDiffer(before, after, tableId))
+  }
+
+  /**
+   * Returns whether more rows than `limit` may differ. Reads few more rows than that. `ownRowsMax` is a bound of the number
+   * of rows that the later branch has written itself.
+   */
+  static async areMany(
+    transaction: Queryable,
+    differences: readonly Difference[],
+    { limit, ownRowsMax }: { limit: number; ownRowsMax: number },
+  ): Promise<boolean> {
+    const pairs = differences.flatMap((difference) => difference.pairs)
+    const areOwn = pairs.every(
+      ({ before, after, tableId, isOnly }) => isOnly && addsOwnHeap(before, after, tableId),
+    )
+    // A fork that has written little needs no count.
+    if (areOwn && ownRowsMax <= limit) return false
+    // A row that was changed is in the heap and in the past, so its id is found twice.
+    const read = 2 * limit + 1
+    const counts = pairs.map(
+      ({ before, after, tableId }) => sql`
+        select count(*)::integer as found, count(distinct id)::integer as count
+        from (${repeatedIds(before, after, tableId)} limit ${read}) c`,
+    )
+    let total = 0
+    for (let start = 0; start < counts.length && total <= limit; start += COUNTED_TABLES) {
+      const rows = await transaction.query<{ found: number; count: number }>(
+        join(counts.slice(start, start + COUNTED_TABLES), ' union all '),
+      )
+      for (const { found, count } of rows) total += found === read ? limit + 1 : count
+    }
+    return total > limit
   }
 
   /** Whether a row can differ. If not, nothing has to be read. */
@@ -291,39 +326,4 @@ export function joinChanges(options: {
     isUpdated: sql`(b.id is not null and a.id is not null and (${differs}))`,
     isDeleted: sql`(b.id is not null and a.id is null)`,
   }
-}
-
-/** Tables whose rows are counted by one statement. */
-const COUNTED_TABLES = 50
-
-/**
- * Returns whether more rows than `limit` may differ. Reads few more rows than that. `ownRowsMax` is a bound of the number
- * of rows that the later branch has written itself.
- */
-export async function hasManyChanges(
-  transaction: Queryable,
-  differences: readonly Difference[],
-  { limit, ownRowsMax }: { limit: number; ownRowsMax: number },
-): Promise<boolean> {
-  const pairs = differences.flatMap((difference) => difference.pairs)
-  const areOwn = pairs.every(
-    ({ before, after, tableId, isOnly }) => isOnly && addsOwnHeap(before, after, tableId),
-  )
-  // A fork that has written little needs no count.
-  if (areOwn && ownRowsMax <= limit) return false
-  // A row that was changed is in the heap and in the past, so its id is found twice.
-  const read = 2 * limit + 1
-  const counts = pairs.map(
-    ({ before, after, tableId }) => sql`
-      select count(*)::integer as found, count(distinct id)::integer as count
-      from (${repeatedIds(before, after, tableId)} limit ${read}) c`,
-  )
-  let total = 0
-  for (let start = 0; start < counts.length && total <= limit; start += COUNTED_TABLES) {
-    const rows = await transaction.query<{ found: number; count: number }>(
-      join(counts.slice(start, start + COUNTED_TABLES), ' union all '),
-    )
-    for (const { found, count } of rows) total += found === read ? limit + 1 : count
-  }
-  return total > limit
 }

@@ -3,7 +3,7 @@ import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { schemaName } from '../layout/database-schema.js'
+import { STAGE_PREFIX, schemaName } from '../layout/database-schema.js'
 import { type BranchRows, layoutOf, qualified } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
 import { changedIds, isChanged, mayDiffer, repeatedIds } from './changed-ids.js'
@@ -75,7 +75,7 @@ export class Stage {
     const nameOf =
       pinId === undefined
         ? transaction.server.temporaryNames(schemaName(databaseId))
-        : (name: string) => qualified(databaseId, `${SHARED_PREFIX}${pinId}_${name}`)
+        : (name: string) => qualified(databaseId, `${STAGE_PREFIX}${pinId}_${name}`)
     this.ids = nameOf('merge_ids')
     this.rowsOf = (tableId) => nameOf(`merge_rows_${tableId}`)
   }
@@ -100,27 +100,6 @@ export class Stage {
   async drop(database: Queryable): Promise<void> {
     if (this.#created.length === 0) return
     await database.query(sql`drop table if exists ${join(this.#created, ', ')}`)
-  }
-}
-
-/** The beginning of the names of tables that other transactions can read. */
-const SHARED_PREFIX = 'merge_'
-
-/** Drops the tables of stages in a database whose branch no longer exists, because their process has crashed. */
-export async function dropLostStages(database: Queryable, databaseId: string): Promise<void> {
-  const lost = await database.query<{ name: string }>(sql`
-    select c.relname as name
-    from pg_class c
-    where c.relnamespace = to_regnamespace(${schemaName(databaseId)})
-      and c.relkind = 'r'
-      -- A range of names, so that an index finds them among the tables of all databases.
-      and c.relname >= ${SHARED_PREFIX} and c.relname < ${`${SHARED_PREFIX}~`}
-      and not exists (
-        select from offshoot.branches b
-        where starts_with(c.relname, ${SHARED_PREFIX} || b.id || '_')
-      )`)
-  for (const { name } of lost) {
-    await database.query(sql`drop table if exists ${qualified(databaseId, name)}`)
   }
 }
 

@@ -4,7 +4,7 @@ import {
   type StoredColumn,
   type StoredTable,
 } from '../columns/stored-schema.js'
-import { enclosingObjects, type TableCodec } from '../columns/table-codec.js'
+import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf, withColumns, withoutRows } from '../layout/layout.js'
 import { NO_COLUMN, type RowTexts } from './compare-rows.js'
 import type { MergeColumn } from './stage-sql.js'
@@ -108,6 +108,6 @@ export function mergeColumns(codec: TableCodec, { base, theirs, ours }: TableSid
     // Both sides have changed the time of a change if both have changed the row, which is no conflict.
     isOurs: findEarlier(ours.table, column) !== undefined && column.generate !== 'updatedAt',
     isRestored: restored.has(id),
-    objects: enclosingObjects(codec, index),
+    objects: codec.enclosingObjects(index),
   }))
 }

@@ -208,7 +208,7 @@ export function readsContents(plan: ReadPlan): boolean {
 function contentPositions(plan: ReadPlan): number[] {
   const inFields = (fields: readonly ProjectedField[]): number[] =>
     fields.flatMap((field) => [
-      ...(field.file?.fields.has('base64Content')
+      ...(field.file?.fields?.has('base64Content')
         ? [plan.offset + METADATA_COUNT + field.position]
         : []),
       ...inFields(field.nested ?? []),

@@ -2,40 +2,31 @@ import type { ColumnType } from '@offshoot/contract/schema'
 import { type Sql, sql } from '../../postgres/sql.js'
 
 /** How a column is converted to text for searching. */
-type TextKind = 'text' | 'list' | 'json' | 'number'
-
-/** Columns of other types cannot be searched. */
-const KINDS: Readonly<Partial<Record<ColumnType, TextKind>>> = {
-  string: 'text',
-  text: 'text',
-  email: 'text',
-  multiple: 'list',
-  json: 'json',
-  int: 'number',
-  float: 'number',
-}
-
-export function textKindOf(type: ColumnType): TextKind | undefined {
-  return KINDS[type]
-}
-
-/** Numbers are not in the search index, because they are only compared as a whole. */
-type IndexedKind = Exclude<TextKind, 'number'>
-
-/** Returns how a search index stores a column, or undefined if it does not. */
-export function indexedKindOf(type: ColumnType): IndexedKind | undefined {
-  const kind = textKindOf(type)
-  return kind === 'number' ? undefined : kind
-}
-
-/** Returns the expression that a search index indexes. */
-export function indexedText(kind: IndexedKind, value: Sql): Sql {
-  switch (kind) {
-    case 'text':
-      return value
-    case 'list':
-      return sql`offshoot.list_text(${value})`
-    case 'json':
-      return sql`${value}::text`
+export class SearchedText {
+  /** Returns undefined for columns that cannot be searched. */
+  static of(type: ColumnType): SearchedText | undefined {
+    return BY_TYPE[type]
   }
+
+  constructor(
+    readonly kind: 'text' | 'list' | 'json' | 'number',
+    /**
+     * Returns the expression that a search index indexes. undefined: numbers are not in the index, because they are only
+     * compared as a whole.
+     */
+    readonly indexed?: (value: Sql) => Sql,
+  ) {}
+}
+
+const TEXT = new SearchedText('text', (value) => value)
+const NUMBER = new SearchedText('number')
+
+const BY_TYPE: Readonly<Partial<Record<ColumnType, SearchedText>>> = {
+  string: TEXT,
+  text: TEXT,
+  email: TEXT,
+  multiple: new SearchedText('list', (value) => sql`offshoot.list_text(${value})`),
+  json: new SearchedText('json', (value) => sql`${value}::text`),
+  int: NUMBER,
+  float: NUMBER,
 }

@@ -1,6 +1,7 @@
 import type { Sql } from '../../postgres/sql.js'
 import type { Statement, TextRow } from '../../postgres/statement.js'
 import type { Fault } from '../columns/fault.js'
+import { parseFiles, type StoredFile } from '../columns/file-value.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { layoutOf } from '../layout/layout.js'
 import {
@@ -14,7 +15,13 @@ import {
   type TableLookup,
   textOf,
 } from './read-plan.js'
-import { type MetadataForm, writeFound, writeRecord, writeSelection } from './record-json.js'
+import {
+  type MetadataForm,
+  writeFound,
+  writeMetadata,
+  writeRecord,
+  writeSelection,
+} from './record-json.js'
 import {
   compileReadMany,
   compileReadOne,
@@ -110,9 +117,19 @@ export class TableRead {
     return textOf(this.#plan, row, column)
   }
 
+  /** Returns the files of a column of the record itself. */
+  filesOf(row: TextRow, column: number): readonly StoredFile[] {
+    return parseFiles(this.textOf(row, column))
+  }
+
   /** Lists the file contents that a response must include, with their sizes. */
   listContents(rows: readonly TextRow[]): { readonly sha256: string; readonly size: number }[] {
     return listContents(this.#plan, rows)
+  }
+
+  /** Writes the metadata of a row that has nothing else, as a member of an object. */
+  static writeMetadata(row: TextRow, form: MetadataForm): string {
+    return writeMetadata(row, 0, form)
   }
 
   /** Writes a record as JSON, with its id and metadata. */

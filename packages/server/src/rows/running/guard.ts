@@ -75,7 +75,7 @@ const KEY_CHECK = check(sql`
   from offshoot.api_keys k
   where k.id = ${slot(0)}::bigint and k.stamp = ${slot(1)}::bigint`)
 
-/** Checks the stamp of a key alone, for operations that look at the branch themselves in the same transaction. */
+/** Checks the stamp of a key alone. */
 export function keyGuardCall({ keyId, keyStamp }: { keyId: string; keyStamp: string }): Call {
   return { statement: KEY_CHECK, values: [keyId, keyStamp] }
 }

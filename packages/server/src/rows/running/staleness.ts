@@ -1,7 +1,8 @@
 import { UnknownOutcomeError } from '../../postgres/commit.js'
 import { codeOf, isSqlState, isUndefinedName } from '../../postgres/failures.js'
+import type { Call } from '../../postgres/statement.js'
 import type { BranchRows } from '../layout/layout.js'
-import { GUARD_FAILED } from './guard.js'
+import { GUARD_FAILED, keyGuardCall } from './guard.js'
 
 /*
  * A session may be outdated when a request uses it. The kind of an error tells whether that can be its
@@ -15,15 +16,16 @@ import { GUARD_FAILED } from './guard.js'
  */
 
 /** The session of a request no longer matches the branch or the key. */
-export class StaleError extends Error {}
+export class StaleError extends Error {
+  /** The rows of the branch, if it has only got storage for its first write to a table. */
+  readonly rows: BranchRows | undefined
 
-/** The branch has got storage for its first write to a table. */
-export class NewStorageError extends StaleError {
   constructor(
-    /** The rows with that storage, if nothing else of the branch has changed. */
-    readonly rows: BranchRows | undefined,
+    message?: string,
+    { rows, cause }: { rows?: BranchRows | undefined; cause?: unknown } = {},
   ) {
-    super('the branch has new storage')
+    super(message, cause === undefined ? undefined : { cause })
+    this.rows = rows
   }
 }
 
@@ -48,11 +50,19 @@ export function isConfirmed(error: unknown): boolean {
   return false
 }
 
-/** Awaits work with a guard of the key. Converts a failure of the guard to a `StaleError`. */
-export function confirmKey<Result>(work: Promise<Result>): Promise<Result> {
-  return work.catch((error: unknown) => {
+/**
+ * Does work that runs `check` in its transaction: the key of the request must still have its stamp. Otherwise throws a
+ * `StaleError`. For operations that look at the branch themselves in the same transaction.
+ */
+export async function guardedByKey<Result>(
+  key: { readonly keyId: string; readonly keyStamp: string },
+  work: (check: Call) => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await work(keyGuardCall(key))
+  } catch (error) {
     throw codeOf(error) === GUARD_FAILED ? new StaleError(GUARD_FAILED) : error
-  })
+  }
 }
 
 /** Converts a failure of the guard, or one that an outdated layout can explain, to a `StaleError`. */

@@ -102,13 +102,8 @@ export interface Violation {
   readonly broken?: BrokenLink
 }
 
-/** Returns whether an id or a value of a unique key is taken. */
-export function isTaken(error: unknown): boolean {
-  return codeOf(error) === UNIQUE_VIOLATION
-}
-
 /** Returns the rule that a row of one of the tables breaks. undefined for any other error. */
-export function findViolation(error: unknown, codecs: Iterable<TableCodec>): Violation | undefined {
+function findViolation(error: unknown, codecs: Iterable<TableCodec>): Violation | undefined {
   if (error instanceof BrokenLinkError) return error.violation
   const code = codeOf(error)
   if (code !== UNIQUE_VIOLATION && code !== CHECK_VIOLATION) return undefined
@@ -160,10 +155,26 @@ function isVersionOverflow(error: unknown): boolean {
 const NODE_ROUTINE = 'ReportResultError'
 const INTEGER_OVERFLOW = 'integer out of range'
 
-/** Returns the reason why PostgreSQL rejected a value, or undefined for other failures. */
-export function describeRefusal(error: unknown, codecs: Iterable<TableCodec>): string | undefined {
-  const violation = findViolation(error, codecs)
-  if (violation !== undefined) return violation.message
+/** PostgreSQL, or a check of the service, has rejected the values of a row. */
+export class Refusal {
+  /** Returns undefined for other failures. */
+  static of(error: unknown, codecs: Iterable<TableCodec>): Refusal | undefined {
+    const violation = findViolation(error, codecs)
+    const message = violation?.message ?? describeRefusal(error, codecs)
+    return message === undefined ? undefined : new Refusal(message, violation, rowsBefore(error))
+  }
+
+  private constructor(
+    /** The reason. */
+    readonly message: string,
+    /** The rule that the row breaks. undefined: the value itself is refused. */
+    readonly violation: Violation | undefined,
+    /** The number of rows before the one that made a sink fail, if known. */
+    readonly rowsBefore: number | undefined,
+  ) {}
+}
+
+function describeRefusal(error: unknown, codecs: Iterable<TableCodec>): string | undefined {
   switch (codeOf(error)) {
     case NUMERIC_OUT_OF_RANGE:
       return isVersionOverflow(error)
@@ -183,8 +194,7 @@ function isDataException(error: unknown): boolean {
   return codeOf(error)?.startsWith('22') === true
 }
 
-/** Returns the number of rows before the one that made a sink fail, if known. */
-export function rowsBefore(error: unknown): number | undefined {
+function rowsBefore(error: unknown): number | undefined {
   if (error instanceof BrokenRuleError) return error.row
   const { where } = error as { where?: unknown }
   // PostgreSQL reports the line of the COPY that has a taken value.

@@ -8,20 +8,10 @@ import { BrokenRuleError } from './refusals.js'
 import type { RowInput, TableWriter } from './table-writer.js'
 
 /** Inserts validated rows, slice by slice, in one transaction. */
-interface RowSink {
+export interface RowSink {
   add(rows: readonly RowInput[]): Promise<void>
   end(): Promise<void>
   abort(): Promise<void>
-}
-
-/** Values that are converted in one step. */
-const STEP_VALUES = 20_000
-const STEP_ROWS_MAX = 1000
-
-/** Returns the number of rows that are converted in one step, so that it takes a few milliseconds. */
-export function rowsPerStep({ physical }: TableCodec): number {
-  const rows = Math.floor(STEP_VALUES / (physical.length + 1))
-  return Math.max(1, Math.min(rows, STEP_ROWS_MAX))
 }
 
 /** Opens the fastest sink that the table allows. */
@@ -34,7 +24,7 @@ export function openSink(
     writer.takesCopies && serverOf(transaction.client).explainsCopies
       ? new CopySink(writer, transaction)
       : new StatementSink(writer, transaction)
-  return new SteppedSink(sink, rowsPerStep(codec))
+  return new SteppedSink(sink, codec.rowsPerStep)
 }
 
 /** Passes rows on in steps, and lets the event loop run in between. */

@@ -23,7 +23,7 @@ import { type Guard, ownerOf } from '../running/guard.js'
 import { runReads } from '../running/reads.js'
 import { confirmed } from '../running/staleness.js'
 import type { Running, WriteTransaction } from '../running/transactions.js'
-import { BrokenRuleError, describeRefusal, rowsBefore } from './refusals.js'
+import { BrokenRuleError, Refusal } from './refusals.js'
 import { createStageStatement } from './stage-statements.js'
 import type { RowInput, TableWriter } from './table-writer.js'
 
@@ -382,9 +382,10 @@ export class StagedRows {
       await runPipeline(client, waits ? [copy] : [WITHOUT_WAIT, copy])
     } catch (error) {
       broken = brokenConnection(error)
-      if (describeRefusal(error, [this.#codec]) === undefined) throw error
+      const refusal = Refusal.of(error, [this.#codec])
+      if (refusal === undefined) throw error
       // Invalid lines are reported first, and they may follow.
-      this.#refused = { line: lines[rowsBefore(error) ?? -1], error }
+      this.#refused = { line: lines[refusal.rowsBefore ?? -1], error }
     } finally {
       client.release(broken)
     }

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../../postgres/database.js'
 import { sql } from '../../../postgres/sql.js'
-import { isWrittenBetween } from '../../../rows/merging/written-between.js'
+import { StoredBranch } from '../../../rows/stored-branch.js'
 import { type Contained, isIn, type State } from './history.js'
 import type { StoredHistory } from './queries.js'
 
@@ -79,5 +79,8 @@ async function isChangedBetween(
     select ${after === 0 ? sql`b.fork_schema_id` : schemaAt(after)} = ${schemaAt(until)} as "isSame"
     from offshoot.branches b
     where b.id = ${branchId}`)
-  return schema?.isSame !== true || (await isWrittenBetween(transaction, between))
+  return (
+    schema?.isSame !== true ||
+    (await new StoredBranch(transaction, branchId).isWrittenBetween(after, until))
+  )
 }

@@ -1,0 +1,169 @@
+import type { ColumnProblem } from '@offshoot/contract/column-problems'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Queryable } from '../postgres/database.js'
+import { type Sql, sql } from '../postgres/sql.js'
+import type { StoredColumn, StoredTable } from './columns/stored-schema.js'
+import { compileTable } from './columns/table-codec.js'
+import { type AlteredColumn, findColumnProblems } from './heaps/column-problems.js'
+import { applySchemaChanges, type SchemaChanges } from './heaps/schema-changes.js'
+import { sizeTables } from './layout/heap-sizes.js'
+import {
+  type BranchRows,
+  type Layout,
+  type LevelRow,
+  layoutOf,
+  layoutSql,
+  ownRows,
+  type ReadIds,
+  type Source,
+  sourcesOf,
+  toLayout,
+  withIds,
+  withoutOwnRows,
+} from './layout/layout.js'
+import { selectVisible } from './reading/arms.js'
+import { countValues } from './reading/count-values.js'
+
+/** The rows or bytes that a branch stores itself, and those that it inherits. */
+interface Amounts {
+  readonly owned: number
+  readonly inherited: number
+}
+
+/** The rows of a branch in one state: what they come from, and what they amount to. */
+export class RowState {
+  readonly #layout: Layout
+
+  constructor(rows: BranchRows) {
+    this.#layout = layoutOf(rows)
+  }
+
+  /**
+   * A subquery that finds the rows of a branch together with other things. `read` takes its result. With `hidden`, the
+   * branch may be hidden.
+   */
+  static select(branchId: Sql, options: { hidden?: boolean } = {}): Sql {
+    return layoutSql(branchId, options)
+  }
+
+  static read(found: unknown): BranchRows | undefined {
+    return toLayout((found ?? []) as readonly LevelRow[])
+  }
+
+  /** The rows that a fork started with. */
+  get start(): BranchRows {
+    return withoutOwnRows(this.#layout)
+  }
+
+  /** The state of another branch that a fork started with. undefined: the branch is no fork. */
+  get startPoint(): { readonly branchId: string; readonly epoch: number } | undefined {
+    const parent = this.#layout.levels[1]
+    if (parent?.asOf === undefined) return undefined
+    return { branchId: parent.branchId, epoch: parent.asOf }
+  }
+
+  /**
+   * Returns rows whose tables and columns are read by other ids than those of their branch. With `storedIds`, they are read
+   * by those first, and `readIds` is about the outcome.
+   */
+  readBy(readIds: ReadIds, storedIds?: ReadIds): BranchRows {
+    const ids = storedIds === undefined ? readIds : joinIds(storedIds, readIds)
+    return ids.tables.size + ids.columns.size === 0 ? this.#layout : withIds(this.#layout, ids)
+  }
+
+  /** Returns whether the state has a branch in common with another one. */
+  isRelatedTo(other: BranchRows): boolean {
+    const branches = new Set(this.#layout.levels.map((level) => level.branchId))
+    return layoutOf(other).levels.some((level) => branches.has(level.branchId))
+  }
+
+  /** Returns the size of a table. Counts every row. */
+  async measureTable(
+    transaction: Queryable,
+    { table, limits }: { table: StoredTable; limits: Limits },
+  ): Promise<{ rows: Amounts; bytes: Amounts }> {
+    return {
+      rows: await countRows(transaction, this.#layout, { table, limits }),
+      bytes: await countBytes(transaction, this.#layout, table),
+    }
+  }
+
+  /**
+   * Counts the rows of a table, and for each of the given columns the rows that have a value in it or in a column nested in
+   * it. Looks at no more than `rowsMax` rows.
+   */
+  countValues(
+    transaction: Queryable,
+    options: {
+      table: StoredTable
+      columns: readonly StoredColumn[]
+      limits: Limits
+      rowsMax: number
+    },
+  ): Promise<{ rows: number; values: number[] }> {
+    return countValues(transaction, this.#layout, options)
+  }
+
+  /** Finds the records that do not allow a change of a column. Reads all records of the table, if any rule is new. */
+  findProblems(
+    transaction: Queryable,
+    change: AlteredColumn & { limits: Limits },
+  ): Promise<ColumnProblem[]> {
+    return findColumnProblems(transaction, this.#layout, change)
+  }
+
+  /** Applies schema changes to the heaps of the branch. Requires the exclusive gate, and the present state. */
+  change(transaction: Queryable, changes: SchemaChanges): Promise<void> {
+    return applySchemaChanges(transaction, this.#layout, changes)
+  }
+}
+
+/** Joins two steps of reading by other ids: `second` is about the ids that `first` leads to. */
+function joinIds(first: ReadIds, second: ReadIds): ReadIds {
+  const tables = new Map(second.tables)
+  for (const [stored, read] of first.tables) {
+    tables.delete(read)
+    tables.set(stored, second.tables.get(read) ?? read)
+  }
+  const columns = new Map(
+    [...second.columns].map(([read, stored]) => [read, first.columns.get(stored.id) ?? stored]),
+  )
+  const renamed = new Set([...second.columns.values()].map(({ id }) => id))
+  for (const [read, stored] of first.columns) if (!renamed.has(read)) columns.set(read, stored)
+  return { tables, columns }
+}
+
+async function countRows(
+  transaction: Queryable,
+  layout: Layout,
+  { table, limits }: { table: StoredTable; limits: Limits },
+): Promise<Amounts> {
+  const codec = compileTable(table, { limits, jsonAsText: false })
+  const [own, inherited] = [
+    selectVisible(ownRows(layout), codec),
+    selectVisible(layout, codec, { isInherited: true }),
+  ]
+  const [row] = await transaction.query<Amounts>(sql`
+    select
+      (select count(*)::integer from (${own}) o) as owned,
+      (select count(*)::integer from (${inherited}) i) as inherited`)
+  return row ?? { owned: 0, inherited: 0 }
+}
+
+async function countBytes(
+  transaction: Queryable,
+  layout: Layout,
+  table: StoredTable,
+): Promise<Amounts> {
+  const sources = sourcesOf(layout, table.id)
+  const sizeOf = async (isCounted: (source: Source) => boolean): Promise<number> => {
+    const names = sources
+      .filter(isCounted)
+      .flatMap(({ heapId }) => [`heap_${heapId}`, `past_${heapId}`])
+    return sizeTables(transaction, { databaseId: layout.databaseId, names })
+  }
+  return {
+    owned: await sizeOf(({ level }) => level <= 0),
+    inherited: await sizeOf(({ level }) => level > 0),
+  }
+}
