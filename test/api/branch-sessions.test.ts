@@ -238,7 +238,8 @@ describe('an operation on a branch whose session is cached', () => {
       await branches.record('leaf', 't', 'a')
       const before = sent.length
       await branches.reset('dev', to)
-      expect(sent.length - before).toBe(4)
+      // On a cluster, queries are not sent together.
+      if (service.database.server.batchesQueries) expect(sent.length - before).toBe(4)
     }
   })
 

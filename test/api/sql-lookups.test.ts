@@ -60,10 +60,10 @@ describe('a statement that was run before', () => {
     const trips = await sentBy(BY_ID, ['p2'])
     expect(trips).toHaveLength(1)
     const statements = trips[0]?.split(';') ?? []
-    // On a cluster, they are in a transaction with a time limit on the node, which changes the role itself.
+    // On a cluster, they are in a transaction with limits on the node, which changes the role itself.
     expect(statements).toEqual(
       (isCluster()
-        ? ['begin', 'api_keys', 'timeout', 'heap_', 'commit']
+        ? ['begin', 'api_keys', 'work_mem', 'heap_', 'commit']
         : ['api_keys', 'role', 'heap_']
       ).map((part) => expect.stringContaining(part)),
     )

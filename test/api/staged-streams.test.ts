@@ -517,12 +517,37 @@ describe('a stream of many rows into a branch with forks', () => {
     expect(await storage(branches)).toEqual({ kinds: ['heap'], rows: 1, hidden: 0 })
   })
 
-  it('is refused if it has a value twice', async () => {
-    const { branches, stream } = await open('twice')
-    const answer = await stream.finish([...MANY, { id: 'again', code: 'code-0' }])
+  it.each([
+    ['a value', { id: 'again', code: 'code-0' }, 'code'],
+    ['an id', { id: 'many-0', code: 'again' }, 'id'],
+  ])('is refused if it has %s twice', async (what, record, column) => {
+    const { branches, stream } = await open(`twice-${what.replace(' ', '-')}`)
+    const answer = await stream.finish([...MANY, record])
     expect(answer.status).toBe(400)
-    expect(answer.body.errors).toEqual([expect.objectContaining({ line: TOTAL + 1 })])
+    expect(answer.body.errors).toEqual([
+      expect.objectContaining({
+        line: TOTAL + 1,
+        message: `invalid record: column [${column}]: is not unique`,
+      }),
+    ])
     expect(await storage(branches)).toEqual({ kinds: ['heap'], rows: 1, hidden: 0 })
+  })
+
+  it('is refused with the first line whose id a record has, and not if the record was deleted', async () => {
+    const { branches, stream } = await open('existing-id')
+    await branches.bulk('main', 't', [{ id: 'many-5' }, { id: 'many-7' }, { id: 'many-9' }])
+    await branches.remove('main', 't', 'many-5')
+    await branches.fork('with-records')
+    await branches.remove('main', 't', 'many-7')
+    const answer = await stream.finish(MANY)
+    expect(answer.status).toBe(400)
+    expect(answer.body.errors).toEqual([
+      expect.objectContaining({
+        line: LONG.length + 10,
+        message: 'invalid record: column [id]: is not unique',
+      }),
+    ])
+    expect((await storage(branches)).kinds).toEqual(['heap'])
   })
 
   it('starts at version 0 where records were deleted meanwhile', async () => {

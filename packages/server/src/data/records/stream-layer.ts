@@ -48,8 +48,8 @@ async function publish(
     // The session may be outdated by now, which is better known before the rows are compared.
     await branch.runReads([])
     const stream = branch.streamLayer({ table, rows, pin })
-    await stream.compare(storage.database)
     const layer = await rows.toLayer()
+    await stream.compare(storage.database)
     await withBranches(storage, [access], async (transaction) => {
       await stream.publish(transaction, layer)
       await finish(branch.inTransaction(transaction.client))

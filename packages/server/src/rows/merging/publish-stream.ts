@@ -1,11 +1,7 @@
 import type { Database } from '../../postgres/database.js'
 import { isUndefinedTable } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
-import {
-  runTransaction,
-  type Transaction,
-  WRITABLE_SNAPSHOT,
-} from '../../postgres/run-transaction.js'
+import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Statement } from '../../postgres/statement.js'
 import type { TableCodec } from '../columns/table-codec.js'
@@ -23,8 +19,8 @@ import { type Guard, guardCall } from '../running/guard.js'
 import { toStaleError } from '../running/staleness.js'
 import { BrokenRuleError } from '../writing/refusals.js'
 import {
+  existingIdStatement,
   failedCheckStatement,
-  takenIdStatement,
   takenValueStatement,
 } from '../writing/stage-statements.js'
 import type { StagedRows } from '../writing/staged-rows.js'
@@ -60,16 +56,18 @@ export class StreamLayer {
     this.#pin = stream.pin
   }
 
-  /** Throws if a row breaks a rule in the pinned state, or repeats an id or a unique value. */
+  /**
+   * Throws if a row breaks a rule in the pinned state, or repeats a unique value. The rows must be a layer already: its
+   * primary key has refused ids that repeat, and it has statistics.
+   */
   compare(database: Database): Promise<void> {
-    return runTransaction(database, (transaction) => this.#compare(transaction), WRITABLE_SNAPSHOT)
+    return runTransaction(database, (transaction) => this.#compare(transaction), SNAPSHOT)
   }
 
   async #compare(transaction: Transaction): Promise<void> {
     const stage = this.#rows.name
     // The time depends on the length of the stream, and nobody waits for it.
     await transaction.query(sql`set local statement_timeout = 0`)
-    await transaction.query(sql`analyze ${stage}`)
     const [counted] = await transaction.query<{ count: number }>(sql`
       select count(*)::integer as count from ${stage}`)
     this.#rows.requireAll(counted?.count ?? 0)
@@ -89,7 +87,7 @@ export class StreamLayer {
     if (heap === undefined) throw new StreamOutdatedError('the pinned state must have the heap')
     const parts = new StatementParts(before, codec, heap, { isLocked: true })
     return [
-      { rule: undefined, statement: takenIdStatement(parts, stage) },
+      { rule: undefined, statement: existingIdStatement(parts, stage) },
       ...codec.uniqueKeys.map((key) => ({
         rule: key,
         statement: takenValueStatement(parts, stage, key),

@@ -5,7 +5,7 @@ import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type CheckRule, failsCheck, type UniqueKey } from '../columns/table-rules.js'
 import { rowColumns } from '../heaps/heap-ddl.js'
-import { joinVisible, selectVisible } from '../reading/arms.js'
+import { joinVisible, listArms, selectVisible } from '../reading/arms.js'
 import { MOMENT_VALUES } from '../running/calls.js'
 import { insertStatement, selectNewRows } from './insert-statements.js'
 import { replaceAnyStatement } from './replace-statements.js'
@@ -142,15 +142,25 @@ export function inheritedStageStatement(
 }
 
 /** Finds the first line whose id is taken: by a row of the branch, or by an earlier line. */
-export function takenIdStatement({ layout, codec }: StatementParts, stage: Sql): Statement {
+export function takenIdStatement(parts: StatementParts, stage: Sql): Statement {
   return compileStatement(sql`
-    select least(
-      (
+    select least(${firstExisting(parts, stage)}, ${firstRepeated(stage, [sql`id`])})`)
+}
+
+/** Finds the first line whose id is taken by a row of the branch. */
+export function existingIdStatement(parts: StatementParts, stage: Sql): Statement {
+  return compileStatement(sql`select ${firstExisting(parts, stage)}`)
+}
+
+function firstExisting({ layout, codec }: StatementParts, stage: Sql): Sql {
+  const arms = listArms(layout, codec.table.id).map(({ table }) => sql`select a.id from ${table} a`)
+  const joined = joinVisible(layout, codec, { id: sql`s.id`, alias: sql`r`, columns: new Set() })
+  // Most ids are in no table of the branch, which a join finds out faster than a lookup of each.
+  return sql`(
         select min(s.line)
-        from ${stage} s ${joinVisible(layout, codec, { id: sql`s.id`, alias: sql`r` })}
-      ),
-      ${firstRepeated(stage, [sql`id`])}
-    )`)
+        from ${stage} s ${joined}
+        where s.id in (${join(arms, ' union all ')})
+      )`
 }
 
 /** Finds the first line whose value of a unique key is taken: by a row of the branch, or by an earlier line. */
