@@ -559,7 +559,7 @@ describe('what is not supported', () => {
     ['alter table u alter id type text', 'ALTER COLUMN of column [id]'],
     ['alter table u drop column id', 'DROP COLUMN of column [id]'],
     ['alter table u rename id to key', 'RENAME COLUMN of column [id]'],
-    ['alter table u owner to x', 'CHANGE OWNER'],
+    ['alter table u cluster on x', 'CLUSTER ON'],
     ['alter table u enable row level security', 'ENABLE ROW SECURITY'],
     ['alter table u disable trigger all', 'DISABLE TRIG ALL'],
     ['alter table u set schema x', 'OBJECT'],

@@ -155,3 +155,71 @@ describe('COPY', () => {
     expect((await client.query(`select id from people where id = 'r1'`)).rows).toEqual([])
   })
 })
+
+describe('COPY in binary format', () => {
+  const columns = '(id, name, age, at, tags, doc)'
+  const COPY_OUT = `copy (select id, name, age, at, tags, doc from people where name like 'binary%' order by id)
+    to stdout (format binary)`
+  const read = async (raw: RawClient) => {
+    raw.send(query(COPY_OUT))
+    const messages = await raw.until('Z')
+    const parts = messages.filter(({ type }) => type === 'd').map(({ body }) => body)
+    return { messages, bytes: Buffer.concat(parts) }
+  }
+  /** Sends bytes in parts of a size. */
+  const write = async (raw: RawClient, bytes: Buffer, size: number) => {
+    raw.send(query(`copy people ${columns} from stdin binary`))
+    await raw.until('G')
+    for (let at = 0; at < bytes.length; at += size) {
+      raw.send(message('d', bytes.subarray(at, at + size)))
+    }
+    raw.send(done())
+    return raw.until('Z')
+  }
+
+  it('sends rows that it reads again, in whatever parts they arrive', async () => {
+    await client.query(`insert into people ${columns} values
+      ('b1', 'binary one', 41, '2026-01-02T03:04:05.678Z', array['a', 'b,"c'], '{"k": [1]}'),
+      ('b2', 'binary two', null, null, null, null)`)
+    const raw = await wire.openRaw()
+    const { messages, bytes } = await read(raw)
+    expect(lettersOf(messages)).toBe('HddddcCZ')
+    expect(messages[0]?.body[0]).toBe(1)
+    const { rows } = await client.query(
+      `select * from people where name like 'binary%' order by id`,
+    )
+    for (const size of [1, 7, bytes.length]) {
+      await client.query(`delete from people where name like 'binary%'`)
+      expect(tagOf(await write(raw, bytes, size))).toBe('COPY 2')
+      const again = await client.query(`select * from people where name like 'binary%' order by id`)
+      expect(again.rows).toEqual(rows)
+    }
+    raw.close()
+  })
+
+  it('refuses data of another form, and stores nothing of it', async () => {
+    const raw = await wire.openRaw()
+    const { bytes } = await read(raw)
+    await client.query(`delete from people where name like 'binary%'`)
+    const changed = (at: number, value: number) => {
+      const copy = Buffer.from(bytes)
+      copy[at] = value
+      return copy
+    }
+    const wrong = [
+      Buffer.from('p1\tAnn\t1\n'.repeat(5)),
+      changed(0, 0x51),
+      changed(11, 0xff),
+      changed(20, 5),
+      changed(21, 0xfe),
+      bytes.subarray(0, -2),
+      bytes.subarray(0, -10),
+    ]
+    for (const each of wrong) {
+      expect(errorCode(await write(raw, each, 1000))).toMatch(/^22P0[34]$/)
+    }
+    const { rows } = await client.query(`select id from people where name like 'binary%'`)
+    expect(rows).toEqual([])
+    raw.close()
+  })
+})

@@ -1,4 +1,5 @@
 import { connect, type Socket } from 'node:net'
+import type { SecureContext } from 'node:tls'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Column } from '@offshoot/contract/schema'
 import pg from 'pg'
@@ -17,7 +18,10 @@ export interface WireService {
   close(): Promise<void>
 }
 
-export async function openWire(service: TestService): Promise<WireService> {
+export async function openWire(
+  service: TestService,
+  { tls }: { tls?: SecureContext } = {},
+): Promise<WireService> {
   const { app } = service
   const server = new WireServer({
     services: service.services,
@@ -25,7 +29,7 @@ export async function openWire(service: TestService): Promise<WireService> {
     admission: app.admission,
     log: app.log,
     metrics: null,
-    tls: undefined,
+    tls,
   })
   const port = await server.listen({ host: '127.0.0.1', port: 0 })
   const open = new Set<pg.Client>()

@@ -81,7 +81,7 @@ const LINEAR = costing(
   array_upper cardinality int4range int8range isempty lower_inc lower_inf multirange numrange
   range_merge tsrange tstzrange daterange upper_inc upper_inf
 
-  gen_random_uuid num_nonnulls num_nulls pg_typeof setweight numnode querytree strip
+  gen_random_uuid uuidv4 uuidv7 uuid_extract_timestamp uuid_extract_version num_nonnulls num_nulls pg_typeof setweight numnode querytree strip
   tsvector_to_array
 
   generate_series generate_subscripts unnest json_array_elements json_array_elements_text json_each
@@ -93,7 +93,7 @@ const LINEAR = costing(
 const GROWING = costing(
   { kind: 'grows' },
   `
-  concat concat_ws convert_to encode overlay quote_literal quote_nullable
+  concat concat_ws convert_to encode format overlay quote_ident quote_literal quote_nullable
   array_append array_cat array_prepend array_replace array_to_json json_build_array
   json_build_object json_object row_to_json to_json to_jsonb`,
 )
@@ -111,6 +111,11 @@ const BOUNDED: [string, Cost][] = [
   ...costing(
     bounded(DOCUMENT_BYTES_MAX),
     'jsonb_build_array jsonb_build_object jsonb_insert jsonb_object jsonb_set jsonb_set_lax',
+  ),
+  ...costing(
+    bounded(SEARCHED_BYTES_MAX, PATTERN_BYTES_MAX),
+    `
+    jsonb_path_exists jsonb_path_query jsonb_path_query_array jsonb_path_query_first`,
   ),
   // Sorting combining characters takes quadratic time.
   ...costing(bounded(10_000), 'normalize is_normalized'),
@@ -194,6 +199,7 @@ export const ROW_FUNCTIONS: ReadonlyMap<string, readonly string[]> = new Map(
     jsonb_each: ['key', 'value'],
     jsonb_each_text: ['key', 'value'],
     jsonb_object_keys: [],
+    jsonb_path_query: [],
   }),
 )
 
@@ -217,6 +223,37 @@ export const SIZED_FUNCTIONS: ReadonlyMap<string, { argument: number; max: numbe
   ['repeat', { argument: 1, max: 1000 }],
   ['lpad', { argument: 1, max: 10_000 }],
   ['rpad', { argument: 1, max: 10_000 }],
+])
+
+/**
+ * The path of a document, without filters and `**`: a filter takes memory by the product of what it compares, and `**` can
+ * find as many parts as the size of the document to any power.
+ */
+const PATH = {
+  argument: 1,
+  pattern:
+    /^\s*(?:(?:strict|lax)\s+)?\$(?:\.(?:\w+(?:\(\))?|"[^"\\]*"|\*)|\[(?:\*|(?:[\d\s,-]|to|last)+)\])*\s*$/,
+  message: 'the path must be written as a constant such as $.a[*].b, without filters and **',
+}
+
+/** Functions with an argument that must be a constant of a certain form. */
+export const FORMED_FUNCTIONS: ReadonlyMap<
+  string,
+  { readonly argument: number; readonly pattern: RegExp; readonly message: string }
+> = new Map([
+  [
+    'format',
+    {
+      argument: 0,
+      // A width would make a large value of a small one.
+      pattern: /^(?:[^%]|%%|%(?:\d+\$)?[sIL])*$/,
+      message: 'the format must be written as a constant with %s, %I and %L, without widths',
+    },
+  ],
+  ['jsonb_path_exists', PATH],
+  ['jsonb_path_query', PATH],
+  ['jsonb_path_query_array', PATH],
+  ['jsonb_path_query_first', PATH],
 ])
 
 /**

@@ -5,6 +5,7 @@ import {
   COLLATIONS,
   COMPARED_BYTES_MAX,
   type Cost,
+  FORMED_FUNCTIONS,
   FUNCTIONS,
   OPERATORS,
   PATTERN_BYTES_MAX,
@@ -295,7 +296,9 @@ function writeColumn(
     const relation = scope.findRelation(first)
     if (relation !== undefined) {
       writer.context.expanded += relation.weight * relation.columns.length
-      return ident(relation.alias)
+      const [value = ''] = relation.columns
+      const row = ident(relation.alias)
+      return relation.isScalar ? sql`${row}.${ident(value)}` : row
     }
     throw writer.invalid(`column "${first}" does not exist`, location)
   }
@@ -536,6 +539,7 @@ export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): S
   requireKnown(call, 'a function call', FUNCTION_PARTS)
   const name = functionName(writer, call)
   requireSize(writer, name, call)
+  requireForm(writer, name, call)
   const order = call.agg_order ?? []
   const isWithin = call.agg_within_group === true
   const { args, replaced, filter } = writeArguments(writer, name, call)
@@ -641,6 +645,17 @@ function writeOver(writer: ExpressionWriter, window: NodeOf<'WindowDef'>): Sql {
   return window.name === undefined ? writer.writeWindow(window) : ident(window.name)
 }
 
+/** Refuses a constant argument of another form. */
+function requireForm(writer: ExpressionWriter, name: string, call: NodeOf<'FuncCall'>): void {
+  const form = FORMED_FUNCTIONS.get(name)
+  if (form === undefined) return
+  const given = call.args?.[form.argument]
+  const constant = contentOf(contentOf(given, 'TypeCast')?.arg ?? given, 'A_Const')
+  const text = constant?.sval?.sval
+  if (text !== undefined && form.pattern.test(text)) return
+  throw writer.invalid(`function [${name}]: ${form.message}`, call.location)
+}
+
 function requireSize(writer: ExpressionWriter, name: string, call: NodeOf<'FuncCall'>): void {
   const sized = SIZED_FUNCTIONS.get(name)
   if (sized === undefined) return
@@ -680,6 +695,78 @@ function writeSubquery(writer: ExpressionWriter, link: NodeOf<'SubLink'>): Sql {
     default:
       throw writer.invalid('a subquery of this form is not supported', link.location)
   }
+}
+
+/** Writes `json_object('a' : 1)`. */
+function writeJsonObject(
+  writer: ExpressionWriter,
+  { exprs = [], output, absent_on_null, unique }: NodeOf<'JsonObjectConstructor'>,
+): Sql {
+  const pairs = exprs.map((node) => {
+    const { key, value } = contentOf(node, 'JsonKeyValue') ?? {}
+    const count = 2 * exprs.length
+    return sql`${writer.writeGrowing(key, count)} value ${writer.writeGrowing(value?.raw_expr, count)}`
+  })
+  const options = [
+    absent_on_null ? sql` absent on null` : empty,
+    uniqueKeys(unique),
+    jsonOutput(writer, output).text,
+  ]
+  return sql`json_object(${list(pairs)}${join(options, '')})`
+}
+
+/** Writes `json_array(1, 2)`. */
+function writeJsonArray(
+  writer: ExpressionWriter,
+  { exprs = [], output, absent_on_null }: NodeOf<'JsonArrayConstructor'>,
+): Sql {
+  const values = exprs.map((node) => contentOf(node, 'JsonValueExpr')?.raw_expr ?? node)
+  const options = [absent_on_null ? empty : sql` null on null`, jsonOutput(writer, output).text]
+  return sql`json_array(${list(writer.writeAllGrowing(values))}${join(options, '')})`
+}
+
+const uniqueKeys = (isUnique: boolean | undefined): Sql =>
+  isUnique ? sql` with unique keys` : empty
+
+/** Writes the type of a document. */
+function jsonOutput(
+  writer: ExpressionWriter,
+  output: NodeOf<'JsonOutput'> | undefined,
+): { text: Sql; isBinary: boolean } {
+  if (output?.typeName === undefined) return { text: empty, isBinary: false }
+  const isBinary = catalogueName(output.typeName.names) === 'jsonb'
+  return { text: sql` returning ${writer.writeType(output.typeName)}`, isBinary }
+}
+
+/** Writes an aggregate that collects its arguments in a document. */
+function writeJsonAggregate(
+  writer: ExpressionWriter,
+  made: NodeOf<'JsonAggConstructor'> | undefined,
+  given: {
+    readonly name: 'json_arrayagg' | 'json_objectagg'
+    readonly args: readonly (Node | undefined)[]
+    readonly options: readonly Sql[]
+  },
+): Sql {
+  const { output, agg_filter, agg_order = [], over } = made ?? {}
+  const { text: type, isBinary } = jsonOutput(writer, output)
+  const cost = FUNCTIONS.get(isBinary ? 'jsonb_agg' : 'json_agg')
+  if (cost?.kind !== 'collects') throw new Error('an aggregate must have a limit')
+  const nodes = given.args.flatMap((node) => node ?? [])
+  const isGiven = agg_filter === undefined ? undefined : writer.write(agg_filter)
+  const { args, replaced, filter } = writeCollected(
+    writer,
+    { args: nodes },
+    { filter: isGiven, bytesMax: cost.bytesMax },
+  )
+  const order =
+    agg_order.length === 0 ? empty : sql` order by ${writer.writeOrder(agg_order, replaced)}`
+  const inside = sql`${join(args, ' value ')}${order}${join(given.options, '')}${type}`
+  const after = [
+    filter === undefined ? empty : sql` filter (where ${filter})`,
+    over === undefined ? empty : sql` over ${writeOver(writer, over)}`,
+  ]
+  return sql`${raw(given.name)}(${inside})${join(after, '')}`
 }
 
 /**
@@ -742,6 +829,20 @@ const WRITERS: Writers = {
     }
     return sql`cast(${writer.write(arg)} as ${writer.writeType(typeName)})`
   },
+  JsonObjectConstructor: writeJsonObject,
+  JsonArrayConstructor: writeJsonArray,
+  JsonObjectAgg: (writer, { arg, constructor: made, absent_on_null, unique }) =>
+    writeJsonAggregate(writer, made, {
+      name: 'json_objectagg',
+      args: [arg?.key, arg?.value?.raw_expr],
+      options: [absent_on_null ? sql` absent on null` : empty, uniqueKeys(unique)],
+    }),
+  JsonArrayAgg: (writer, { arg, constructor: made, absent_on_null }) =>
+    writeJsonAggregate(writer, made, {
+      name: 'json_arrayagg',
+      args: [arg?.raw_expr],
+      options: [absent_on_null ? empty : sql` null on null`],
+    }),
   A_ArrayExpr: (writer, { elements }) => sql`array[${list(writer.writeAllGrowing(elements))}]`,
   RowExpr: (writer, { args }) => sql`row(${list(writer.writeAllGrowing(args))})`,
   NamedArgExpr: (writer, { name = '', arg }) => sql`${ident(name)} => ${writer.write(arg)}`,

@@ -83,7 +83,16 @@ export function tooDeep() {
   return invalidSql(`the statement is nested too deeply: at most ${DEPTH_MAX} levels are possible`)
 }
 
-const CALLS: ReadonlySet<string> = new Set(['A_ArrayExpr', 'A_Expr', 'FuncCall', 'RowExpr'])
+const CALLS: ReadonlySet<string> = new Set([
+  'A_ArrayExpr',
+  'A_Expr',
+  'FuncCall',
+  'JsonArrayAgg',
+  'JsonArrayConstructor',
+  'JsonObjectAgg',
+  'JsonObjectConstructor',
+  'RowExpr',
+])
 
 const OPERATOR_CHARACTERS = /[~!@#^&|`?+\-*/%<>=]+/g
 

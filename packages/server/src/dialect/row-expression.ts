@@ -98,6 +98,7 @@ export function bindRowExpression(
     columns: names,
     names: new NameIndex(names),
     isStored: true,
+    isScalar: false,
     weight: 1,
   })
   const writer = new ExpressionWriter(new RowContext(parsed, find), scope)

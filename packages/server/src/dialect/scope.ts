@@ -15,6 +15,8 @@ export interface Relation {
   readonly isStored: boolean
   /** The number of nodes that PostgreSQL may substitute for one of its columns. */
   readonly weight: number
+  /** The relation is a function that returns single values, so its name stands for them. */
+  readonly isScalar: boolean
 }
 
 /** A query of a WITH clause. */

@@ -44,6 +44,38 @@ export function readParentheses(source: string, { from, after }: Place): string 
   return undefined
 }
 
+/** Returns the place behind the first parentheses after a place, in characters. */
+export function endOfParentheses(source: string, from: number): number {
+  let depth = 0
+  for (const token of tokensOf(source, from)) {
+    if (token.text === '(') depth++
+    else if (token.text === ')' && --depth === 0) return token.end
+  }
+  return source.length
+}
+
+/** Returns a text from the first of some words outside of parentheses on. */
+export function readFrom(source: string, words: ReadonlySet<string>): string | undefined {
+  let depth = 0
+  for (const token of tokensOf(source, 0)) {
+    if (token.text === '(') depth++
+    else if (token.text === ')') depth--
+    else if (depth === 0 && words.has(token.text.toLowerCase())) return source.slice(token.start)
+  }
+  return undefined
+}
+
+/** Returns what follows a word outside of parentheses, up to the end. */
+export function readRest(source: string, { from, after }: Place): string | undefined {
+  let depth = 0
+  for (const token of tokensOf(source, charactersOf(source, from))) {
+    if (token.text === '(') depth++
+    else if (token.text === ')') depth--
+    else if (depth === 0 && token.text.toLowerCase() === after) return source.slice(token.end)
+  }
+  return undefined
+}
+
 /** Returns what follows a word, up to a comma, a semicolon or the end of the statement. */
 export function readAfter(source: string, { from, after }: Place): string | undefined {
   let start: number | undefined

@@ -16,6 +16,7 @@ import {
   type ReadCalls,
   type Reader,
   type Server,
+  setTimeZone,
   type TableAddress,
 } from './server.js'
 import { empty, type Sql, sql } from './sql.js'
@@ -246,13 +247,20 @@ export class Cluster implements Server {
   }
 
   /** The role is changed on the node: if it were changed on the coordinator, Citus would open another transaction. */
-  readAs({ schema, role }: Reader, calls: readonly Call[]): ReadCalls {
+  readAs({ schema, role, timeZone }: Reader, calls: readonly Call[]): ReadCalls {
+    const zone = (name: string) => ({ ...setTimeZone(name), node: { schema } })
     return {
-      before: [{ ...LIMIT_TRANSACTION, node: { schema } }],
+      before: [
+        { ...LIMIT_TRANSACTION, node: { schema } },
+        ...(timeZone === undefined ? [] : [zone(timeZone)]),
+      ],
       calls: calls.map((call) => ({ ...call, node: { schema, role } })),
-      after: [],
+      after: timeZone === undefined ? [] : [zone('UTC')],
     }
   }
+
+  /** A cursor would be one of the coordinator, and the rows are on a node. */
+  readonly wrapsQueries = false
 
   /** Without BEGIN, Citus runs each statement in a transaction of its own on the nodes. */
   readonly joinsCalls = false

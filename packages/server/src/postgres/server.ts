@@ -50,6 +50,8 @@ export interface Server {
   limitLockWait(waitMs: number): Sql[]
   /** Makes calls of a connection for SQL of users run as the role that reads a schema, if there is one. */
   readAs(reader: Reader, calls: readonly Call[]): ReadCalls
+  /** Whether a query of users can be part of another statement: of DECLARE or EXPLAIN. */
+  readonly wrapsQueries: boolean
   /** Whether calls that are sent together are one transaction, although none begins it. */
   readonly joinsCalls: boolean
   /** Whether an error of a COPY tells its cause. */
@@ -100,7 +102,16 @@ export interface Reader {
   readonly schema: string
   /** undefined: our own. */
   readonly role: string | undefined
+  /** The zone of times in the results; undefined for UTC. */
+  readonly timeZone?: string | undefined
 }
+
+/** Sets the zone of times until the transaction ends. */
+export const setTimeZone = (zone: string): Call =>
+  toCall(sql`select set_config('timezone', ${zone}, true)`)
+
+/** Returns a call whose plan is not kept: constants in it depend on the zone of times. */
+const inZone = (call: Call): Call => ({ ...call, isUnnamed: true })
 
 /** Calls, and what is sent with them. */
 export interface ReadCalls {
@@ -172,11 +183,18 @@ export const SINGLE: Server = {
   stayHere: [],
   beginRepeatable: [NO_WAIT_FOR_DISK],
   limitLockWait: (waitMs) => [limitWait(waitMs)],
-  readAs: ({ role }, calls) => ({
-    before: role === undefined ? [] : [become(role)],
-    calls,
-    after: role === undefined ? [] : [become('none')],
+  readAs: ({ role, timeZone }, calls) => ({
+    before: [
+      ...(role === undefined ? [] : [become(role)]),
+      ...(timeZone === undefined ? [] : [setTimeZone(timeZone)]),
+    ],
+    calls: timeZone === undefined ? calls : calls.map(inZone),
+    after: [
+      ...(role === undefined ? [] : [become('none')]),
+      ...(timeZone === undefined ? [] : [setTimeZone('UTC')]),
+    ],
   }),
+  wrapsQueries: true,
   joinsCalls: true,
   explainsCopies: true,
 

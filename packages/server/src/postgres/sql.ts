@@ -26,6 +26,12 @@ export function quoteIdent(name: string): string {
   return `"${name.replaceAll('"', '""')}"`
 }
 
+/** Returns a whole number for a place where PostgreSQL takes no parameters. */
+export function integer(value: number): Sql {
+  if (!Number.isSafeInteger(value)) throw new Error('an SQL number must be whole')
+  return raw(String(value))
+}
+
 /** Quotes a constant that is part of the statement, not a parameter of one run. */
 export function literal(text: string): Sql {
   if (text.includes('\0')) throw new Error('an SQL constant must not contain NUL')

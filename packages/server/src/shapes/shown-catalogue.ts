@@ -35,6 +35,24 @@ const DATABASE_OWNER = '6171'
 const ownerName = (oid: string): string =>
   `case ${oid} when ${ROLE} then ${USER} when ${DATABASE_OWNER} then 'pg_database_owner' else 'pg_system' end`
 
+/** Privileges on the catalogue that differ from those of other servers are no concern of a dump: it would revoke them there. */
+const PRESENT_PRIVILEGES = `(
+  select p.oid as objoid, 'pg_catalog.pg_proc'::pg_catalog.regclass::oid as classoid, 0 as objsubid, p.proacl as acl
+  from pg_catalog.pg_proc p
+  where p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace and p.proacl is not null
+  union all
+  select c.oid, 'pg_catalog.pg_class'::pg_catalog.regclass::oid, 0, c.relacl
+  from pg_catalog.pg_class c
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  where n.nspname in ('pg_catalog', 'information_schema') and c.relacl is not null
+  union all
+  select i.objoid, i.classoid, i.objsubid, i.initprivs
+  from pg_catalog.pg_init_privs i
+  where i.classoid <> all (
+    '{pg_catalog.pg_proc,pg_catalog.pg_class}'::pg_catalog.regclass[]::pg_catalog.oid[]
+  )
+) r`
+
 /** The relations of `pg_catalog` that are replaced. */
 export const SHOWN_RELATIONS: Readonly<Record<string, ShownRelation>> = {
   pg_database: {
@@ -93,6 +111,16 @@ export const SHOWN_RELATIONS: Readonly<Record<string, ShownRelation>> = {
       application_name: `SHOWN.current_setting('application_name')`,
       state: `'active'`,
       backend_type: `'client backend'`,
+    },
+  },
+  pg_init_privs: {
+    source: PRESENT_PRIVILEGES,
+    columns: {
+      objoid: 'r.objoid',
+      classoid: 'r.classoid',
+      objsubid: 'r.objsubid',
+      privtype: `'i'`,
+      initprivs: 'r.acl',
     },
   },
   pg_tables: { columns: { tableowner: USER } },

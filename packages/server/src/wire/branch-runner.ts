@@ -2,7 +2,8 @@ import { AppError } from '@offshoot/contract/errors'
 import type { ByteShare } from '../common/byte-budget.js'
 import type { Session } from '../data/session/session.js'
 import type { SessionRequest } from '../data/session/sessions.js'
-import type { Description } from '../data/sql/evaluate.js'
+import type { Description, ResultColumn } from '../data/sql/evaluate.js'
+import { explainSql } from '../data/sql/explain.js'
 import {
   describeSql,
   type RowSink,
@@ -20,6 +21,7 @@ import { Ticket } from '../http/admission/ticket.js'
 import type { Admission } from '../http/plugins/admission.js'
 import type { Services } from '../http/services.js'
 import type { Sql } from '../postgres/sql.js'
+import type { BranchFunction, BranchShell } from './branch-functions.js'
 import type { Catalogue, CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import { type ClientStatement, columnTypes } from './client-statement.js'
 
@@ -48,11 +50,22 @@ export interface StatementRun {
   readonly timeoutMs: number
   /** Whether the statement may remove tables and columns that hold values. */
   readonly allowDataLoss: boolean
+  /** The zone of times in the results; undefined for UTC. */
+  readonly timeZone: string | undefined
+}
+
+/** Rows of a cursor that are asked for. */
+export interface CursorFetch extends Pick<StatementRun, 'signal' | 'timeoutMs' | 'timeZone'> {
+  readonly fetch: Sql
+  readonly columns: readonly ResultColumn[]
 }
 
 /** A transaction that stays open between statements. */
 export interface HeldTransaction {
   run(run: StatementRun, sink: RowSink): Promise<void>
+  /** Creates a cursor. `words` precede its query, which is the statement. */
+  declare(run: StatementRun, words: Sql, sink: Pick<RowSink, 'describe'>): Promise<void>
+  fetch(fetch: CursorFetch, sink: RowSink): Promise<void>
   /** Runs a statement about savepoints. */
   control(statement: Sql): Promise<void>
 }
@@ -61,6 +74,7 @@ export interface HeldTransaction {
 export class BranchRunner {
   readonly #context: WireContext
   readonly #connected: Connected
+  #branchName: string
   #principal: Principal | undefined
   /** The branch of the transaction that is open. */
   #heldBranchId: string | undefined
@@ -68,10 +82,44 @@ export class BranchRunner {
   constructor(context: WireContext, connected: Connected) {
     this.#context = context
     this.#connected = connected
+    this.#branchName = connected.request.branchName
   }
 
   get #request(): SessionRequest {
-    return { ...this.#connected.request, need: 'read' }
+    return { ...this.#connected.request, branchName: this.#branchName, need: 'read' }
+  }
+
+  get branchName(): string {
+    return this.#branchName
+  }
+
+  /** Makes another branch of the database that of the connection. */
+  async checkout(branchName: string): Promise<void> {
+    const request = { ...this.#request, branchName }
+    await this.#context.services.sessions.run(request, async ({ branch }) => {
+      await branch.runReads([])
+    })
+    this.#branchName = branchName
+  }
+
+  /** Runs a function about branches, as a request of the key. */
+  callBranches(
+    { run }: BranchFunction,
+    given: readonly (string | null)[],
+  ): Promise<string | readonly object[]> {
+    const { services } = this.#context
+    const shell: BranchShell = {
+      services,
+      branchName: this.#branchName,
+      checkout: (name) => this.checkout(name),
+      // Merges check their target by themselves.
+      onBranch: (need, operation) =>
+        services.sessions.run({ ...this.#request, need, checksApprovals: true }, (session) => {
+          const principal = { ...session.principal, requestId: session.requestId }
+          return operation({ ...session.access, principal }, session)
+        }),
+    }
+    return this.admitted(() => run(shell, given))
   }
 
   /**
@@ -120,6 +168,16 @@ export class BranchRunner {
     )
   }
 
+  /** Returns the plan of a statement, as lines. */
+  explain(
+    run: StatementRun,
+    { words, runs }: { words: Sql; runs: boolean },
+  ): Promise<readonly string[]> {
+    return this.admitted(() =>
+      this.#onSession(run, (context, statement) => explainSql(context, { statement, words, runs })),
+    )
+  }
+
   describeCatalogue(run: CatalogueRun): Promise<Description> {
     return this.#onCatalogue((catalogue, session) => catalogue.describe(session, run))
   }
@@ -149,7 +207,7 @@ export class BranchRunner {
     options: HoldOptions & { readonly signal: AbortSignal },
     body: (transaction: HeldTransaction) => Promise<void>,
   ): Promise<void> {
-    const bounds = { signal: options.signal, timeoutMs: 0 }
+    const bounds = { signal: options.signal, timeoutMs: 0, timeZone: undefined }
     await this.#context.services.sessions.run(this.#request, async (session) => {
       this.#heldBranchId = session.access.branchId
       await holdTransaction(this.#contextOf(session, bounds), options, (transaction) =>
@@ -159,6 +217,14 @@ export class BranchRunner {
               statement: toRun(session, run),
               form: rowsForm(sink),
             }),
+          declare: (run, words, sink) =>
+            transaction.declare(this.#contextOf(session, run), {
+              statement: toRun(session, run),
+              words,
+              sink,
+            }),
+          fetch: (given, sink) =>
+            transaction.fetch(this.#contextOf(session, given), { ...given, sink }),
           control: (statement) => transaction.control(statement),
         }),
       )
@@ -193,7 +259,7 @@ export class BranchRunner {
 
   #contextOf(
     session: Session,
-    { signal, timeoutMs }: Pick<StatementRun, 'signal' | 'timeoutMs'>,
+    { signal, timeoutMs, timeZone }: Pick<StatementRun, 'signal' | 'timeoutMs' | 'timeZone'>,
   ): SqlContext & SqlEngine {
     const { services, engine } = this.#context
     const { files, limits, database, storage } = services
@@ -202,7 +268,8 @@ export class BranchRunner {
       timeoutMs: timeoutMs === 0 ? queryTimeoutMs : Math.min(timeoutMs, queryTimeoutMs),
       signal,
     }
-    return { session, files, limits, database, storage, bounds, ...engine, idempotent: undefined }
+    const shared = { files, limits, database, storage, ...engine }
+    return { ...shared, session, bounds, timeZone, idempotent: undefined }
   }
 
   /** Runs work as a request of the key: it counts for the same limits as a request over HTTP. */

@@ -2,18 +2,23 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { ResultColumn } from '../data/sql/evaluate.js'
 import type { RowSink } from '../data/sql/run-sql.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
+import { findBranchCalls, withoutBranchCalls } from './branch-calls.js'
 import type { BranchRunner, StatementRun } from './branch-runner.js'
 import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import type { ClientBytes } from './client-bytes.js'
 import type { ClientOutput } from './client-output.js'
 import { type ClientStatement, joinSchemaStatements, parseStatements } from './client-statement.js'
+import { BINARY_END, BINARY_HEAD, BinaryReader, binaryRow } from './copy-binary.js'
 import { CopyReader, type CopyRow, formatRow } from './copy-format.js'
-import { CopyIn } from './copy-in.js'
+import { CopyIn, readTexts } from './copy-in.js'
 import { type CopyPlan, planCopy } from './copy-statement.js'
+import { planCursor } from './cursor-statement.js'
+import { type ExplainPlan, planExplain } from './explain-statement.js'
 import { type Frame, FrameContent, MessageWriter, ProtocolError, rowMessage } from './frames.js'
 import { NamedItems } from './named-items.js'
+import { type PreparedPlan, planPrepared } from './prepared-statement.js'
 import { RowStream } from './row-stream.js'
-import { answerSession, type SessionAnswer, type SessionFacts } from './session-answers.js'
+import { answerSession, type SessionFacts } from './session-answers.js'
 import { TransactionBlock } from './transaction-block.js'
 import { declaredName, fromBinary, sizeOf, toBinary } from './values.js'
 import { errorMessage, toWireError, unsupported, WireError } from './wire-error.js'
@@ -45,7 +50,10 @@ interface Portal {
   readonly formats: readonly number[]
   /** What the portal has returned so far, if it was executed. */
   stream?: RowStream | CatalogueRows
-  answer?: SessionAnswer
+  /** For EXECUTE: the portal of the statement that was prepared. */
+  executed?: Portal
+  /** The first word of what the client is told at the end, if it is another than that of a query. */
+  verb?: 'FETCH'
   sent: number
 }
 
@@ -73,18 +81,20 @@ interface Copying {
 export class ClientSession {
   readonly #connection: ClientConnection
   readonly #prepared = new NamedItems<Prepared>(({ statement }) => statement?.text.length ?? 0)
-  readonly #portals = new NamedItems<Portal>(({ values, stream }) =>
-    values.reduce((sum, { bytes }) => sum + VALUE_BYTES + (bytes?.length ?? 0), stream?.bytes ?? 0),
-  )
+  readonly #portals = new NamedItems<Portal>(bytesOf)
   /** Messages are skipped until the next Sync. */
   #isSkipping = false
   #running = new AbortController()
   readonly #block: TransactionBlock
   #copying: Copying | undefined
+  /** The settings that the client knows. */
+  #reported: ReadonlyMap<string, string>
 
   constructor(connection: ClientConnection) {
     this.#connection = connection
-    this.#block = new TransactionBlock(connection.runner, connection.limits)
+    const { runner, limits, facts } = connection
+    this.#block = new TransactionBlock(runner, limits, facts.settings)
+    this.#reported = new Map(facts.settings.reported)
   }
 
   /** Ends the session of a client that is gone. */
@@ -134,8 +144,19 @@ export class ClientSession {
     // Portals end with their transaction.
     if (!this.#block.isOpen) this.#portals.clear()
     this.#count()
+    this.#reportSettings()
     this.#write(new MessageWriter('Z').bytes(Buffer.from(this.#block.status)).toBuffer())
     await this.#connection.output.send()
+  }
+
+  /** Tells the client about settings that have changed. */
+  #reportSettings(): void {
+    const { reported } = this.#connection.facts.settings
+    for (const [name, value] of reported) {
+      if (this.#reported.get(name) === value) continue
+      this.#write(new MessageWriter('S').text(name).text(value).toBuffer())
+    }
+    this.#reported = new Map(reported)
   }
 
   #write(message: Buffer): void {
@@ -280,6 +301,16 @@ export class ClientSession {
   async #parse(content: FrameContent): Promise<void> {
     const [name, text] = [content.text(), content.text()]
     const declaredIds = content.list(() => content.int32())
+    await this.#prepare({ name, text, declaredIds })
+    this.#write(new MessageWriter('1').toBuffer())
+  }
+
+  /** Keeps a statement under its name. */
+  async #prepare({
+    name,
+    text,
+    declaredIds,
+  }: Omit<Extract<PreparedPlan, { kind: 'prepare' }>, 'kind'>): Promise<void> {
     const [statement, ...others] = await parseStatements(text, this.#connection.limits)
     if (others.length > 0) {
       throw new WireError('42601', 'cannot insert multiple commands into a prepared statement')
@@ -300,7 +331,6 @@ export class ClientSession {
       this.#prepared.delete(name)
       throw new WireError('53200', 'the statements of this API key take too much memory')
     }
-    this.#write(new MessageWriter('1').toBuffer())
   }
 
   #bind(content: FrameContent): void {
@@ -337,7 +367,10 @@ export class ClientSession {
   async #describe(content: FrameContent): Promise<void> {
     const [kind, name] = [content.letter(), content.text()]
     if (kind === 'P') {
-      this.#portal(name).isDescribing = true
+      // A cursor is a portal, too.
+      const columns = this.#portals.get(name) ?? this.#block.findCursor(name)
+      if (Array.isArray(columns)) this.#describeRow(columns, [])
+      else this.#portal(name).isDescribing = true
       return
     }
     const prepared = this.#statement(name)
@@ -405,6 +438,10 @@ export class ClientSession {
       return { typeIds: [], columns: [] }
     }
     this.#block.requireUsable()
+    if (statement.kind === 'prepared') return this.#describePrepared(statement)
+    if (statement.kind === 'cursor') return this.#describeCursor(statement, declaredIds)
+    if (statement.kind === 'branches') return this.#describeBranches(statement, declaredIds)
+    if (statement.kind === 'explain') return this.#describeExplain(statement, declaredIds)
     const given = new Array<null>(statement.parameterCount).fill(null)
     const typeIdOf = (index: number, found: string | undefined) =>
       declaredIds[index] || Number(found ?? TEXT_ID)
@@ -421,6 +458,89 @@ export class ClientSession {
     return { typeIds: given.map((_, index) => typeIdOf(index, parameterTypeIds[index])), columns }
   }
 
+  async #describePrepared({ node, text }: ClientStatement) {
+    const plan = planPrepared(node, text)
+    if (plan.kind === 'prepare') return { typeIds: [], columns: [] }
+    const { columns } = await this.#descriptionOf(this.#statement(plan.name))
+    return { typeIds: [], columns }
+  }
+
+  async #describeCursor({ node, text }: ClientStatement, declaredIds: readonly number[]) {
+    const plan = planCursor(node, text)
+    if (plan.kind === 'fetch') {
+      const columns = plan.isMove ? [] : this.#block.cursorColumns(plan.name)
+      return { typeIds: [], columns }
+    }
+    if (plan.kind === 'close') return { typeIds: [], columns: [] }
+    const [statement] = await parseStatements(plan.query, this.#connection.limits)
+    const { typeIds } = await this.#descriptionOf({ statement, declaredIds })
+    return { typeIds, columns: [] }
+  }
+
+  async #describeExplain({ node, text }: ClientStatement, declaredIds: readonly number[]) {
+    const plan = planExplain(node, text)
+    const [statement] = await parseStatements(plan.text, this.#connection.limits)
+    const { typeIds } = await this.#descriptionOf({ statement, declaredIds })
+    return { typeIds, columns: [explainColumn(plan)] }
+  }
+
+  async #explain(portal: Portal, { node, text }: ClientStatement, isSimple: boolean) {
+    const plan = planExplain(node, text)
+    const [statement] = await parseStatements(plan.text, this.#connection.limits)
+    if (statement?.kind !== 'query' || isSchemaNode(statement.node)) {
+      throw unsupported('only statements on tables of the branch can be explained')
+    }
+    const parameters = await this.#textsOf(portal)
+    const run = this.#runOf(statement, portal.prepared.declaredIds, parameters)
+    const lines = await this.#cancellable(() => this.#connection.runner.explain(run, plan))
+    this.#beginRows(portal, [explainColumn(plan)], isSimple)
+    for (const line of lines) this.#write(rowMessage([Buffer.from(line)]))
+    this.#complete('EXPLAIN')
+  }
+
+  async #describeBranches(statement: ClientStatement, declaredIds: readonly number[]) {
+    const { run } = await this.#withoutCalls(statement, declaredIds)
+    const given = new Array<null>(run.statement.parameterCount).fill(null)
+    const { columns } = await this.#connection.runner.describe({ ...run, parameters: given })
+    // Parameters of calls are texts.
+    const typeIds = Array.from(
+      { length: statement.parameterCount },
+      (_, index) => declaredIds[index] || TEXT_ID,
+    )
+    return { typeIds, columns }
+  }
+
+  /** Returns the calls about branches of a statement, and the statement without them, with their results as parameters. */
+  async #withoutCalls(
+    { node, text, parameterCount }: ClientStatement,
+    declaredIds: readonly number[],
+  ): Promise<{ calls: ReturnType<typeof findBranchCalls>; run: StatementRun }> {
+    const calls = findBranchCalls(node, text)
+    const written = withoutBranchCalls(text, { calls, parameterCount })
+    const [statement] = await parseStatements(written, this.#connection.limits)
+    if (statement?.kind === 'query') {
+      return { calls, run: this.#runOf(statement, declaredIds, []) }
+    }
+    throw unsupported('functions about branches cannot be mixed with the catalogue')
+  }
+
+  /** Runs the calls about branches of a statement, and returns the statement with their results. */
+  async #callBranches(portal: Portal, statement: ClientStatement): Promise<StatementRun> {
+    const { calls, run } = await this.#withoutCalls(statement, portal.prepared.declaredIds)
+    const parameters = await this.#textsOf(portal)
+    for (const { name, definition, given } of calls) {
+      if (definition.isWrite && this.#block.isOpen) {
+        throw new WireError('25001', `offshoot.${name} cannot run inside a transaction block`)
+      }
+      const values = given.map((each) =>
+        typeof each === 'object' && each !== null ? (parameters[each.parameter - 1] ?? null) : each,
+      )
+      const result = await this.#connection.runner.callBranches(definition, values)
+      parameters.push(typeof result === 'string' ? result : JSON.stringify(result))
+    }
+    return { ...run, parameters }
+  }
+
   #runOf(
     statement: StatementRun['statement'],
     declaredIds: readonly number[],
@@ -434,6 +554,7 @@ export class ClientSession {
       signal: this.#running.signal,
       timeoutMs: settings.statementTimeoutMs,
       allowDataLoss: settings.allowsDataLoss,
+      timeZone: settings.timeZone,
     }
   }
 
@@ -484,24 +605,29 @@ export class ClientSession {
       await this.#answer(portal, statement, isSimple)
       return
     }
-    if (statement.kind === 'copy') {
+    if (statement.kind === 'prepared') {
+      await this.#runPrepared(portal, statement, { rowsMax, isSimple })
+      return
+    }
+    if (statement.kind === 'explain') {
+      await this.#explain(portal, statement, isSimple)
+      return
+    }
+    if (statement.kind === 'cursor') {
+      if (await this.#runCursor(portal, statement, { rowsMax, isSimple })) return
+    } else if (statement.kind === 'copy') {
       if (portal.isDescribing) this.#beginRows(portal, [], false)
       const plan = planCopy(statement.node, statement.text)
       await (plan.isFrom ? this.#beginCopy(plan, isSimple) : this.#copyOut(plan))
       return
-    }
-    if (statement.kind === 'catalogue') {
+    } else if (statement.kind === 'catalogue') {
       await this.#runCatalogue(portal, statement, isSimple)
     } else if (portal.stream === undefined) {
-      const stream = new RowStream({
-        output: this.#connection.output,
-        begin: (columns) => this.#beginRows(portal, columns, isSimple),
-        formats: portal.formats,
-        isKept: rowsMax > 0,
-        bytesMax: this.#connection.limits.answerBytesMax,
-      })
-      const parameters = await this.#textsOf(portal)
-      const run = this.#runOf(statement, portal.prepared.declaredIds, parameters)
+      const stream = this.#streamOf(portal, { rowsMax, isSimple })
+      const run =
+        statement.kind === 'branches'
+          ? await this.#callBranches(portal, statement)
+          : this.#runOf(statement, portal.prepared.declaredIds, await this.#textsOf(portal))
       await this.#cancellable(() => this.#block.run(run, stream))
       portal.stream = stream
     }
@@ -510,7 +636,129 @@ export class ClientSession {
     portal.sent += rows.length
     for (const row of rows) this.#write(row)
     if (hasMore) this.#write(new MessageWriter('s').toBuffer())
-    else this.#complete(portal.stream.tag(rowsMax > 0 ? portal.sent : undefined))
+    else {
+      const tag = portal.stream.tag(rowsMax > 0 ? portal.sent : undefined)
+      this.#complete(portal.verb === undefined ? tag : tag.replace('SELECT', portal.verb))
+    }
+  }
+
+  #streamOf(
+    portal: Portal,
+    { rowsMax, isSimple }: { rowsMax: number; isSimple: boolean },
+  ): RowStream {
+    return new RowStream({
+      output: this.#connection.output,
+      begin: (columns) => this.#beginRows(portal, columns, isSimple),
+      formats: portal.formats,
+      isKept: rowsMax > 0,
+      bytesMax: this.#connection.limits.answerBytesMax,
+    })
+  }
+
+  /** Runs PREPARE or EXECUTE. */
+  async #runPrepared(
+    portal: Portal,
+    { node, text }: ClientStatement,
+    options: { rowsMax: number; isSimple: boolean },
+  ): Promise<void> {
+    const plan = planPrepared(node, text)
+    if (plan.kind === 'prepare') {
+      if (portal.isDescribing) this.#beginRows(portal, [], false)
+      await this.#prepare(plan)
+      this.#complete('PREPARE')
+      return
+    }
+    const prepared = this.#statement(plan.name)
+    portal.executed ??= {
+      prepared,
+      isDescribing: portal.isDescribing,
+      values: await this.#valuesOf(portal, prepared, plan),
+      formats: portal.formats,
+      sent: 0,
+    }
+    portal.isDescribing = false
+    if (prepared.statement === undefined) this.#write(new MessageWriter('I').toBuffer())
+    else await this.#run(portal.executed, prepared.statement, options)
+  }
+
+  /** Returns the values of an EXECUTE. They are the row of a query, because they can be any expressions. */
+  async #valuesOf(
+    portal: Portal,
+    { statement }: Prepared,
+    { name, values }: Extract<PreparedPlan, { kind: 'execute' }>,
+  ): Promise<Portal['values']> {
+    const found = values === undefined ? [] : await this.#readRow(portal, values)
+    const count = statement?.parameterCount ?? 0
+    if (found.length !== count) {
+      throw new WireError(
+        '42601',
+        `wrong number of parameters for prepared statement "${name}": expected ${count} parameters but got ${found.length}`,
+      )
+    }
+    return found.map((value) => ({ bytes: value === null ? null : Buffer.from(value), format: 0 }))
+  }
+
+  /** Returns the row of a query without tables. */
+  async #readRow(portal: Portal, query: string): Promise<readonly (string | null)[]> {
+    const [statement] = await parseStatements(query, this.#connection.limits)
+    const parameters = await this.#textsOf(portal)
+    if (statement?.kind === 'session') {
+      return answerSession(statement, { ...this.#connection.facts, parameters }).rows[0] ?? []
+    }
+    if (statement?.kind !== 'query') throw unsupported('EXECUTE: a value is not supported')
+    const found: (readonly (string | null)[])[] = []
+    const run = this.#runOf(statement, portal.prepared.declaredIds, parameters)
+    // A quick statement may be run again.
+    const sink: RowSink = { ...NO_ROWS, row: (row) => void found.unshift(row) }
+    await this.#cancellable(() => this.#block.run(run, sink))
+    return found[0] ?? []
+  }
+
+  /** Runs a statement about cursors. Returns whether it is complete, or has rows for the client. */
+  async #runCursor(
+    portal: Portal,
+    { node, text }: ClientStatement,
+    options: { rowsMax: number; isSimple: boolean },
+  ): Promise<boolean> {
+    if (portal.stream !== undefined) return false
+    const plan = planCursor(node, text)
+    const done = (tag: string) => {
+      if (portal.isDescribing) this.#beginRows(portal, [], false)
+      this.#complete(tag)
+      return true
+    }
+    if (plan.kind === 'declare') {
+      const [statement] = await parseStatements(plan.query, this.#connection.limits)
+      if (statement?.kind !== 'query') {
+        throw unsupported('a cursor can only have a query for tables of the branch')
+      }
+      const run = this.#runOf(statement, portal.prepared.declaredIds, await this.#textsOf(portal))
+      await this.#cancellable(() => this.#block.declare(run, plan))
+      return done('DECLARE CURSOR')
+    }
+    if (plan.kind === 'close') {
+      await this.#block.closeCursor(plan.name)
+      return done(plan.name === undefined ? 'CLOSE CURSOR ALL' : 'CLOSE CURSOR')
+    }
+    const { settings } = this.#connection.facts
+    const fetch = {
+      fetch: plan.fetch,
+      columns: this.#block.cursorColumns(plan.name),
+      signal: this.#running.signal,
+      timeoutMs: settings.statementTimeoutMs,
+      timeZone: settings.timeZone,
+    }
+    if (!plan.isMove) {
+      const stream = this.#streamOf(portal, options)
+      await this.#cancellable(() => this.#block.fetch(fetch, stream))
+      portal.stream = stream
+      portal.verb = 'FETCH'
+      return false
+    }
+    let count = 0
+    const counting = { ...NO_ROWS, row: () => void count++ }
+    await this.#cancellable(() => this.#block.fetch(fetch, counting))
+    return done(`MOVE ${count}`)
   }
 
   /** Asks the client for the rows of a COPY. They are one transaction. */
@@ -524,34 +772,42 @@ export class ClientSession {
       this.#cancellable(() =>
         this.#block.run({ ...inserting, parameters, signal: this.#running.signal }, NO_ROWS),
       )
+    const bytesMax = limits.transactionBytesMax
     const rows = new CopyIn({
-      reader: new CopyReader(plan.format, limits.transactionBytesMax),
+      reader: plan.isBinary
+        ? new BinaryReader(typeIdsOf(columns), bytesMax)
+        : readTexts(new CopyReader(plan.format, bytesMax)),
       columnCount: columns.length,
       insert: (json) => insert([json]),
     })
     this.#copying = { rows, rest: isSimple ? [] : undefined }
-    this.#write(copyResponse('G', columns.length))
+    this.#write(copyResponse('G', columns.length, plan))
     await this.#connection.output.send()
   }
 
-  async #copyOut({ query, format }: CopyPlan): Promise<void> {
+  async #copyOut(plan: CopyPlan): Promise<void> {
+    const { query, format, isBinary } = plan
     const { output, limits } = this.#connection
-    const toMessage = (row: CopyRow) =>
-      new MessageWriter('d').bytes(Buffer.from(formatRow(row, format))).toBuffer()
+    const toData = (bytes: Buffer) => new MessageWriter('d').bytes(bytes).toBuffer()
+    const toText = (row: CopyRow) => toData(Buffer.from(formatRow(row, format)))
     const stream = new RowStream({
       output,
       begin: (columns) => {
-        this.#write(copyResponse('H', columns.length))
-        if (format.hasHeader) this.#write(toMessage(columns.map(({ name }) => name)))
+        this.#write(copyResponse('H', columns.length, plan))
+        if (isBinary) this.#write(toData(BINARY_HEAD))
+        else if (format.hasHeader) this.#write(toText(columns.map(({ name }) => name)))
       },
       formats: [],
       isKept: false,
       bytesMax: limits.answerBytesMax,
-      toMessage,
+      toMessage: isBinary
+        ? (row, columns) => toData(binaryRow(row, typeIdsOf(columns)))
+        : (row) => toText(row),
     })
     const run = await this.#copyRun(query, [])
     await this.#cancellable(() => this.#block.run(run, stream))
     for (const row of stream.take(0).rows) this.#write(row)
+    if (isBinary) this.#write(toData(BINARY_END))
     this.#write(new MessageWriter('c').toBuffer())
     this.#complete(`COPY ${stream.count}`)
   }
@@ -622,8 +878,14 @@ export class ClientSession {
     const answer = answerSession(statement, { ...this.#connection.facts, parameters })
     if (answer.transactionOptions !== undefined) this.#block.configure(answer.transactionOptions)
     const { forgets, rows, columns } = answer
+    if (answer.isAlone && this.#block.isOpen) {
+      throw new WireError('25001', `${answer.tag} cannot run inside a transaction block`)
+    }
     if (forgets === null) this.#prepared.clear()
-    else if (forgets !== undefined) this.#prepared.delete(forgets)
+    else if (forgets !== undefined) {
+      this.#statement(forgets)
+      this.#prepared.delete(forgets)
+    }
     this.#notice(answer.notice)
     this.#beginRows(portal, columns, isSimple)
     for (const row of rows) {
@@ -656,16 +918,35 @@ export class ClientSession {
   }
 }
 
-const TEXT_ID = 25
+/** Bytes of the values and the rows of a portal. */
+function bytesOf({ values, stream, executed }: Portal): number {
+  const rows = (stream?.bytes ?? 0) + (executed === undefined ? 0 : bytesOf(executed))
+  return values.reduce((sum, { bytes }) => sum + VALUE_BYTES + (bytes?.length ?? 0), rows)
+}
+
+const [TEXT_ID, JSON_ID] = [25, 114]
+
+const explainColumn = ({ isJson }: ExplainPlan): ResultColumn => ({
+  name: 'QUERY PLAN',
+  typeId: String(isJson ? JSON_ID : TEXT_ID),
+})
 
 const NO_ROWS: RowSink = { begin() {}, describe() {}, row() {}, end() {} }
 
 const stoppedCopy = (reason: string) => new WireError('57014', `COPY from stdin failed: ${reason}`)
 
-/** Tells the client that rows follow, or that it can send them. All values are texts. */
-function copyResponse(type: 'G' | 'H', columnCount: number): Buffer {
-  const writer = new MessageWriter(type).bytes(Buffer.from([0])).int16(columnCount)
-  for (let column = 0; column < columnCount; column++) writer.int16(0)
+const typeIdsOf = (columns: readonly ResultColumn[]): number[] =>
+  columns.map(({ typeId }) => Number(typeId))
+
+/** Tells the client that rows follow, or that it can send them. */
+function copyResponse(
+  type: 'G' | 'H',
+  columnCount: number,
+  { isBinary }: Pick<CopyPlan, 'isBinary'>,
+): Buffer {
+  const format = isBinary ? 1 : 0
+  const writer = new MessageWriter(type).bytes(Buffer.from([format])).int16(columnCount)
+  for (let column = 0; column < columnCount; column++) writer.int16(format)
   return writer.toBuffer()
 }
 

@@ -6,6 +6,7 @@ import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import type { ParameterTypes } from '../data/sql/typed-plan.js'
 import { contentOf, kindOf, namesOf, visit } from '../dialect/nodes.js'
 import { parseSql, SqlSyntaxError } from '../dialect/parser.js'
+import { callsBranches } from './branch-calls.js'
 import { isCatalogueStatement } from './catalogue/catalogue-use.js'
 import { unsupported, WireError } from './wire-error.js'
 
@@ -20,6 +21,10 @@ export type ClientStatement = {
   | { readonly kind: 'catalogue' }
   | { readonly kind: 'transaction' }
   | { readonly kind: 'copy' }
+  | { readonly kind: 'prepared' }
+  | { readonly kind: 'cursor' }
+  | { readonly kind: 'branches' }
+  | { readonly kind: 'explain' }
 )
 
 /** Statements about the session, which never reach PostgreSQL. */
@@ -29,7 +34,9 @@ const SESSION_KINDS = new Set([
   'DiscardStmt',
   'DeallocateStmt',
   'LockStmt',
+  'AlterOwnerStmt',
 ])
+const CURSOR_KINDS = new Set(['DeclareCursorStmt', 'FetchStmt', 'ClosePortalStmt'])
 const WRITE_KINDS = new Set(['InsertStmt', 'UpdateStmt', 'DeleteStmt', 'TruncateStmt'])
 
 /** Parses the statements of a text. What is too long is refused before it costs anything. */
@@ -59,6 +66,12 @@ function toStatement(
   const { node, text } = found
   const kind = kindOf(node)
   if (kind === 'TransactionStmt') return { ...found, kind: 'transaction' }
+  // The parameters are those of the statement that is prepared.
+  if (kind === 'PrepareStmt') return { ...found, kind: 'prepared', parameterCount: 0 }
+  if (kind === 'ExecuteStmt') return { ...found, kind: 'prepared' }
+  if (kind === 'ExplainStmt') return { ...found, kind: 'explain' }
+  if (callsBranches(node)) return { ...found, kind: 'branches' }
+  if (CURSOR_KINDS.has(kind)) return { ...found, kind: 'cursor' }
   if (kind === 'CopyStmt') return { ...found, kind: 'copy' }
   if (SESSION_KINDS.has(kind) || isSessionSelect(node)) return { ...found, kind: 'session' }
   if (isCatalogueStatement(node)) return { ...found, kind: 'catalogue' }

@@ -5,7 +5,7 @@ import { LostBackendError } from '../postgres/bounds.js'
 import { toAppError } from '../postgres/failures.js'
 import type { Sql } from '../postgres/sql.js'
 import { StaleError } from '../rows/running/staleness.js'
-import type { BranchRunner, HeldTransaction, StatementRun } from './branch-runner.js'
+import type { BranchRunner, CursorFetch, HeldTransaction, StatementRun } from './branch-runner.js'
 import { WireError } from './wire-error.js'
 
 /**
@@ -86,6 +86,15 @@ export class ClientTransaction {
   run(run: StatementRun, sink: RowSink): Promise<void> {
     this.#hasWritten ||= run.statement.isWrite
     return this.#work((inside) => inside.run(run, sink))
+  }
+
+  /** Creates a cursor. `words` precede its query. */
+  declare(run: StatementRun, words: Sql, sink: Pick<RowSink, 'describe'>): Promise<void> {
+    return this.#work((inside) => inside.declare(run, words, sink))
+  }
+
+  fetch(fetch: CursorFetch, sink: RowSink): Promise<void> {
+    return this.#work((inside) => inside.fetch(fetch, sink))
   }
 
   /** Runs a statement about savepoints. */

@@ -9,19 +9,38 @@ const LENGTH_MAX = 512 * 1024
 /** Bytes that are read before others have their turn. */
 const SLICE_BYTES = 64 * 1024
 
+/** Reads rows from bytes that arrive in parts. */
+interface RowReader {
+  /** The bytes of the row that has no end yet. */
+  readonly bytes: number
+  push(bytes: Buffer): Iterable<CopyRow>
+  end(): Iterable<CopyRow>
+}
+
+/** Reads rows of texts. A character may arrive in parts, too. */
+export function readTexts(reader: CopyReader): RowReader {
+  const decoder = new StringDecoder('utf8')
+  return {
+    get bytes() {
+      return reader.bytes
+    },
+    push: (bytes) => reader.push(decoder.write(bytes)),
+    end: () => reader.end(),
+  }
+}
+
 /** The rows that a client sends with COPY. */
 export class CopyIn {
-  readonly #reader: CopyReader
+  readonly #reader: RowReader
   readonly #columnCount: number
   readonly #insert: (rows: string) => Promise<void>
-  readonly #decoder = new StringDecoder('utf8')
   #rows: CopyRow[] = []
   #length = 0
   #count = 0
 
   /** `insert` inserts rows, which are lists of texts in JSON. */
   constructor(options: {
-    reader: CopyReader
+    reader: RowReader
     columnCount: number
     insert: (rows: string) => Promise<void>
   }) {
@@ -38,8 +57,7 @@ export class CopyIn {
   async push(bytes: Buffer): Promise<void> {
     for (let start = 0; start < bytes.length; start += SLICE_BYTES) {
       if (start > 0) await turn()
-      const text = this.#decoder.write(bytes.subarray(start, start + SLICE_BYTES))
-      await this.#add(this.#reader.push(text))
+      await this.#add(this.#reader.push(bytes.subarray(start, start + SLICE_BYTES)))
     }
   }
 

@@ -1,5 +1,6 @@
 import type { Node } from 'libpg-query'
 import { contentOf, type NodeOf } from '../dialect/nodes.js'
+import { readParentheses } from '../dialect/source-text.js'
 import { ident, join, literal, type Sql, sql } from '../postgres/sql.js'
 import { compileStatement, slot } from '../postgres/statement.js'
 import type { CopyFormat } from './copy-format.js'
@@ -8,6 +9,8 @@ import { unsupported, WireError } from './wire-error.js'
 /** A COPY from or to the client. */
 export interface CopyPlan {
   readonly isFrom: boolean
+  readonly isBinary: boolean
+  /** Of texts. */
   readonly format: CopyFormat
   /** The rows that are sent, or those of the table that gets rows. */
   readonly query: string
@@ -26,7 +29,7 @@ export function planCopy(node: Node, text: string): CopyPlan {
   const table = tableOf(copy)
   return {
     isFrom,
-    format: formatOf(copy.options ?? []),
+    ...formatOf(copy.options ?? []),
     query:
       table === undefined ? innerQuery(text) : textOf(sql`select ${columnsOf(copy)} from ${table}`),
     insert: (columns) => textOf(insertRows(table ?? sql``, columns)),
@@ -57,27 +60,21 @@ function insertRows(table: Sql, columns: readonly string[]): Sql {
 
 /** Returns the query of `copy (query) to stdout`. It is planned as a statement of its own. */
 function innerQuery(text: string): string {
-  const begin = text.indexOf('(')
-  let depth = 0
-  const tokens =
-    /'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$[\s\S]*?\$\1\$|--[^\n]*|\/\*[\s\S]*?\*\/|[()]/g
-  tokens.lastIndex = begin
-  for (let token = tokens.exec(text); token !== null; token = tokens.exec(text)) {
-    if (token[0] === '(') depth++
-    if (token[0] === ')') depth--
-    if (depth === 0) return text.slice(begin + 1, token.index)
-  }
-  throw new WireError('42601', 'syntax error in COPY')
+  const query = readParentheses(text, { from: 0, after: 'copy' })
+  if (query === undefined) throw new WireError('42601', 'syntax error in COPY')
+  return query
 }
 
-function formatOf(options: readonly Node[]): CopyFormat {
+function formatOf(options: readonly Node[]): Pick<CopyPlan, 'isBinary' | 'format'> {
   const given = new Map<string, string>()
   for (const option of options) {
     const { defname = '', arg } = contentOf(option, 'DefElem') ?? {}
     given.set(defname, argumentText(arg))
   }
   const kind = given.get('format') ?? 'text'
-  if (kind !== 'text' && kind !== 'csv') throw unsupported(`COPY format "${kind}" is not supported`)
+  if (!['text', 'csv', 'binary'].includes(kind)) {
+    throw new WireError('22023', `COPY format "${kind}" not recognized`)
+  }
   const isCsv = kind === 'csv'
   const unknown = [...given.keys()].find((name) => !KNOWN_OPTIONS.has(name))
   if (unknown !== undefined) throw unsupported(`COPY option "${unknown}" is not supported`)
@@ -91,12 +88,15 @@ function formatOf(options: readonly Node[]): CopyFormat {
   }
   const quote = letter('quote', '"')
   return {
-    isCsv,
-    delimiter: letter('delimiter', isCsv ? ',' : '\t'),
-    nullText: given.get('null') ?? (isCsv ? '' : '\\N'),
-    hasHeader: /^(?:true|on|1|match)$/i.test(given.get('header') ?? 'off'),
-    quote,
-    escaping: letter('escape', quote),
+    isBinary: kind === 'binary',
+    format: {
+      isCsv,
+      delimiter: letter('delimiter', isCsv ? ',' : '\t'),
+      nullText: given.get('null') ?? (isCsv ? '' : '\\N'),
+      hasHeader: /^(?:true|on|1|match)$/i.test(given.get('header') ?? 'off'),
+      quote,
+      escaping: letter('escape', quote),
+    },
   }
 }
 
@@ -112,7 +112,7 @@ const KNOWN_OPTIONS = new Set([
 ])
 
 /** An option without a value is on. */
-function argumentText(node: Node | undefined): string {
+export function argumentText(node: Node | undefined): string {
   if (node === undefined) return 'on'
   const boolean = contentOf(node, 'Boolean')
   if (boolean !== undefined) return boolean.boolval ? 'on' : 'off'

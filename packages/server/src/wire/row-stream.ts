@@ -27,7 +27,7 @@ interface RowStreamOptions {
   /** Bytes of rows that are kept. */
   readonly bytesMax: number
   /** Writes a row in another form. */
-  toMessage?(row: readonly (string | null)[]): Buffer
+  toMessage?(row: readonly (string | null)[], columns: readonly ResultColumn[]): Buffer
 }
 
 /**
@@ -69,7 +69,7 @@ export class RowStream implements RowSink {
     if (this.#isTooLarge || this.#failure !== undefined) return
     try {
       const message =
-        this.#options.toMessage?.(row) ??
+        this.#options.toMessage?.(row, this.#columns) ??
         rowMessage(row.map((text, column) => this.#encode(text, column)))
       this.#add(message)
     } catch (error) {

@@ -1,5 +1,5 @@
 import type { Node } from 'libpg-query'
-import { contentOf, kindOf, type NodeOf } from '../dialect/nodes.js'
+import { contentOf, kindOf, type NodeOf, namesOf } from '../dialect/nodes.js'
 import { type ClientStatement, SESSION_VALUES, sessionFunction } from './client-statement.js'
 import type { SessionSettings } from './session-settings.js'
 import { readOnlyOf } from './transaction-block.js'
@@ -10,13 +10,15 @@ import { unsupported, WireError } from './wire-error.js'
 const [TEXT, INT4, BOOL] = [25, 23, 16]
 
 /** The result of a statement about the session. */
-export interface SessionAnswer {
+interface SessionAnswer {
   readonly tag: string
   readonly columns: readonly { readonly name: string; readonly typeId: string }[]
   readonly rows: readonly (readonly (string | null)[])[]
   readonly notice?: string | undefined
   /** Prepared statements that the client no longer needs; null for all. */
   readonly forgets?: string | null
+  /** It cannot run inside a transaction. */
+  readonly isAlone?: boolean
   /** What SET TRANSACTION says about the transaction. */
   readonly transactionOptions?: readonly Node[]
 }
@@ -52,10 +54,14 @@ export function answerSession(
     case 'VariableShowStmt':
       return show(contentOf(node, 'VariableShowStmt')?.name ?? '', facts)
     case 'DiscardStmt':
-      if (!isDescribed) facts.settings.reset(undefined)
-      return done('DISCARD ALL', { forgets: null })
-    case 'DeallocateStmt':
-      return done('DEALLOCATE', { forgets: contentOf(node, 'DeallocateStmt')?.name ?? null })
+      return discard(contentOf(node, 'DiscardStmt')?.target, facts, isDescribed)
+    case 'DeallocateStmt': {
+      const name = contentOf(node, 'DeallocateStmt')?.name
+      if (name === undefined) return done('DEALLOCATE ALL', { forgets: null })
+      return done('DEALLOCATE', { forgets: name })
+    }
+    case 'AlterOwnerStmt':
+      return done('ALTER', { notice: 'OWNER TO has no effect: the workspace owns everything' })
     case 'LockStmt':
       return done('LOCK TABLE', { notice: 'LOCK has no effect: every transaction is serializable' })
     default:
@@ -63,8 +69,20 @@ export function answerSession(
   }
 }
 
+function discard(
+  target: NodeOf<'DiscardStmt'>['target'],
+  { settings }: SessionFacts,
+  isDescribed: boolean,
+): SessionAnswer {
+  if (target !== 'DISCARD_ALL') {
+    return done(`DISCARD ${(target ?? '').replace('DISCARD_', '')}`)
+  }
+  if (!isDescribed) settings.reset(undefined)
+  return done('DISCARD ALL', { forgets: null, isAlone: true })
+}
+
 function setVariable(
-  { kind, name = '', args = [] }: NodeOf<'VariableSetStmt'>,
+  { kind, name = '', args = [], is_local: isLocal = false }: NodeOf<'VariableSetStmt'>,
   { settings }: SessionFacts,
 ): SessionAnswer {
   switch (kind) {
@@ -80,7 +98,9 @@ function setVariable(
       settings.set('default_transaction_read_only', readOnlyOf(args) === true ? 'on' : 'off')
       return done('SET')
     case 'VAR_SET_VALUE':
-      return done('SET', { notice: settings.set(name, args.map(constantText).join(', ')) })
+      return done('SET', {
+        notice: settings.set(name, args.map(constantText).join(', '), { isLocal }),
+      })
     default:
       throw unsupported('this form of SET is not supported')
   }
@@ -88,7 +108,10 @@ function setVariable(
 
 function constantText(node: Node): string {
   const cast = contentOf(node, 'TypeCast')
-  if (cast?.arg !== undefined) return constantText(cast.arg)
+  if (cast?.arg !== undefined) {
+    const text = constantText(cast.arg)
+    return namesOf(cast.typeName?.names).at(-1) === 'interval' ? `INTERVAL '${text}'` : text
+  }
   const { sval, ival, fval, boolval } = contentOf(node, 'A_Const') ?? {}
   if (sval !== undefined) return sval.sval ?? ''
   if (fval !== undefined) return fval.fval ?? ''
@@ -161,7 +184,7 @@ function evaluate(node: Node | undefined, facts: SessionFacts, isDescribed: bool
 
 function callFunction(
   name: string,
-  [first, second]: readonly (string | null)[],
+  [first, second, third]: readonly (string | null)[],
   facts: SessionFacts,
   isDescribed: boolean,
 ): Value {
@@ -187,7 +210,10 @@ function callFunction(
             : settings.get(first ?? ''),
       )
     case 'set_config':
-      if (!isDescribed) settings.set(first ?? '', second ?? '')
+      if (!isDescribed) {
+        const isLocal = third === 'on' || third === 'true'
+        settings.set(first ?? '', second ?? '', { isLocal })
+      }
       return text(second ?? '')
     default:
       throw new WireError('42883', `function ${name}() does not exist`)

@@ -11,10 +11,6 @@ const FIXED: Readonly<Record<string, { readonly value: string; accepts(value: st
     client_encoding: { value: 'UTF8', accepts: (value) => /^(?:utf-?8|unicode)$/i.test(value) },
     datestyle: { value: 'ISO, MDY', accepts: (value) => /iso/i.test(value) },
     intervalstyle: { value: 'iso_8601', accepts: (value) => /iso_8601/i.test(value) },
-    timezone: {
-      value: 'UTC',
-      accepts: (value) => /^(?:utc|gmt|etc\/utc|zulu|0|\+00(?::00)?)$/i.test(value),
-    },
     standard_conforming_strings: {
       value: 'on',
       accepts: (value) => /^(?:on|true|1)$/i.test(value),
@@ -32,7 +28,7 @@ const FIXED: Readonly<Record<string, { readonly value: string; accepts(value: st
     in_hot_standby: { value: 'off', accepts: () => false },
   }
 
-/** What a client can set without any effect on its statements. */
+/** What a client can set. Most of it is only remembered. */
 const REMEMBERED: Readonly<Record<string, string>> = {
   application_name: '',
   client_min_messages: 'notice',
@@ -44,6 +40,7 @@ const REMEMBERED: Readonly<Record<string, string>> = {
   search_path: '"$user", public',
   session_authorization: '',
   statement_timeout: '0',
+  timezone: 'UTC',
   transaction_read_only: 'off',
 }
 
@@ -64,14 +61,38 @@ const REPORTED = [
   'TimeZone',
 ]
 
+/** Zones that are UTC by another name. */
+const UTC = /^(?:utc|gmt|etc\/utc|etc\/gmt|zulu|universal|[+-]?0|[+-]?00(?::00)?)$/i
+/** Hours, such as `+02`, and what `set time zone interval` writes. */
+const OFFSET = /^(?:[+-]?\d{1,2}(?:\.\d+)?|interval '[+-]?\d{1,2}(?::\d\d){0,2}')$/i
+
+/** Returns whether PostgreSQL knows a zone of times: its names are those of the same public list. */
+function isTimeZone(value: string): boolean {
+  if (OFFSET.test(value)) return true
+  // PostgreSQL reads signs in such a zone the other way round than its users expect.
+  if (/^[+-]?\d/.test(value)) return false
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: value })
+    return true
+  } catch {
+    return false
+  }
+}
+
 /** Names and values of one connection together take this many characters at most. */
 const LENGTH_MAX = 16 * 1024
 
 export class SessionSettings {
   readonly #initial: ReadonlyMap<string, string>
   #set = new Map<string, string>()
+  /** What SET LOCAL has set, up to the end of the transaction. */
+  #local = new Map<string, string>()
+  /** What was set when the transaction began. */
+  #before: ReadonlyMap<string, string> | undefined
 
+  /** `given` are the settings that the client has sent when it connected, and those of the service. */
   constructor(given: Readonly<Record<string, string>>) {
+    requireValid('timezone', given.timezone ?? 'UTC')
     this.#initial = new Map(
       Object.entries({ ...REMEMBERED, ...given }).map(([name, value]) => [
         name.toLowerCase(),
@@ -80,11 +101,26 @@ export class SessionSettings {
     )
   }
 
-  /** Sets a value. Returns a notice if it has no effect. */
-  set(name: string, value: string): string | undefined {
+  /** A transaction begins. */
+  begin(): void {
+    this.#before = new Map(this.#set)
+  }
+
+  /** A transaction ends. */
+  end({ isKept }: { isKept: boolean }): void {
+    if (!isKept && this.#before !== undefined) this.#set = new Map(this.#before)
+    this.#before = undefined
+    this.#local.clear()
+  }
+
+  /** Sets a value, with `isLocal` up to the end of the transaction. Returns a notice if it has no effect. */
+  set(name: string, value: string, { isLocal = false } = {}): string | undefined {
     const key = name.toLowerCase()
     if (key === 'role' || key === 'session_authorization') {
       throw unsupported('the role of a connection is that of its API key')
+    }
+    if (isLocal && this.#before === undefined) {
+      return 'SET LOCAL can only be used in transaction blocks'
     }
     const fixed = FIXED[key]
     if (fixed !== undefined) {
@@ -92,26 +128,36 @@ export class SessionSettings {
       if (key === 'client_encoding') throw unsupported('only the encoding UTF8 is supported')
       return `"${name}" is always ${fixed.value}: the new value is ignored`
     }
-    const length = [...this.#set].reduce((sum, [each, text]) => sum + each.length + text.length, 0)
+    requireValid(key, value)
+    const length = [...this.#set, ...this.#local].reduce(
+      (sum, [each, text]) => sum + each.length + text.length,
+      0,
+    )
     if (length + key.length + value.length > LENGTH_MAX) {
       throw new WireError(
         '54000',
         `the settings of a connection take more than ${LENGTH_MAX} characters`,
       )
     }
-    this.#set.set(key, value)
+    if (isLocal) this.#local.set(key, value)
+    else {
+      this.#set.set(key, value)
+      this.#local.delete(key)
+    }
     if (this.#initial.has(key) || key.includes('.')) return undefined
     return `"${name}" has no effect here`
   }
 
   reset(name: string | undefined): void {
-    if (name === undefined) this.#set = new Map()
-    else this.#set.delete(name.toLowerCase())
+    for (const values of [this.#set, this.#local]) {
+      if (name === undefined) values.clear()
+      else values.delete(name.toLowerCase())
+    }
   }
 
   find(name: string): string | undefined {
     const key = name.toLowerCase().replace(/^transaction isolation level$/, 'transaction_isolation')
-    return FIXED[key]?.value ?? this.#set.get(key) ?? this.#initial.get(key)
+    return FIXED[key]?.value ?? this.#local.get(key) ?? this.#set.get(key) ?? this.#initial.get(key)
   }
 
   get(name: string): string {
@@ -137,8 +183,30 @@ export class SessionSettings {
     return Number(count) * ({ ms: 1, s: 1000, min: 60_000 }[unit] ?? 1)
   }
 
+  /** The zone of times in results; undefined for UTC. */
+  get timeZone(): string | undefined {
+    const zone = this.get('timezone')
+    return UTC.test(zone) ? undefined : zone
+  }
+
   /** Whether statements may remove tables and columns that hold values: `set offshoot.allow_data_loss = on`. */
   get allowsDataLoss(): boolean {
     return /^(?:on|true|yes|1)$/i.test(this.find('offshoot.allow_data_loss') ?? '')
   }
+}
+
+function requireValid(key: string, value: string): void {
+  if (key !== 'timezone' || isTimeZone(value)) return
+  throw new WireError('22023', `invalid value for parameter "TimeZone": "${value}"`)
+}
+
+/** Returns the settings that a client sends when it connects, by names that are known here. */
+export function initialSettings(startup: ReadonlyMap<string, string>): Record<string, string> {
+  const options = [...(startup.get('options') ?? '').matchAll(/(?:-c\s*|--)([\w.]+)=(\S*)/g)]
+  const given = [...startup, ...options.map(([, name = '', value = '']) => [name, value] as const)]
+  return Object.fromEntries(
+    given
+      .map(([name, value]) => [name.toLowerCase(), value] as const)
+      .filter(([name]) => name in REMEMBERED && name !== 'session_authorization'),
+  )
 }

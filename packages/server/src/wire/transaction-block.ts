@@ -1,17 +1,28 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Node } from 'libpg-query'
+import type { ResultColumn } from '../data/sql/evaluate.js'
 import type { RowSink } from '../data/sql/run-sql.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import { contentOf, kindOf } from '../dialect/nodes.js'
-import { ident, sql } from '../postgres/sql.js'
-import type { BranchRunner, StatementRun } from './branch-runner.js'
+import { ident, type Sql, sql } from '../postgres/sql.js'
+import type { BranchRunner, CursorFetch, StatementRun } from './branch-runner.js'
 import type { ClientStatement } from './client-statement.js'
 import { ClientTransaction } from './client-transaction.js'
+import type { SessionSettings } from './session-settings.js'
 import { unsupported, WireError } from './wire-error.js'
 
 /** Savepoints of one transaction. */
 const SAVEPOINTS_MAX = 1_000
+
+/** Cursors of one transaction. Each keeps memory of PostgreSQL. */
+export const CURSORS_MAX = 20
+
+interface CursorDeclaration {
+  readonly name: string
+  /** What precedes the query. */
+  readonly words: Sql
+}
 
 /** The result of a statement about transactions. */
 interface ControlAnswer {
@@ -28,17 +39,22 @@ const ABORTED = 'current transaction is aborted, commands ignored until end of t
 export class TransactionBlock {
   readonly #runner: BranchRunner
   readonly #limits: Limits
+  /** They change with the transaction. */
+  readonly #settings: SessionSettings
   #state: 'none' | 'open' | 'failed' = 'none'
   /** The statements of one message are a block that ends with it. */
   #isImplicit = false
   #isReadOnly = false
   #transaction: ClientTransaction | undefined
   #savepoints: string[] = []
+  /** The columns of cursors. */
+  readonly #cursors = new Map<string, readonly ResultColumn[]>()
   #isClosed = false
 
-  constructor(runner: BranchRunner, limits: Limits) {
+  constructor(runner: BranchRunner, limits: Limits, settings: SessionSettings) {
     this.#runner = runner
     this.#limits = limits
+    this.#settings = settings
   }
 
   /** The letter of ReadyForQuery. */
@@ -93,6 +109,56 @@ export class TransactionBlock {
     })
   }
 
+  /** Creates a cursor, which lives as long as the transaction. */
+  async declare(run: StatementRun, { name, words }: CursorDeclaration): Promise<void> {
+    this.#requireExplicit('DECLARE CURSOR')
+    if (this.#cursors.size >= CURSORS_MAX) {
+      throw new WireError('54000', `a transaction can have at most ${CURSORS_MAX} cursors`)
+    }
+    await this.#runner.admitted(async () => {
+      const transaction = await this.#opened(run.signal)
+      await transaction.declare(run, words, {
+        describe: ({ columns }) => this.#cursors.set(name, columns),
+      })
+    })
+  }
+
+  /** Returns the columns of a cursor. */
+  cursorColumns(name: string): readonly ResultColumn[] {
+    const columns = this.findCursor(name)
+    if (columns === undefined) throw new WireError('34000', `cursor "${name}" does not exist`)
+    return columns
+  }
+
+  findCursor(name: string): readonly ResultColumn[] | undefined {
+    return this.#cursors.get(name)
+  }
+
+  /** Reads rows of a cursor. */
+  async fetch(fetch: CursorFetch, sink: RowSink): Promise<void> {
+    this.requireUsable()
+    await this.#runner.admitted(async () => {
+      const transaction = await this.#opened(fetch.signal)
+      await transaction.fetch(fetch, sink)
+    })
+  }
+
+  /** Closes a cursor, or all. */
+  async closeCursor(name: string | undefined): Promise<void> {
+    if (name !== undefined) this.cursorColumns(name)
+    for (const each of name === undefined ? this.#cursors.keys() : [name]) {
+      await this.#transaction?.control(sql`close ${ident(each)}`)
+      this.#cursors.delete(each)
+    }
+  }
+
+  /** Throws unless BEGIN has begun a transaction. */
+  #requireExplicit(words: string): void {
+    this.requireUsable()
+    if (this.isOpen && !this.#isImplicit) return
+    throw new WireError('25P01', `${words} can only be used in transaction blocks`)
+  }
+
   /** An error in a block ends it, except for a return to one of its savepoints. */
   async fail(): Promise<void> {
     if (this.#state !== 'open') return
@@ -113,6 +179,7 @@ export class TransactionBlock {
   async abandon(): Promise<void> {
     const transaction = this.#transaction
     this.#reset()
+    this.#settings.end({ isKept: false })
     await transaction?.rollBack()
   }
 
@@ -177,6 +244,7 @@ export class TransactionBlock {
   }
 
   #begin({ isReadOnly }: { isReadOnly: boolean }): void {
+    this.#settings.begin()
     this.#state = 'open'
     this.#isReadOnly = isReadOnly || !this.#runner.canWrite
     this.#isImplicit = false
@@ -184,6 +252,7 @@ export class TransactionBlock {
   }
 
   #reset(): void {
+    this.#cursors.clear()
     this.#state = 'none'
     this.#isImplicit = false
     this.#transaction = undefined
@@ -205,7 +274,13 @@ export class TransactionBlock {
   async #commit(): Promise<void> {
     const transaction = this.#transaction
     this.#reset()
-    await transaction?.commit()
+    try {
+      await transaction?.commit()
+    } catch (error) {
+      this.#settings.end({ isKept: false })
+      throw error
+    }
+    this.#settings.end({ isKept: true })
   }
 
   async #save(name: string, signal: AbortSignal): Promise<void> {

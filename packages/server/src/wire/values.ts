@@ -350,6 +350,14 @@ const ELEMENTS: ReadonlyMap<number, number> = new Map(
   [...TYPES].map(([typeId, { arrayId }]) => [arrayId, typeId]),
 )
 
+const IDS: ReadonlyMap<string, number> = new Map([...TYPES].map(([id, { name }]) => [name, id]))
+
+/** Returns the oid of a type that a statement names, or 0 if it is not known here. */
+export function typeIdOf(name: string, { isArray }: { isArray: boolean }): number {
+  const id = IDS.get(name) ?? 0
+  return isArray ? (TYPES.get(id)?.arrayId ?? 0) : id
+}
+
 /** Types whose values a statement may compare with anything that has the same text. */
 const LOOSE = new Set([25, 705, 1042, 1043])
 

@@ -10,7 +10,7 @@ import { ClientBytes } from './client-bytes.js'
 import { ClientOutput } from './client-output.js'
 import { ClientSession } from './client-session.js'
 import { type Frame, FrameContent, FrameReader, MessageWriter, ProtocolError } from './frames.js'
-import { SessionSettings } from './session-settings.js'
+import { initialSettings, SessionSettings } from './session-settings.js'
 import { errorMessage, toWireError, WireError } from './wire-error.js'
 
 /** The numbers of the first message, which say what a client wants. */
@@ -263,12 +263,16 @@ export class WireConnection {
     this.#bytes = bytes
     const serverVersion = await this.#options.serverVersion()
     const settings = new SessionSettings({
-      application_name: startup.get('application_name') ?? '',
+      ...initialSettings(startup),
       server_version: serverVersion,
       server_version_num: versionNumber(serverVersion),
       session_authorization: user,
     })
-    const subject = { workspace: workspaceId, database: databaseName, branch: branchName }
+    const subject = () => ({
+      workspace: workspaceId,
+      database: databaseName,
+      branch: runner.branchName,
+    })
     this.#session = new ClientSession({
       output: new ClientOutput(this.#socket, { stallMs: services.limits.stallTimeoutMs }),
       bytes,
@@ -277,7 +281,9 @@ export class WireConnection {
       facts: {
         settings,
         user,
-        database: `${databaseName}:${branchName}`,
+        get database() {
+          return `${databaseName}:${runner.branchName}`
+        },
         processId,
         version: `PostgreSQL ${serverVersion} (Offshoot ${version})`,
       },
@@ -285,11 +291,11 @@ export class WireConnection {
         this.#options.count(code)
         const rounded = Math.round(durationMs * 100) / 100
         log.info(
-          { protocol: 'postgresql', kind, code, durationMs: rounded, ...subject },
+          { protocol: 'postgresql', kind, code, durationMs: rounded, ...subject() },
           'statement',
         )
       },
-      hide: (error) => log.error({ err: error, ...subject }, 'a statement failed'),
+      hide: (error) => log.error({ err: error, ...subject() }, 'a statement failed'),
     })
     this.#startup = new Map()
     clearTimeout(this.#late)

@@ -10,6 +10,7 @@ export class WireError extends Error {
     message: string,
     readonly fields: {
       readonly hint?: string | undefined
+      readonly detail?: string | undefined
       readonly position?: number | undefined
       readonly table?: string | undefined
       readonly column?: string | undefined
@@ -51,6 +52,8 @@ const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
   timeout: '57014',
   retry_limit: '40001',
   conflict: '40001',
+  merge_conflict: '23000',
+  unrelated_branches: '55000',
   commit_unknown: '08007',
   unavailable: '57P03',
 }
@@ -85,8 +88,17 @@ export function toWireError(error: unknown): { shown: WireError; hidden?: unknow
     column?: string
     constraint?: string
   }
-  const hint = code === '40001' ? RETRY_HINT : undefined
-  return { shown: new WireError(code, message, { position, table, column, constraint, hint }) }
+  const { hint, detail } = adviceOf(error, code)
+  const place = { position, table, column, constraint }
+  return { shown: new WireError(code, message, { ...place, hint, detail }) }
+}
+
+function adviceOf({ code, details }: AppError, state: string) {
+  if (state === '40001') return { hint: RETRY_HINT }
+  if (code !== 'merge_conflict') return {}
+  const hint = `The second argument resolves conflicts: 'ours' keeps this branch, 'theirs' takes the other one.`
+  const { conflicts } = (details ?? {}) as { conflicts?: readonly unknown[] }
+  return { hint, detail: conflicts?.map((conflict) => JSON.stringify(conflict)).join('\n') }
 }
 
 /** The name that PostgreSQL would give the constraint of a column. */
@@ -125,6 +137,7 @@ export function errorMessage(
     ['V', severity],
     ['C', code],
     ['M', message],
+    ['D', fields.detail],
     ['H', fields.hint],
     ['P', fields.position],
     ['s', fields.table === undefined ? undefined : 'public'],

@@ -113,13 +113,21 @@ export interface Evaluated {
 /** Runs calls as the role that reads the database, in one round trip. Returns the rows of each. */
 export type RunCalls = (calls: readonly Call[]) => Promise<TextRows[]>
 
-/** Returns how calls are run in a transaction that also runs others. */
-export function runInside(transaction: OpenTransaction, reader: Reader): RunCalls {
+/**
+ * Returns how calls are run in a transaction that also runs others. With `countsOn`, what they collect is added to what
+ * others have collected, because a cursor keeps it.
+ */
+export function runInside(
+  transaction: OpenTransaction,
+  reader: Reader,
+  { countsOn = false } = {},
+): RunCalls {
   return async (calls) => {
     const { before, calls: read, after } = serverOf(transaction.client).readAs(reader, calls)
+    const first = countsOn ? before : [COUNT_AGAIN, ...before]
     try {
-      const rows = await transaction.run([COUNT_AGAIN, ...before, ...read, ...after])
-      return rows.slice(1 + before.length, 1 + before.length + calls.length)
+      const rows = await transaction.run([...first, ...read, ...after])
+      return rows.slice(first.length, first.length + calls.length)
     } catch (error) {
       throw toSqlError(error)
     }

@@ -15,6 +15,10 @@ const FIXED_NAMES: Readonly<Record<string, string>> = {
   A_ArrayExpr: 'array',
   RowExpr: 'row',
   GroupingFunc: 'grouping',
+  JsonObjectConstructor: 'json_object',
+  JsonArrayConstructor: 'json_array',
+  JsonObjectAgg: 'json_objectagg',
+  JsonArrayAgg: 'json_arrayagg',
 }
 
 function nameOf(node: Node | undefined, scope: Scope): string | undefined {

@@ -13,7 +13,7 @@ import { codeOf, INVALID_PARAMETER_VALUE, QUERY_CANCELED } from '../../postgres/
 import type { ReaderRoles } from '../../postgres/reader-role.js'
 import type { Reader } from '../../postgres/server.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import type { Parameter, TextRow } from '../../postgres/statement.js'
+import { compileSharing, type Parameter, type TextRow, toCall } from '../../postgres/statement.js'
 import type { UserConnections } from '../../postgres/user-connections.js'
 import type { Lane } from '../../postgres/user-settings.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
@@ -49,6 +49,8 @@ export interface SqlContext extends TransactionContext {
   readonly bounds: Bounds
   readonly connections: UserConnections
   readonly planner: StatementPlanner
+  /** The zone of times in the results; undefined for UTC. */
+  readonly timeZone?: string | undefined
 }
 
 /** A statement, as a caller gives it. */
@@ -116,14 +118,24 @@ export class MissingStorageError extends Error {
   }
 }
 
+/** A transaction that stays open. */
+export interface OpenSql {
+  readonly transaction: OpenTransaction
+  /** The role that reads. */
+  readonly role: string | undefined
+  /** Whether the transaction has had cursors, which keep what they have collected. */
+  readonly countsOn: boolean
+}
+
 /** Runs a statement in a transaction that stays open. An error leaves the transaction without further use. */
 export async function runSqlInside(
   context: SqlContext,
-  transaction: OpenTransaction,
-  request: { statement: RunStatement; form: ResultForm; reader: string | undefined },
+  open: OpenSql,
+  request: { statement: RunStatement; form: ResultForm },
 ): Promise<void> {
   const { session, database, bounds } = context
   const { form } = request
+  const { transaction } = open
   requireLimits(context.limits, [request.statement])
   const [statement] = await prepareAll(context, [request.statement])
   if (statement === undefined) throw new Error('a statement must be prepared')
@@ -136,11 +148,28 @@ export async function runSqlInside(
     if (missing.length > 0) throw new MissingStorageError(missing)
   }
   const { client } = transaction
-  const reader = { schema: session.branch.schemaName, role: request.reader }
-  const evaluator = evaluatorIn(context, transaction, reader)
+  const evaluator = evaluatorIn(context, open)
   await runBounded({ database, client, bounds, canLose: true }, () => {
     form.begin?.({ source: client })
     return runOne({ context, transaction, evaluator, statement }, form)
+  })
+}
+
+/** Reads rows of a cursor in a transaction that stays open. `columns` are those of its query. */
+export async function fetchInside(
+  context: SqlContext,
+  open: OpenSql,
+  { fetch, columns, sink }: { fetch: Sql; columns: readonly ResultColumn[]; sink: RowSink },
+): Promise<void> {
+  const { database, bounds } = context
+  const { client } = open.transaction
+  const evaluator = evaluatorIn(context, open)
+  await runBounded({ database, client, bounds, canLose: true }, async () => {
+    sink.begin({ source: client })
+    sink.describe({ parameterTypeIds: [], columns })
+    const receiveRow = (row: TextRow) => sink.row(row)
+    await evaluator.run([{ ...toCall(fetch), isUnnamed: true, receiveRow }])
+    sink.end({ kind: 'select', written: 0 })
   })
 }
 
@@ -162,7 +191,7 @@ async function runPrepared(
   const { readers, session } = context
   const schema = session.branch.schemaName
   const run = async () => {
-    const reader = { schema, role: await readers.find(schema) }
+    const reader = { schema, role: await readers.find(schema), timeZone: context.timeZone }
     const runLong = () => runInTransaction(context, request, { prepared, reader, isWrite })
     const [statement, ...others] = prepared
     if (statement === undefined || isWrite || others.length > 0) return runLong()
@@ -199,7 +228,10 @@ function quickEvaluator(
   const connections = connectionsOf(context, 'quick')
   const run: RunCalls = (calls) => {
     const isShared =
-      plan.kind === 'select' && plan.isLookup && !calls.some((each) => each.describes)
+      plan.kind === 'select' &&
+      plan.isLookup &&
+      reader.timeZone === undefined &&
+      !calls.some((each) => each.describes)
     return session.branch.runQuery({
       ...database.server.readAs(reader, calls),
       sharedAs: isShared ? (reader.role ?? '') : undefined,
@@ -211,7 +243,7 @@ function quickEvaluator(
   return new Evaluator(run, { resultBytesMax: limits.sqlResultBytesMax })
 }
 
-function connectionsOf({ session, connections }: SqlContext, lane: Lane) {
+export function connectionsOf({ session, connections }: SqlContext, lane: Lane) {
   const { workspaceId } = session.access
   return {
     connect: (signal: AbortSignal | undefined) =>
@@ -263,7 +295,7 @@ async function runAll(
     reader,
   }: { prepared: readonly PreparedStatement[]; reader: Reader; form: ResultForm },
 ): Promise<string[]> {
-  const evaluator = evaluatorIn(context, transaction, reader)
+  const evaluator = evaluatorIn(context, { transaction, role: reader.role, countsOn: false })
   const results: string[] = []
   // The transaction may have been tried before.
   context.session.growth.undo()
@@ -277,13 +309,13 @@ async function runAll(
   return results
 }
 
-function evaluatorIn(
-  { limits }: SqlContext,
-  transaction: OpenTransaction,
-  reader: Reader,
+export function evaluatorIn(
+  { limits, session, timeZone }: SqlContext,
+  { transaction, role, countsOn }: OpenSql,
 ): Evaluator {
   const { sqlResultBytesMax: resultBytesMax } = limits
-  return new Evaluator(runInside(transaction, reader), { resultBytesMax })
+  const reader = { schema: session.branch.schemaName, role, timeZone }
+  return new Evaluator(runInside(transaction, reader, { countsOn }), { resultBytesMax })
 }
 
 /** Refuses a batch with too many statements. It is cheap, and comes before the statements are validated. */
@@ -301,7 +333,7 @@ function rowsMaxOf({ session, limits }: SqlContext, asked: number | undefined): 
   return enough && Math.min(enough, limits.sqlRowsMax)
 }
 
-function requireLimits(limits: Limits, statements: readonly RunStatement[]): void {
+export function requireLimits(limits: Limits, statements: readonly RunStatement[]): void {
   const length = statements.reduce((sum, { statement }) => sum + statement.length, 0)
   if (length > limits.sqlLengthMax) {
     throw invalidSql(`a request can have at most ${limits.sqlLengthMax} characters of SQL`)
@@ -313,7 +345,7 @@ function requireLimits(limits: Limits, statements: readonly RunStatement[]): voi
   }
 }
 
-async function prepareAll(
+export async function prepareAll(
   { session, planner, bounds }: SqlContext,
   statements: readonly RunStatement[],
 ): Promise<PreparedStatement[]> {
@@ -490,6 +522,20 @@ export function rowsForm(sink: RowSink): ResultForm {
       sink.end({ kind: 'schema', ...result })
       return ''
     },
+  }
+}
+
+/** Makes a query that of a cursor. `words` are what precedes the query. */
+export function cursorForm(words: Sql, sink: Pick<RowSink, 'describe'>): ResultForm {
+  return {
+    async read(run, query, values) {
+      sink.describe(await describe(run))
+      const statement = compileSharing(sql`${words} ${query}`)
+      await run.evaluator.run([{ statement, values, isUnnamed: true }])
+      return NOTHING
+    },
+    finish: async () => '',
+    change: () => '',
   }
 }
 

@@ -391,6 +391,7 @@ export class QueryWriter implements StatementContext {
       columns: readonly string[]
       given?: readonly string[]
       isStored?: boolean
+      isScalar?: boolean
       weight?: number
     },
   ): { relation: Relation; alias: Sql } {
@@ -412,6 +413,7 @@ export class QueryWriter implements StatementContext {
       columns,
       names: new NameIndex(columns),
       isStored: options.isStored ?? false,
+      isScalar: options.isScalar ?? false,
       weight: options.weight ?? 1,
     }
     scope.addRelation(relation)
@@ -500,7 +502,7 @@ export class QueryWriter implements StatementContext {
       throw invalidSql('FROM: expected a single function')
     const writer = new ExpressionWriter(this, scope)
     const name = functionName(writer, call)
-    const text = writeCall(writer, call)
+    const text = writeRows(writer, call)
     const { name: aliasName = name, given } = aliasOf(node.alias)
     if (DEFINED_ROW_FUNCTIONS.has(name)) {
       return this.#definedRows(node, { text, aliasName, scope, writer })
@@ -516,7 +518,13 @@ export class QueryWriter implements StatementContext {
     if (given.length > columns.length) {
       throw invalidSql(`function [${name}] has ${columns.length} columns, not ${given.length}`)
     }
-    const { alias } = this.#introduce(scope, { name: aliasName, columns: all, given: all })
+    const isScalar = all.length === 1
+    const { alias } = this.#introduce(scope, {
+      name: aliasName,
+      columns: all,
+      given: all,
+      isScalar,
+    })
     const ordinality = node.ordinality ? sql` with ordinality` : LEFT_OUT
     // The inner query ensures that the relation has exactly these columns.
     const inner = all.map((_, index) => ident(`column ${index}`))
@@ -577,6 +585,14 @@ export class QueryWriter implements StatementContext {
       ', ',
     )})`
   }
+}
+
+/** Writes a function in FROM. PostgreSQL knows `unnest` of several arrays by another form, too. */
+function writeRows(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): Sql {
+  const { args = [] } = call
+  if (args.length < 2 || namesOf(call.funcname).at(-1) !== 'unnest') return writeCall(writer, call)
+  const each = args.map((array) => writeCall(writer, { ...call, args: [array] }))
+  return sql`rows from (${join(each, ', ')})`
 }
 
 /** Writes the rows of a query, and counts the size of each towards the collected values. */
@@ -653,15 +669,10 @@ const JOINS: Readonly<Record<string, Sql>> = {
   JOIN_FULL: sql`full join`,
 }
 
-/** Returns whether a table reference has no schema but that of the branch, and is neither `only` nor temporary. */
-function isPlainName({
-  catalogname,
-  schemaname,
-  inh,
-  relpersistence,
-}: NodeOf<'RangeVar'>): boolean {
+/** Returns whether a table has no schema but that of the branch. `only` has no effect: no table inherits from another. */
+function isPlainName({ catalogname, schemaname, relpersistence }: NodeOf<'RangeVar'>): boolean {
   const isOther = catalogname !== undefined || (schemaname ?? BRANCH_SCHEMA) !== BRANCH_SCHEMA
-  return !isOther && inh === true && (relpersistence ?? 'p') === 'p'
+  return !isOther && (relpersistence ?? 'p') === 'p'
 }
 
 function aliasOf(alias: NodeOf<'Alias'> | undefined): {

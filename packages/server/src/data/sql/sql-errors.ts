@@ -3,7 +3,9 @@ import { codeOf, isUndefinedName } from '../../postgres/failures.js'
 import { StaleError } from '../../rows/running/staleness.js'
 
 /** Classes of SQLSTATE for errors of the statement, not of the server. */
-const STATEMENT_CLASSES = new Set(['0A', '20', '21', '22', '2F', '42', '44'])
+const STATEMENT_CLASSES = new Set(['0A', '20', '21', '22', '24', '2F', '34', '42', '44'])
+/** A cursor cannot do what a statement asks for. */
+const WRONG_STATE = '55000'
 /** The read-only role lacks a privilege; see `ReaderRoles`. */
 export const PERMISSION_DENIED = '42501'
 const TOO_LARGE_MESSAGES = /invalid memory alloc request size|out of memory|string buffer/i
@@ -19,7 +21,7 @@ export function toSqlError(error: unknown): unknown {
   // After the privileges were renewed, this means that a statement has bypassed the rewriting. Access was
   // denied, and the error is reported as internal.
   if (code === PERMISSION_DENIED) return error
-  if (!STATEMENT_CLASSES.has(code.slice(0, 2))) return error
+  if (!STATEMENT_CLASSES.has(code.slice(0, 2)) && code !== WRONG_STATE) return error
   const invalid = invalidSql(message, undefined, error)
   // Names are resolved before a statement runs, so a missing one means that the schema has changed.
   return isUndefinedName(error) ? new StaleError(code, { cause: invalid }) : invalid

@@ -1,10 +1,17 @@
 import { AppError } from '@offshoot/contract/errors'
+import { invalidSql } from '../../dialect/invalid-sql.js'
+import { serverOf } from '../../postgres/server.js'
 import type { Sql } from '../../postgres/sql.js'
 import { toCall } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
+import type { ResultColumn } from './evaluate.js'
 import {
+  cursorForm,
+  fetchInside,
   lacksRights,
+  type OpenSql,
   type ResultForm,
+  type RowSink,
   type RunStatement,
   runSqlInside,
   type SqlContext,
@@ -25,6 +32,16 @@ const TABLES_MAX = 200
 /** A transaction of a client. */
 interface SqlTransaction {
   run(context: SqlContext, request: { statement: RunStatement; form: ResultForm }): Promise<void>
+  /** Creates a cursor. `words` precede its query, which is the statement. */
+  declare(
+    context: SqlContext,
+    request: { statement: RunStatement; words: Sql; sink: Pick<RowSink, 'describe'> },
+  ): Promise<void>
+  /** Reads rows of a cursor. */
+  fetch(
+    context: SqlContext,
+    request: { fetch: Sql; columns: readonly ResultColumn[]; sink: RowSink },
+  ): Promise<void>
   /** Runs a statement about savepoints. */
   control(statement: Sql): Promise<void>
 }
@@ -50,7 +67,7 @@ export async function holdTransaction(
     if (tables.some(({ writer }) => writer === undefined)) await branch.runReads([])
     await branch.makeWritable(tables)
   }
-  const reader = await readers.find(branch.schemaName)
+  const role = await readers.find(branch.schemaName)
   const { workspaceId } = session.access
   const connections = {
     connect: () =>
@@ -65,24 +82,38 @@ export async function holdTransaction(
       stopWatching()
     }
   }
-  const inside = (transaction: OpenTransaction): SqlTransaction => ({
-    async run(own, request) {
-      try {
-        await runSqlInside(own, transaction, { ...request, reader })
-      } catch (error) {
-        if (await lacksRights(context, branch.schemaName, error)) {
-          await readers.renew(branch.schemaName)
-          throw new AppError('retry_limit', 'the privileges of the database were renewed', {
-            cause: error,
-          })
-        }
-        throw error
+  const renewing = async (work: () => Promise<void>) => {
+    try {
+      await work()
+    } catch (error) {
+      if (await lacksRights(context, branch.schemaName, error)) {
+        await readers.renew(branch.schemaName)
+        throw new AppError('retry_limit', 'the privileges of the database were renewed', {
+          cause: error,
+        })
       }
-    },
-    async control(statement) {
-      await transaction.run([{ ...toCall(statement), isUnnamed: true }])
-    },
-  })
+      throw error
+    }
+  }
+  const inside = (transaction: OpenTransaction): SqlTransaction => {
+    let countsOn = false
+    const open = (): OpenSql => ({ transaction, role, countsOn })
+    return {
+      run: (own, request) => renewing(() => runSqlInside(own, open(), request)),
+      async declare(own, { statement, words, sink }) {
+        if (!serverOf(transaction.client).wrapsQueries) {
+          throw invalidSql('DECLARE is not supported on a cluster')
+        }
+        const form = cursorForm(words, sink)
+        await renewing(() => runSqlInside(own, open(), { statement, form }))
+        countsOn = true
+      },
+      fetch: (own, request) => renewing(() => fetchInside(own, open(), request)),
+      async control(statement) {
+        await transaction.run([{ ...toCall(statement), isUnnamed: true }])
+      },
+    }
+  }
   if (isReadOnly) await branch.runSnapshot(hold, { connections, isSerial: true })
   else await branch.runSteps(hold, { connections, isOnce: true, onWaited })
 }

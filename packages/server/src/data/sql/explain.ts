@@ -1,0 +1,86 @@
+import { invalidSql } from '../../dialect/invalid-sql.js'
+import { serverOf } from '../../postgres/server.js'
+import { type Sql, sql } from '../../postgres/sql.js'
+import { compileSharing } from '../../postgres/statement.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
+import type { Session } from '../session/session.js'
+import {
+  connectionsOf,
+  evaluatorIn,
+  prepareAll,
+  type RunStatement,
+  requireLimits,
+  type SqlContext,
+} from './run-sql.js'
+import type { StatementPlan } from './statement-plan.js'
+
+/** The plan of PostgreSQL for a statement, as lines with the names that callers know. */
+export async function explainSql(
+  context: SqlContext,
+  { statement, words, runs }: { statement: RunStatement; words: Sql; runs: boolean },
+): Promise<string[]> {
+  const { session, readers, bounds } = context
+  requireLimits(context.limits, [statement])
+  const [prepared] = await prepareAll(context, [statement])
+  if (prepared === undefined) throw new Error('a statement must be prepared')
+  const { plan, parameters } = prepared
+  if (plan.kind !== 'select' && runs) {
+    throw invalidSql('EXPLAIN ANALYZE is not supported for statements that write')
+  }
+  const query = explainedQuery(plan)
+  const lines: string[] = []
+  if (query !== undefined) {
+    const role = await readers.find(session.branch.schemaName)
+    const explain = async (transaction: OpenTransaction) => {
+      if (!serverOf(transaction.client).wrapsQueries) {
+        throw invalidSql('EXPLAIN is not supported on a cluster')
+      }
+      const found = await evaluatorIn(context, { transaction, role, countsOn: false }).run([
+        { statement: compileSharing(sql`${words} ${query}`), values: parameters, isUnnamed: true },
+      ])
+      lines.push(...(found[0] ?? []).map(([line]) => line ?? ''))
+    }
+    const connections = connectionsOf(context, 'long')
+    await session.branch.runSnapshot(explain, { bounds, connections })
+  }
+  const rename = namesFor(session)
+  return [...target(plan), ...lines.map(rename)]
+}
+
+/** The query whose plan is shown. A statement that writes has one that finds the rows. */
+function explainedQuery(plan: StatementPlan): Sql | undefined {
+  if (plan.kind === 'select') return plan.query
+  if (plan.kind === 'insert') return plan.values.rows
+  return plan.kind === 'truncate' ? undefined : plan.rows
+}
+
+function target(plan: StatementPlan): string[] {
+  if (plan.kind === 'select') return []
+  const words = `${plan.kind.charAt(0).toUpperCase()}${plan.kind.slice(1)}`
+  return plan.kind === 'truncate'
+    ? plan.tables.map((table) => `${words} on ${table}`)
+    : [`${words} on ${plan.table}`]
+}
+
+/** Tables, indexes and columns of the storage, as a plan names them. */
+const STORED = /\b(?:(?:heap|past)_(\w+?)((?:_c\d+)?_[a-z]\w*)?|c(\d+))\b/g
+
+/** Returns a function that replaces the names of the storage by those of tables and columns. */
+function namesFor({ schema, branch }: Session): (line: string) => string {
+  const tables = new Map<string, string>()
+  const columns = new Map<string, string>()
+  for (const name of schema.tableNames) {
+    const codec = schema.tableByName(name)
+    if (codec === undefined) continue
+    for (const heapId of branch.rowsOf(codec).heapIds) tables.set(heapId, name)
+    for (const { id, path } of codec.physical) columns.set(String(id), path.join('.'))
+  }
+  return (line) =>
+    line.replace(STORED, (stored, heapId: string, rest: string | undefined, column: string) => {
+      if (heapId === undefined) return columns.get(column) ?? stored
+      const table = tables.get(heapId)
+      if (table === undefined) return stored
+      const named = rest?.replace(/c(\d+)/, (each, id: string) => columns.get(id) ?? each)
+      return `${table}${named ?? ''}`
+    })
+}

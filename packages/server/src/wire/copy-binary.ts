@@ -1,0 +1,123 @@
+import type { CopyRow } from './copy-format.js'
+import { fromBinary, toBinary } from './values.js'
+import { WireError } from './wire-error.js'
+
+/* The binary format of COPY. A row has the number of its values, and for each its length and its bytes. */
+
+const SIGNATURE = Buffer.from('PGCOPY\n\xff\r\n\0', 'latin1')
+/** The signature, flags, and the length of an extension of the head. */
+const HEAD_BYTES = SIGNATURE.length + 8
+/** No flag is known here. The lower ones can be ignored. */
+const CRITICAL_FLAGS = 0xffff0000
+
+export const BINARY_HEAD = Buffer.concat([SIGNATURE, Buffer.alloc(8)])
+export const BINARY_END = Buffer.from([0xff, 0xff])
+
+const invalid = (message: string) => new WireError('22P04', `COPY: ${message}`)
+
+/** Writes a row. `typeIds` are the oids of the types of its columns. */
+export function binaryRow(row: CopyRow, typeIds: readonly number[]): Buffer {
+  const count = Buffer.alloc(2)
+  count.writeInt16BE(row.length)
+  const parts = row.flatMap((text, column) => {
+    const value = text === null ? undefined : toBinary(typeIds[column] ?? 0, text)
+    const length = Buffer.alloc(4)
+    length.writeInt32BE(value?.length ?? -1)
+    return value === undefined ? [length] : [length, value]
+  })
+  return Buffer.concat([count, ...parts])
+}
+
+/** Reads rows that arrive in parts. */
+export class BinaryReader {
+  readonly #typeIds: readonly number[]
+  readonly #bytesMax: number
+  /** What is not a whole row yet. */
+  #rest = Buffer.alloc(0)
+  #hasHead = false
+  #isAtEnd = false
+
+  /** `bytesMax`: bytes of one row. */
+  constructor(typeIds: readonly number[], bytesMax: number) {
+    this.#typeIds = typeIds
+    this.#bytesMax = bytesMax
+  }
+
+  get bytes(): number {
+    return this.#rest.length
+  }
+
+  *push(bytes: Buffer): Generator<CopyRow> {
+    if (this.#isAtEnd) return
+    const all = this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes])
+    let at = this.#hasHead ? 0 : this.#readHead(all)
+    for (let next = this.#endOfRow(all, at); next !== undefined; next = this.#endOfRow(all, at)) {
+      if (all.readInt16BE(at) === -1) {
+        this.#isAtEnd = true
+        this.#rest = Buffer.alloc(0)
+        return
+      }
+      yield this.#row(all.subarray(at, next))
+      at = next
+    }
+    // The buffer of the message is used again.
+    this.#rest = Buffer.from(all.subarray(at))
+    if (this.#rest.length > this.#bytesMax) {
+      throw new WireError('54000', `a row can have at most ${this.#bytesMax} bytes`)
+    }
+  }
+
+  /** Checks that the data has an end. */
+  end(): readonly CopyRow[] {
+    if (this.#isAtEnd) return []
+    throw invalid('the data has no end')
+  }
+
+  /** Returns where the rows begin, or 0 if the head is not complete. */
+  #readHead(all: Buffer): number {
+    if (all.length < HEAD_BYTES) return 0
+    if (!all.subarray(0, SIGNATURE.length).equals(SIGNATURE)) {
+      throw invalid('the data does not have the binary format')
+    }
+    if ((all.readUInt32BE(SIGNATURE.length) & CRITICAL_FLAGS) !== 0) {
+      throw invalid('the data has unknown flags')
+    }
+    const extension = all.readUInt32BE(SIGNATURE.length + 4)
+    if (extension > this.#bytesMax) throw invalid('the head is too long')
+    if (all.length < HEAD_BYTES + extension) return 0
+    this.#hasHead = true
+    return HEAD_BYTES + extension
+  }
+
+  /** Returns where a row ends, or undefined if it is not complete. */
+  #endOfRow(all: Buffer, start: number): number | undefined {
+    if (!this.#hasHead || start + 2 > all.length) return undefined
+    const count = all.readInt16BE(start)
+    let at = start + 2
+    if (count === -1) return at
+    if (count !== this.#typeIds.length) {
+      throw invalid(`a row has ${count} values, and ${this.#typeIds.length} are expected`)
+    }
+    for (let column = 0; column < count; column++) {
+      if (at + 4 > all.length) return undefined
+      const length = all.readInt32BE(at)
+      if (length < -1) throw invalid('the length of a value is negative')
+      at += 4 + Math.max(0, length)
+      if (at - start > this.#bytesMax) {
+        throw new WireError('54000', `a row can have at most ${this.#bytesMax} bytes`)
+      }
+    }
+    return at <= all.length ? at : undefined
+  }
+
+  #row(bytes: Buffer): CopyRow {
+    let at = 2
+    return this.#typeIds.map((typeId) => {
+      const length = bytes.readInt32BE(at)
+      at += 4
+      if (length === -1) return null
+      at += length
+      return fromBinary(typeId, bytes.subarray(at - length, at))
+    })
+  }
+}

@@ -1,0 +1,457 @@
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { CURSORS_MAX } from '../../packages/server/src/wire/transaction-block.js'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+import {
+  bind,
+  errorCode,
+  execute,
+  message,
+  openWire,
+  parse,
+  query,
+  RawClient,
+  sync,
+  type WireService,
+} from '../support/wire-clients.js'
+
+/* Statements about the session of a client of PostgreSQL: prepared statements, cursors and settings. */
+
+let service: TestService
+let branches: TestBranches
+let wire: WireService
+let client: pg.Client
+
+beforeAll(async () => {
+  service = await createTestService()
+  branches = await TestBranches.create(service, 'shop', {
+    people: [
+      { name: 'name', type: 'string' },
+      { name: 'age', type: 'int' },
+      { name: 'at', type: 'datetime' },
+    ],
+  })
+  const people = Array.from({ length: 50 }, (_, index) => ({
+    id: `p${String(index).padStart(2, '0')}`,
+    name: `n${index}`,
+    age: index,
+    at: '2026-01-02T03:04:05.000Z',
+  }))
+  await branches.bulk('main', 'people', people)
+  wire = await openWire(service)
+})
+afterAll(async () => {
+  await wire.close()
+  await service.close()
+})
+
+const connected = async () => {
+  client = await wire.connect('shop:main')
+  return client
+}
+const rowsOf = async (text: string, values?: unknown[]) => (await client.query(text, values)).rows
+const codeOf = (work: Promise<unknown>) =>
+  work.then(
+    () => undefined,
+    (error: { code?: string }) => error.code,
+  )
+const openRaw = () =>
+  RawClient.open(wire.port, {
+    user: service.workspaceId,
+    database: 'shop:main',
+    key: service.key,
+  })
+
+describe('PREPARE, EXECUTE and DEALLOCATE', () => {
+  it('run a statement with values that are expressions', async () => {
+    await connected()
+    await client.query(
+      'prepare young (int, text) as select id from people where age < $1 and name <> $2 order by id',
+    )
+    expect(await rowsOf(`execute young (1 + 1, 'n' || 0)`)).toEqual([{ id: 'p01' }])
+    expect(await rowsOf(`execute young (2, null)`)).toEqual([])
+    await client.query(`prepare older as update people set age = age + $1 where id = $2`)
+    const updated = await client.query(`execute older (100, 'p49')`)
+    expect([updated.command, updated.rowCount]).toEqual(['UPDATE', 1])
+    await client.query(`execute older (-100, 'p49')`)
+    expect(await rowsOf(`select age from people where id = 'p49'`)).toEqual([{ age: '49' }])
+    await client.query('prepare who as select current_schema()')
+    expect(await rowsOf('execute who')).toEqual([{ current_schema: 'public' }])
+  })
+
+  it('share their names with statements that the protocol has prepared', async () => {
+    const raw = await openRaw()
+    raw.send(query(`prepare find as select name from people where id = $1`))
+    await raw.until('Z')
+    raw.send(bind(['p03'], { name: 'find' }), execute(), sync())
+    const found = await raw.until('Z')
+    expect(found.find(({ type }) => type === 'D')?.body.toString()).toContain('n3')
+    raw.send(parse('select 1', 'find'), sync())
+    expect(errorCode(await raw.until('Z'))).toBe('42P05')
+    raw.send(
+      parse(`execute find ('p04')`),
+      bind([]),
+      message('D', Buffer.from('P\0')),
+      execute(),
+      sync(),
+    )
+    const executed = await raw.until('Z')
+    expect(executed.map(({ type }) => type).join('')).toBe('12TDCZ')
+    raw.close()
+  })
+
+  it('refuse unknown names, a wrong number of values, and names that are taken', async () => {
+    await connected()
+    await client.query('prepare one as select $1::int as n')
+    expect(await codeOf(client.query('prepare one as select 2'))).toBe('42P05')
+    expect(await codeOf(client.query('execute one'))).toBe('42601')
+    expect(await codeOf(client.query('execute one (1, 2)'))).toBe('42601')
+    expect(await codeOf(client.query('execute other'))).toBe('26000')
+    expect(await codeOf(client.query('deallocate other'))).toBe('26000')
+    expect((await client.query('deallocate one')).command).toBe('DEALLOCATE')
+    expect(await codeOf(client.query('execute one (1)'))).toBe('26000')
+    await client.query('prepare two as select 2')
+    await client.query('deallocate all')
+    expect(await codeOf(client.query('execute two'))).toBe('26000')
+  })
+})
+
+describe('cursors', () => {
+  it('read rows in parts, forward, backward and by place', async () => {
+    await connected()
+    await client.query('begin')
+    const declared = await client.query(
+      'declare c scroll cursor for select id from people order by id',
+    )
+    expect(declared.command).toBe('DECLARE')
+    const first = await client.query('fetch 2 from c')
+    expect([first.command, first.rowCount, first.rows]).toEqual([
+      'FETCH',
+      2,
+      [{ id: 'p00' }, { id: 'p01' }],
+    ])
+    expect((await client.query('move forward 10 in c')).rowCount).toBe(10)
+    expect(await rowsOf('fetch next from c')).toEqual([{ id: 'p12' }])
+    expect(await rowsOf('fetch backward 1 from c')).toEqual([{ id: 'p11' }])
+    expect(await rowsOf('fetch absolute 5 from c')).toEqual([{ id: 'p04' }])
+    expect(await rowsOf('fetch all from c')).toHaveLength(45)
+    expect(await rowsOf('fetch from c')).toEqual([])
+    expect((await client.query('close c')).command).toBe('CLOSE')
+    expect(await codeOf(client.query('fetch from c'))).toBe('34000')
+    await client.query('rollback')
+  })
+
+  it('keep the rows of their moment while the transaction writes', async () => {
+    await connected()
+    await client.query('begin')
+    await client.query(
+      'declare c cursor for select id, age from people where age >= 48 order by id',
+    )
+    expect(await rowsOf('fetch 1 from c')).toEqual([{ id: 'p48', age: '48' }])
+    await client.query(`update people set age = 0 where id = 'p49'`)
+    expect(await rowsOf('fetch 5 from c')).toEqual([{ id: 'p49', age: '49' }])
+    expect(await rowsOf(`select age from people where id = 'p49'`)).toEqual([{ age: '0' }])
+    await client.query('rollback')
+  })
+
+  it('take parameters, and are described as portals', async () => {
+    const raw = await openRaw()
+    raw.send(query('begin'))
+    await raw.until('Z')
+    raw.send(
+      parse('declare c cursor for select id, age from people where age < $1'),
+      bind(['3']),
+      execute(),
+      sync(),
+    )
+    expect(errorCode(await raw.until('Z'))).toBeUndefined()
+    raw.send(message('D', Buffer.from('Pc\0')), sync())
+    const described = await raw.until('Z')
+    expect(described.map(({ type }) => type).join('')).toBe('TZ')
+    expect(described[0]?.body.toString()).toContain('age')
+    raw.send(
+      parse('fetch forward 10 from c'),
+      bind([], { resultFormat: 1 }),
+      message('D', Buffer.from('P\0')),
+      execute(),
+      sync(),
+    )
+    const fetched = await raw.until('Z')
+    expect(fetched.map(({ type }) => type).join('')).toBe('12TDDDCZ')
+    expect(fetched[3]?.body.subarray(-8).readBigInt64BE()).toBe(0n)
+    raw.close()
+  })
+
+  it('end with their transaction, and need one', async () => {
+    await connected()
+    expect(await codeOf(client.query('declare c cursor for select 1'))).toBe('25P01')
+    await client.query('begin')
+    await client.query('declare c cursor for select id from people')
+    await client.query('commit')
+    await client.query('begin')
+    expect(await codeOf(client.query('fetch 1 from c'))).toBe('34000')
+    await client.query('rollback')
+    expect(await codeOf(client.query('declare c cursor with hold for select 1'))).toBe('0A000')
+  })
+
+  it('are refused for a name that is taken, and for the catalogue', async () => {
+    await connected()
+    await client.query('begin')
+    await client.query('declare c cursor for select id from people')
+    await client.query('savepoint s')
+    expect(await codeOf(client.query('declare c cursor for select 1'))).toBe('42P03')
+    await client.query('rollback to s')
+    expect(await codeOf(client.query('declare d cursor for select relname from pg_class'))).toBe(
+      '0A000',
+    )
+    await client.query('rollback to s')
+    await client.query('declare n no scroll cursor for select id from people')
+    await client.query('savepoint s')
+    expect(await codeOf(client.query('fetch backward 1 from n'))).toBe('55000')
+    await client.query('rollback')
+  })
+
+  it('are limited in number', async () => {
+    await connected()
+    await client.query('begin')
+    for (let number = 0; number < CURSORS_MAX; number++) {
+      await client.query(`declare c${number} cursor for select id from people`)
+    }
+    await client.query('savepoint s')
+    expect(await codeOf(client.query('declare more cursor for select 1'))).toBe('54000')
+    await client.query('rollback to s')
+    await client.query('close all')
+    await client.query('declare more cursor for select 1 as one')
+    expect(await rowsOf('fetch 1 from more')).toEqual([{ one: 1 }])
+    await client.query('rollback')
+  })
+
+  it('count what they collect towards one limit, however it is fetched', async () => {
+    await connected()
+    await client.query('begin')
+    await client.query(`declare c cursor for
+      with recursive t (s, n) as (
+        select repeat('x', 1000), 1 union select s, n + 1 from t where n < 100000
+      ) select length(s) from t`)
+    const fetchAll = async () => {
+      for (let round = 0; round < 100; round++) {
+        const { rowCount } = await client.query('move forward 5000 in c')
+        await client.query('select array_agg(id) from people')
+        if (rowCount === 0) return
+      }
+    }
+    expect(await codeOf(fetchAll())).toBe('54000')
+    await client.query('rollback')
+  })
+})
+
+describe('settings', () => {
+  it('show times in the zone of the session, and read them in it', async () => {
+    await connected()
+    const shown = async () => (await rowsOf(`select at::text from people where id = 'p00'`))[0]?.at
+    expect(await shown()).toBe('2026-01-02 03:04:05+00')
+    await client.query(`set time zone 'Europe/Berlin'`)
+    expect(await rowsOf('show timezone')).toEqual([{ timezone: 'Europe/Berlin' }])
+    expect(await shown()).toBe('2026-01-02 04:04:05+01')
+    expect(await rowsOf(`select at from people where id = $1`, ['p00'])).toEqual([
+      { at: new Date('2026-01-02T03:04:05Z') },
+    ])
+    await client.query(`insert into people (id, at) values ('z', '2026-07-01 12:00')`)
+    await client.query('reset timezone')
+    expect(await rowsOf(`select at::text from people where id = 'z'`)).toEqual([
+      { at: '2026-07-01 10:00:00+00' },
+    ])
+    await client.query(`delete from people where id = 'z'`)
+    await client.query(`set time zone interval '-03:30' hour to minute`)
+    expect(await shown()).toBe('2026-01-01 23:34:05-03:30')
+    await client.query('set time zone 5')
+    expect(await shown()).toBe('2026-01-02 08:04:05+05')
+    await client.query('discard all')
+    expect(await shown()).toBe('2026-01-02 03:04:05+00')
+    expect(await codeOf(client.query(`set timezone = 'Europe/Nowhere'`))).toBe('22023')
+  })
+
+  it('keep the zones of sessions apart, also for the same statement', async () => {
+    const [one, other] = [await wire.connect('shop:main'), await wire.connect('shop:main')]
+    await other.query(`set timezone = 'Asia/Tokyo'`)
+    const text = `select at::text as at, '2026-01-01 00:00'::timestamptz::text as made from people where id = $1`
+    for (let round = 0; round < 3; round++) {
+      const [here, there] = await Promise.all([
+        one.query(text, ['p00']),
+        other.query(text, ['p00']),
+      ])
+      expect(here.rows).toEqual([{ at: '2026-01-02 03:04:05+00', made: '2026-01-01 00:00:00+00' }])
+      expect(there.rows).toEqual([{ at: '2026-01-02 12:04:05+09', made: '2026-01-01 00:00:00+09' }])
+    }
+  })
+
+  it('apply inside transactions, and end with them if they are local or rolled back', async () => {
+    await connected()
+    const zone = async () => (await rowsOf('show timezone'))[0]?.timezone
+    await client.query('begin')
+    await client.query(`set local timezone = 'Asia/Tokyo'`)
+    expect(await rowsOf(`select at::text from people where id = 'p00'`)).toEqual([
+      { at: '2026-01-02 12:04:05+09' },
+    ])
+    await client.query('commit')
+    expect(await zone()).toBe('UTC')
+    await client.query('begin')
+    await client.query(`set timezone = 'Asia/Tokyo'`)
+    await client.query('rollback')
+    expect(await zone()).toBe('UTC')
+    await client.query('begin')
+    await client.query(`set timezone = 'Asia/Tokyo'`)
+    await client.query('commit')
+    expect(await zone()).toBe('Asia/Tokyo')
+    await client.query('begin')
+    expect(await codeOf(client.query('discard all'))).toBe('25001')
+    await client.query('rollback')
+  })
+
+  it('are told to the client when they change', async () => {
+    const raw = await openRaw()
+    raw.send(query(`set timezone = 'Asia/Tokyo'`))
+    const told = (await raw.until('Z')).filter(({ type }) => type === 'S')
+    expect(told.map(({ body }) => body.toString())).toEqual(['TimeZone\0Asia/Tokyo\0'])
+    raw.close()
+  })
+
+  it('can be given when the client connects', async () => {
+    const { default: postgres } = await import('pg')
+    const given = new postgres.Client({
+      connectionString: wire.url('shop:main'),
+      options: '-c TimeZone=Asia/Tokyo -c statement_timeout=5s',
+    })
+    await given.connect()
+    const { rows } = await given.query(`select at::text from people where id = 'p00'`)
+    expect(rows).toEqual([{ at: '2026-01-02 12:04:05+09' }])
+    await given.query('set timezone = utc')
+    await given.query('reset timezone')
+    expect((await given.query('show timezone')).rows).toEqual([{ timezone: 'Asia/Tokyo' }])
+    await given.end()
+  })
+})
+
+describe('EXPLAIN', () => {
+  const planOf = async (text: string, values?: unknown[]) =>
+    (await rowsOf(text, values)).map((row) => row['QUERY PLAN'])
+
+  it('shows plans with the names of tables, columns and indexes', async () => {
+    await connected()
+    const plan = (
+      await planOf(`explain select name from people where age = 3 and id = 'p03'`)
+    ).join('\n')
+    expect(plan).toContain('people')
+    expect(plan).toContain('age')
+    expect(plan).not.toMatch(/heap_|past_|\bc\d+\b/)
+    const [document] = await planOf('explain (format json, costs off) select * from people')
+    expect(document).toMatchObject([{ Plan: {} }])
+  })
+
+  it('runs a query with ANALYZE, and never a statement that writes', async () => {
+    await connected()
+    const ran = await planOf(
+      'explain (analyze, timing off, summary off) select * from people where age < $1',
+      [3],
+    )
+    expect(ran.join('\n')).toContain('actual rows=3')
+    expect((await planOf(`explain delete from people where age < 3`))[0]).toBe('Delete on people')
+    expect(await codeOf(client.query('explain analyze delete from people'))).toBe('0A000')
+    expect(await codeOf(client.query('explain (settings) select 1'))).toBe('0A000')
+    expect(await codeOf(client.query('explain select relname from pg_class'))).toBe('0A000')
+    expect(await rowsOf('select count(*) as n from people')).toEqual([{ n: '50' }])
+  })
+})
+
+describe('expressions that clients send', () => {
+  it.each([
+    [`select format('%s is %2$L, %2$I', 'a', 'b c') as f`, { f: `a is 'b c', "b c"` }],
+    [`select quote_ident('a b') as q`, { q: '"a b"' }],
+    [`select length(uuidv7()::text) as l`, { l: 36 }],
+    [
+      `select count(*)::int as n from unnest(array[1, 2], array['a', 'b', 'c']) as u(a, b)`,
+      { n: 3 },
+    ],
+    [`select e ->> 'a' as a from jsonb_array_elements('[{"a": 1}]'::jsonb) e`, { a: '1' }],
+    [`select upper(w) as w from regexp_split_to_table('x', ',') w`, { w: 'X' }],
+    [`select jsonb_path_query_first('{"a": [{"b": 1}]}', '$.a[*].b') as p`, { p: 1 }],
+    [`select jsonb_path_exists('{"a": 1}', 'strict $."a"') as p`, { p: true }],
+    [`select json_object('a' : 1, 'b' value null) as o`, { o: { a: 1, b: null } }],
+    [`select json_array(1, null, 'a') as o`, { o: [1, 'a'] }],
+    [`select json_arrayagg(age order by age desc) as o from people where age < 2`, { o: [1, 0] }],
+    [
+      `select json_objectagg(id : age) as o from only public.people where age < 1`,
+      { o: { p00: 0 } },
+    ],
+  ])('are supported: %s', async (text, row) => {
+    await connected()
+    expect(await rowsOf(text)).toEqual([row])
+  })
+
+  it.each([
+    `select format('%1000000s', 'a')`,
+    `select format(name) from people`,
+    `select jsonb_path_query('{}', '$.**')`,
+    `select jsonb_path_query('[1]', '$[*] ? (@ == $[*])')`,
+  ])('are refused: %s', async (text) => {
+    await connected()
+    expect(await codeOf(client.query(text))).toMatch(/^(?:0A000|42601)$/)
+  })
+})
+
+describe('a dump', () => {
+  it('is read in one transaction, with locks, COPY or cursors', async () => {
+    await connected()
+    await client.query('begin')
+    await client.query('set transaction isolation level repeatable read, read only')
+    await client.query('lock table public.people in access share mode')
+    expect(
+      await rowsOf(`select p.oid::regprocedure, p.proacl from pg_catalog.pg_proc p
+        left join pg_init_privs i on p.oid = i.objoid and i.classoid = 'pg_proc'::regclass and i.objsubid = 0
+        where p.proacl is distinct from i.initprivs`),
+    ).toEqual([])
+    expect(
+      await rowsOf(`select c.relname from pg_catalog.pg_class c
+        left join pg_init_privs i on c.oid = i.objoid and i.classoid = 'pg_class'::regclass and i.objsubid = 0
+        where c.relacl is distinct from i.initprivs and c.relnamespace = 'pg_catalog'::regnamespace`),
+    ).toEqual([])
+    await client.query('declare _pg_dump_cursor cursor for select id, age from only public.people')
+    expect(await rowsOf('fetch 100 from _pg_dump_cursor')).toHaveLength(50)
+    await client.query('close _pg_dump_cursor')
+    await client.query('commit')
+  })
+
+  it('of plain PostgreSQL is restored', async () => {
+    const { default: postgres } = await import('pg')
+    await branches.fork('restored')
+    const restoring = new postgres.Client({ connectionString: wire.url('shop:restored') })
+    await restoring.connect()
+    for (const statement of [
+      'SET statement_timeout = 0',
+      `SELECT pg_catalog.set_config('search_path', '', false)`,
+      'SET default_table_access_method = heap',
+      `CREATE TABLE public.pets (
+        id text DEFAULT ('rec_'::text || replace((gen_random_uuid())::text, '-'::text, ''::text)) NOT NULL,
+        kind text, born timestamp with time zone
+      )`,
+      'ALTER TABLE ONLY public.pets ALTER COLUMN id SET STATISTICS 0',
+      'ALTER TABLE public.pets OWNER TO somebody',
+      'CREATE TABLE public.counts (id bigint NOT NULL, n bigint)',
+      `ALTER TABLE public.counts ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+        SEQUENCE NAME public.counts_id_seq START WITH 1 INCREMENT BY 1 NO MINVALUE NO MAXVALUE CACHE 1
+      )`,
+      `INSERT INTO public.pets VALUES ('p', 'dog', '2026-01-02 03:04:05+00')`,
+      'ALTER TABLE ONLY public.pets ADD CONSTRAINT pets_pkey PRIMARY KEY (id)',
+      'ALTER TABLE ONLY public.counts ADD CONSTRAINT counts_pkey PRIMARY KEY (id)',
+      `INSERT INTO public.counts (id, n) VALUES (7, 1)`,
+    ]) {
+      await restoring.query(statement)
+    }
+    expect((await restoring.query('select * from pets')).rows).toEqual([
+      { id: 'p', kind: 'dog', born: new Date('2026-01-02T03:04:05Z') },
+    ])
+    expect((await restoring.query('select * from counts')).rows).toEqual([{ id: '7', n: '1' }])
+    await restoring.end()
+  })
+})
