@@ -385,6 +385,7 @@ describe('a backup of a database', () => {
         { name: 'size', type: 'int' },
         { name: 'kind', type: 'string' },
         { name: 'part', type: 'link', link: { table: 'items', onDelete: 'restrict' } },
+        { name: 'share', type: 'int', computed: '6 / size' },
       ],
     })
     await ruled.edit(
@@ -399,6 +400,12 @@ describe('a backup of a database', () => {
     await restore(service, await backUp(service, 'ruled'), { name: 'ruled', as: 'ruled2' })
     const copy = new TestBranches(service, 'ruled2')
     for (const branch of ['main', 'dev']) {
+      expect(await copy.read(branch, 'items', ['a'])).toMatchObject({ a: { share: 6 } })
+      const divided = await copy.call(branch, 'PUT', '/tables/items/data/c', { size: 0 })
+      expect([divided.status, divided.body.message]).toEqual([
+        400,
+        expect.stringContaining('[share]'),
+      ])
       const large = await copy.call(branch, 'PUT', '/tables/items/data/c', { size: 10 })
       expect(large).toMatchObject({ status: 400, body: { code: 'check_violation' } })
       const taken = await copy.call(branch, 'PUT', '/tables/items/data/c', { size: 1, kind: 'x' })

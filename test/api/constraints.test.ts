@@ -142,6 +142,75 @@ describe.each(['main', 'fork'])('the constraints of a table on %s', (branch) => 
     },
   )
 
+  it('are what ON CONFLICT names, by their columns or their names', async () => {
+    const insert = (end: string, values = "('z', 'r', '2026-01-01', 7), ('y', 'y', null, 7)") =>
+      send('POST', '/sql', {
+        statement: `insert into bookings (id, room, day, price) values ${values} ${end}`,
+      }) as Promise<{ status: number; body: { records: unknown; total: number; message: string } }>
+    const update = 'do update set price = bookings.price + excluded.price returning id, price'
+    const changed = await insert(`on conflict (day, room) ${update}`)
+    expect(changed.body.records).toEqual([
+      { id: 'a', price: 12 },
+      { id: 'y', price: 7 },
+    ])
+    const named = await insert(
+      `on conflict on constraint once ${update}`,
+      "('z', 'r', '2026-01-01', 1)",
+    )
+    expect(named.body.records).toEqual([{ id: 'a', price: 13 }])
+    for (const target of ['(room, day)', 'on constraint once', '']) {
+      const nothing = await insert(
+        `on conflict ${target} do nothing`,
+        "('z', 'r', '2026-01-01', 1)",
+      )
+      expect([target, nothing]).toMatchObject([target, { status: 200, body: { total: 0 } }])
+    }
+    const both = "('v', 'v', '2026-01-01', 1), ('w', 'v', '2026-01-01', 2)"
+    expect((await insert('on conflict (room, day) do nothing', both)).body.total).toBe(1)
+    for (const target of ['(room)', 'on constraint covered', '(room, day, price)']) {
+      const refused = await insert(`on conflict ${target} do nothing`)
+      expect([refused.status, refused.body.message]).toEqual([
+        400,
+        expect.stringContaining('ON CONFLICT'),
+      ])
+    }
+    await branches.remove(branch, 'bookings', 'v', 'y')
+    await branches.patch(branch, 'bookings', 'a', { price: 5 })
+  })
+
+  it('find the records of an upsert by the name of a unique constraint', async () => {
+    const values = { room: 'r', day: '2026-01-01' }
+    const records = [
+      { ...values, price: 6 },
+      { ...values, price: 7 },
+      { room: 'u', day: '2026-01-01' },
+      { room: 'u' },
+      { ...values, id: 'other' },
+    ]
+    const answer = (await send('POST', '/tables/bookings/upsert', { records, by: 'once' })) as {
+      body: { results: { id?: string; outcome: string; error?: { message: string } }[] }
+    }
+    const { results } = answer.body
+    expect(results.map(({ outcome }) => outcome)).toEqual([
+      'updated',
+      'updated',
+      'inserted',
+      'failed',
+      'failed',
+    ])
+    expect(results[0]?.id).toBe('a')
+    expect(results[3]?.error?.message).toContain('column [day]: a value is required')
+    expect(results[4]?.error?.message).toContain('has the id [a]')
+    expect(await branches.read(branch, 'bookings', ['a'])).toMatchObject({ a: { price: 7 } })
+    expect(await send('POST', '/tables/bookings/upsert', { records, by: 'covered' })).toMatchObject(
+      {
+        status: 400,
+      },
+    )
+    await branches.remove(branch, 'bookings', results[2]?.id ?? '')
+    await branches.patch(branch, 'bookings', 'a', { price: 5 })
+  })
+
   it('are kept by transactions and SQL', async () => {
     for (const [values, fields] of [
       [TAKEN_VALUES, TAKEN],

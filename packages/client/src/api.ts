@@ -47,6 +47,8 @@ export interface ColumnDefinition {
   readonly unique?: boolean
   /** What gives the column its value, if a request does not. */
   readonly generate?: ColumnGenerator
+  /** An expression in SQL over the other columns of the record, whose value the column has. It cannot be written. */
+  readonly computed?: string
   /** What the column is for. */
   readonly description?: string
   readonly columns?: readonly ColumnDefinition[]
@@ -83,6 +85,8 @@ export interface ColumnChanges {
   readonly defaultValue?: string | null
   /** Null: nothing gives new records a value any more. */
   readonly generate?: ColumnGenerator | null
+  /** What a computed column is calculated of from now on. */
+  readonly computed?: string
   /** Null removes the description. */
   readonly description?: string | null
   /** Whether records without a value get the default value when the column becomes `notNull`. */

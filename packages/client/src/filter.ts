@@ -1,4 +1,4 @@
-import type { DateTime, Decimal, Json, Link, WithDefault } from './schema.js'
+import type { Computed, DateTime, Decimal, Json, Link, WithDefault } from './schema.js'
 
 type Text = string
 
@@ -33,28 +33,27 @@ interface ListComparison {
   readonly $includesNone?: string | TextComparison | readonly (string | TextComparison)[]
 }
 
-type ColumnFilter<Schema, Column> =
-  Column extends WithDefault<infer Inner>
-    ? ColumnFilter<Schema, Inner>
-    : Column extends Link<infer Table>
-      ? string | LinkFilter<Schema, Table>
-      : Column extends DateTime
-        ? string | Date | Comparison<string | Date>
-        : Column extends Decimal
-          ? string | number | Comparison<string | number> | readonly (string | number)[]
-          : Column extends Json
-            ? unknown
-            : Column extends readonly string[]
-              ? ListComparison
-              : Column extends string
-                ? Column | TextComparison | readonly Column[]
-                : Column extends number | boolean
-                  ? Column | Comparison<Column> | readonly Column[]
-                  : Column extends readonly unknown[]
-                    ? never
-                    : Column extends object
-                      ? ColumnFilters<Schema, Column>
-                      : never
+type ColumnFilter<Schema, Column> = Column extends WithDefault<infer Inner> | Computed<infer Inner>
+  ? ColumnFilter<Schema, Inner>
+  : Column extends Link<infer Table>
+    ? string | LinkFilter<Schema, Table>
+    : Column extends DateTime
+      ? string | Date | Comparison<string | Date>
+      : Column extends Decimal
+        ? string | number | Comparison<string | number> | readonly (string | number)[]
+        : Column extends Json
+          ? unknown
+          : Column extends readonly string[]
+            ? ListComparison
+            : Column extends string
+              ? Column | TextComparison | readonly Column[]
+              : Column extends number | boolean
+                ? Column | Comparison<Column> | readonly Column[]
+                : Column extends readonly unknown[]
+                  ? never
+                  : Column extends object
+                    ? ColumnFilters<Schema, Column>
+                    : never
 
 type LinkFilter<Schema, Table> = Table extends keyof Schema
   ? ColumnFilters<Schema, Schema[Table]> & Comparison<string> & { readonly id?: Condition<string> }

@@ -20,6 +20,7 @@ export type {
   AnySchema,
   Arithmetic,
   BaseRecord,
+  Computed,
   DateTime,
   Decimal,
   File,

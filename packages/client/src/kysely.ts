@@ -16,7 +16,7 @@ import {
 } from 'kysely'
 import type { ColumnDefinition, ColumnType as OffshootType, SchemaDefinition } from './api.js'
 import { interactiveTransaction, type SqlBranch } from './orm.js'
-import type { DateTime, File, Files, Json, Link, WithDefault } from './schema.js'
+import type { Computed, DateTime, File, Files, Json, Link, WithDefault } from './schema.js'
 import type { SqlArrays } from './sql.js'
 
 /** A branch that can describe its tables. */
@@ -238,8 +238,8 @@ function flatten(column: ColumnDefinition): ColumnDefinition[] {
 }
 
 function describeColumn(
-  { name, type, notNull = false, defaultValue, generate }: ColumnDefinition,
-  { hasDefault = defaultValue !== undefined || generate !== undefined } = {},
+  { name, type, notNull = false, defaultValue, generate, computed }: ColumnDefinition,
+  { hasDefault = [defaultValue, generate, computed].some((each) => each !== undefined) } = {},
 ): ColumnMetadata {
   return {
     name,
@@ -274,15 +274,17 @@ type OrNull<Column, Type> = null extends Column ? Type | null : Type
 type KyselyColumn<Column> =
   Present<Column> extends WithDefault<infer Inner>
     ? Generated<PlainColumn<Inner>>
-    : Present<Column> extends DateTime
-      ? ColumnType<
-          OrNull<Column, Date>,
-          OrNull<Column, Date | string>,
-          OrNull<Column, Date | string>
-        >
-      : Present<Column> extends File | Files
-        ? ColumnType<unknown, never, never>
-        : OrNull<Column, PlainColumn<Present<Column>>>
+    : Present<Column> extends Computed<infer Inner>
+      ? ColumnType<OrNull<Column, PlainColumn<Inner>>, never, never>
+      : Present<Column> extends DateTime
+        ? ColumnType<
+            OrNull<Column, Date>,
+            OrNull<Column, Date | string>,
+            OrNull<Column, Date | string>
+          >
+        : Present<Column> extends File | Files
+          ? ColumnType<unknown, never, never>
+          : OrNull<Column, PlainColumn<Present<Column>>>
 
 type PlainColumn<Column> =
   Column extends Link<string>
@@ -302,6 +304,7 @@ type FlatKeys<Columns> = {
     | File
     | Files
     | WithDefault<unknown>
+    | Computed<unknown>
     | readonly unknown[]
     | string
     | number

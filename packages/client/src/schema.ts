@@ -45,6 +45,11 @@ export interface WithDefault<Column> extends Marker<'default'> {
   readonly column: Column
 }
 
+/** A column whose value is computed of others. It is read, and never written. */
+export interface Computed<Column> extends Marker<'computed'> {
+  readonly column: Column
+}
+
 /** Any schema: for code that does not know the tables. */
 // biome-ignore lint/suspicious/noExplicitAny: columns of an unknown schema can have any type
 export type AnySchema = Record<string, Record<string, any>>
@@ -114,7 +119,7 @@ export type ReadValue<Column> =
           ? FileInfo
           : Column extends Files
             ? readonly FileInfo[]
-            : Column extends WithDefault<infer Inner>
+            : Column extends WithDefault<infer Inner> | Computed<infer Inner>
               ? ReadValue<Inner>
               : Column extends readonly unknown[]
                 ? Column
@@ -160,9 +165,25 @@ type OmissibleKeys<Columns> = {
       : never
 }[keyof Columns]
 
+/** Columns that nobody writes. */
+type ComputedKeys<Columns> = {
+  [Key in keyof Columns]-?: IsAny<Columns[Key]> extends true
+    ? never
+    : NonNullable<Columns[Key]> extends Computed<unknown>
+      ? Key
+      : never
+}[keyof Columns]
+
+type IsAny<Column> = 0 extends 1 & Column ? true : false
+
 type WriteColumns<Columns> = Simplify<
-  { readonly [Key in Exclude<keyof Columns, OmissibleKeys<Columns>>]: WriteValue<Columns[Key]> } & {
-    readonly [Key in OmissibleKeys<Columns>]?:
+  {
+    readonly [Key in Exclude<
+      keyof Columns,
+      OmissibleKeys<Columns> | ComputedKeys<Columns>
+    >]: WriteValue<Columns[Key]>
+  } & {
+    readonly [Key in Exclude<OmissibleKeys<Columns>, ComputedKeys<Columns>>]?:
       | WriteValue<NonNullable<Columns[Key]>>
       | (null extends Columns[Key] ? null : never)
   }
@@ -184,7 +205,7 @@ type Unwrapped<Column> = Column extends WithDefault<infer Inner> ? Inner : Colum
 
 /** Columns to change. Null empties a column. */
 export type UpdateFields<Schema, Table extends keyof Schema> = {
-  readonly [Key in keyof Schema[Table]]?:
+  readonly [Key in Exclude<keyof Schema[Table], ComputedKeys<Schema[Table]>>]?:
     | WriteValue<NonNullable<Schema[Table][Key]>>
     | (null extends Schema[Table][Key] ? null : never)
     | (NonNullable<Unwrapped<Schema[Table][Key]>> extends number ? Arithmetic : never)

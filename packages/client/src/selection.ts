@@ -1,4 +1,4 @@
-import type { BaseRecord, FullRecord, Link, ReadValue, WithDefault } from './schema.js'
+import type { BaseRecord, Computed, FullRecord, Link, ReadValue, WithDefault } from './schema.js'
 
 /**
  * Columns to return: a list of columns of the table, or an object that also reaches into links and
@@ -15,9 +15,11 @@ type SelectionObject<Schema, Columns> = {
   readonly [Key in keyof Columns]?: true | SelectionOf<Schema, Plain<Columns[Key]>>
 }
 
-/** A column without `| null` and without the marker of a default. */
+/** A column without `| null` and without the marker of a default or a computed column. */
 type Plain<Column> =
-  NonNullable<Column> extends WithDefault<infer Inner> ? NonNullable<Inner> : NonNullable<Column>
+  NonNullable<Column> extends WithDefault<infer Inner> | Computed<infer Inner>
+    ? NonNullable<Inner>
+    : NonNullable<Column>
 
 type SelectionOf<Schema, Column> =
   Column extends Link<infer Table>

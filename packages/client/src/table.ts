@@ -512,7 +512,10 @@ export class Table<Schema, Name extends TableName<Schema>> {
    */
   async upsertMany(
     records: readonly Partial<InsertRecord<Schema, Name>>[],
-    options: CallOptions & { readonly by?: 'id' | ColumnName<Schema, Name> } = {},
+    options: CallOptions & {
+      /** `id`, or the name of a unique column or of a unique constraint. */
+      readonly by?: string
+    } = {},
   ): Promise<{ readonly results: readonly UpsertResult[] }> {
     const { by, signal } = options
     const results: UpsertResult[] = []

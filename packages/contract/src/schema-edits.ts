@@ -16,6 +16,7 @@ import {
 import {
   COLUMN_TYPES,
   type Column,
+  ColumnComputedSchema,
   ColumnDecimalSchema,
   ColumnDescriptionSchema,
   ColumnEnumSchema,
@@ -137,6 +138,7 @@ const columnChanges = {
       description: 'Null: nothing gives new records a value any more.',
     }),
   ),
+  computed: Type.Optional(ColumnComputedSchema),
   description: Type.Optional(
     Type.Union([ColumnDescriptionSchema, Type.Null()], {
       description: 'What the column is for. Null removes the description.',

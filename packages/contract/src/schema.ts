@@ -95,6 +95,14 @@ export const ColumnGenerateSchema = Type.Enum([...COLUMN_GENERATORS], {
     '`sequence`: a number that no other record of the table gets, on no branch.',
 })
 
+/** What a column is calculated of. */
+export const ColumnComputedSchema = Type.String({
+  minLength: 1,
+  maxLength: LIMITS.expressionLengthMax,
+  description:
+    'An expression in SQL over the other columns of the record, whose value the column has. It cannot be written.',
+})
+
 /** The effect on a link of deleting the linked record. With `none`, linked records need not exist. */
 export const LINK_ACTIONS = ['none', 'restrict', 'setNull', 'cascade'] as const
 export type LinkAction = (typeof LINK_ACTIONS)[number]
@@ -124,6 +132,7 @@ export const ColumnSchema = Type.Object(
     defaultValue: Type.Optional(Type.String()),
     unique: Type.Optional(Type.Boolean()),
     generate: Type.Optional(ColumnGenerateSchema),
+    computed: Type.Optional(ColumnComputedSchema),
     description: Type.Optional(ColumnDescriptionSchema),
     columns: Type.Optional(Type.Array(Type.Ref('Column'))),
   },
@@ -149,6 +158,7 @@ export interface Column {
   readonly defaultValue?: string
   readonly unique?: boolean
   readonly generate?: ColumnGenerator
+  readonly computed?: string
   readonly description?: string
   readonly columns?: readonly Column[]
 }

@@ -8,7 +8,8 @@ const by = Type.Optional(
   Type.String({
     minLength: 1,
     default: 'id',
-    description: 'How records are found: by their `id`, or by the name of a unique column.',
+    description:
+      'How records are found: by their `id`, or by the name of a unique column or of a unique constraint.',
   }),
 )
 

@@ -2,6 +2,15 @@ import { runInNewContext } from 'node:vm'
 import { expect, it } from 'vitest'
 import { generateTypes } from './codegen.js'
 
+it('marks computed columns, which are read and never written', () => {
+  const computed = { name: 'total', type: 'decimal', computed: 'price * 2' } as const
+  const columns = [computed, { ...computed, name: 'sure', notNull: true }]
+  const text = generateTypes({ tables: [{ name: 'lines', columns }] })
+  expect(text).toContain("import type { Computed, Decimal } from '@offshoot/client'")
+  expect(text).toContain('total: Computed<Decimal> | null\n')
+  expect(text).toContain('sure: Computed<Decimal>\n')
+})
+
 it('quotes every name, so that no server can add code', () => {
   const name = 'a\'b"c\\d\ne\u2028; evil()'
   const text = generateTypes({

@@ -83,6 +83,10 @@ function objectType(
 function columnType(column: ColumnDefinition, indent: string, used: Set<string>): string {
   const type = valueType(column, indent, used)
   if (column.type === 'file[]') return type
+  if (column.computed !== undefined) {
+    used.add('Computed')
+    return `Computed<${type}>${column.notNull ? '' : ' | null'}`
+  }
   if (column.notNull !== true) return `${type} | null`
   if (column.defaultValue === undefined && column.generate === undefined) return type
   used.add('WithDefault')

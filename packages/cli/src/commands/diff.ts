@@ -145,6 +145,7 @@ export function describeOperation(operation: SchemaOperation): string {
       ...(column.unique ? ['unique'] : []),
       ...(column.notNull ? ['not null'] : []),
       ...(column.generate === undefined ? [] : [`generate ${column.generate}`]),
+      ...(column.computed === undefined ? [] : [`computed ${oneLine(column.computed, 40)}`]),
       ...(column.defaultValue === undefined ? [] : [`default ${oneLine(column.defaultValue, 40)}`]),
     ]
     return `+ column ${table}.${column.name} (${details.join(', ')})`

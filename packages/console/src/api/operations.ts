@@ -13,6 +13,7 @@ export function describeColumn(column: ColumnDefinition): string {
     column.unique === true && 'unique',
     column.notNull === true && 'required',
     column.generate !== undefined && `generated: ${column.generate}`,
+    column.computed !== undefined && `computed: ${column.computed}`,
     column.defaultValue !== undefined && `default ${column.defaultValue}`,
   ]
     .filter(Boolean)

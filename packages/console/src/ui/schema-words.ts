@@ -62,6 +62,7 @@ function describeColumn(column: ColumnDefinition): string {
     ...(column.unique ? ['unique'] : []),
     ...(column.notNull ? ['not null'] : []),
     ...(column.generate === undefined ? [] : [`generated: ${column.generate}`]),
+    ...(column.computed === undefined ? [] : [`computed: ${column.computed}`]),
     ...(column.defaultValue === undefined ? [] : [`default “${column.defaultValue}”`]),
   ].join(', ')
 }

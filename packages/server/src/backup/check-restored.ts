@@ -17,8 +17,10 @@ import {
 import { type Static, type TSchema, Type } from 'typebox'
 import { Value } from 'typebox/value'
 import { toCanonicalJson } from '../common/write-json.js'
-import { parseRowExpressions } from '../dialect/row-expression.js'
+import { expressionText, parseRowExpressions } from '../dialect/row-expression.js'
 import {
+  bindComputed,
+  pathsOf,
   type StoredConstraint,
   storeConstraint,
   toPublicConstraint,
@@ -46,6 +48,9 @@ const Id = Type.Integer({ minimum: 1, maximum: OBJECT_ID_MAX })
 const closed = { additionalProperties: false } as const
 
 const StoredIdType = Type.Optional(Type.Enum(['int', 'uuid']))
+
+const Parts = Type.Array(Type.Union([Type.String(), Id]))
+const ExpressionSchema = Type.Object({ text: Parts, sql: Parts }, closed)
 
 const StoredColumnSchema = Type.Object(
   {
@@ -87,6 +92,7 @@ const StoredColumnSchema = Type.Object(
     index: Type.Optional(Type.Boolean()),
     columns: Type.Optional(Type.Array(Type.Unknown())),
     generate: Type.Optional(ColumnGenerateSchema),
+    computed: Type.Optional(ExpressionSchema),
     description: Type.Optional(ColumnDescriptionSchema),
     fill: Type.Optional(Type.String()),
     from: Type.Optional(Type.Unknown()),
@@ -94,14 +100,12 @@ const StoredColumnSchema = Type.Object(
   closed,
 )
 
-const Parts = Type.Array(Type.Union([Type.String(), Id]))
-
 const StoredConstraintSchema = Type.Object(
   {
     id: Id,
     name: ConstraintNameSchema,
     unique: Type.Optional(Type.Array(Id, { minItems: 1 })),
-    check: Type.Optional(Type.Object({ text: Parts, sql: Parts }, closed)),
+    check: Type.Optional(ExpressionSchema),
   },
   closed,
 )
@@ -195,6 +199,9 @@ async function checkSchema(
       const stored = requireShape(StoredColumnSchema, column, what)
       const { id, columns: nested = [] } = stored
       add(id)
+      if (depth > 0 && stored.computed !== undefined) {
+        throw damaged(`${what}: a computed column inside an object`)
+      }
       origins.push(...checkOrigins(stored, what))
       const fault = conversionFault(stored as StoredColumn)
       if (fault !== undefined) throw damaged(`${what}: the change of a column`)
@@ -205,6 +212,11 @@ async function checkSchema(
   for (const { id, name, columns, constraints = [] } of tables) {
     add(id)
     const count = addColumns(columns, 0)
+    for (const column of columns as StoredColumn[]) {
+      if (!(await isComputedAgain(column, columns as StoredColumn[]))) {
+        throw damaged(`${what}: the computed column [${column.name}]`)
+      }
+    }
     for (const constraint of constraints) {
       add(constraint.id)
       const of = { name, columns: columns as StoredColumn[] }
@@ -251,6 +263,24 @@ async function isRebuilt(
     const { id } = constraint
     const context = { id, table, columns, limits: LIMITS, expressions }
     return toCanonicalJson(storeConstraint(definition, context)) === toCanonicalJson(constraint)
+  } catch {
+    return false
+  }
+}
+
+/** Does the same for the expression of a computed column. */
+async function isComputedAgain(
+  { id, type, computed }: StoredColumn,
+  columns: readonly StoredColumn[],
+): Promise<boolean> {
+  if (computed === undefined) return true
+  try {
+    const text = expressionText(computed.text, pathsOf(columns))
+    const expressions = await parseRowExpressions([text])
+    const others = columns.filter((column) => column.id !== id)
+    const again = bindComputed(text, { columns: others, expressions })
+    const isPossible = COLUMN_TYPE_ENTRIES[type].allows.computed === true
+    return isPossible && toCanonicalJson(again) === toCanonicalJson(computed)
   } catch {
     return false
   }

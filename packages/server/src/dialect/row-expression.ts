@@ -213,7 +213,8 @@ function cutAtColumns(
   return parts.filter((part) => part !== '')
 }
 
-function toParts({ strings, values }: Sql): ExpressionParts {
+/** Returns the parts of SQL whose values are slots with the ids of columns. */
+export function toParts({ strings, values }: Sql): ExpressionParts {
   const parts = strings.flatMap((text, index): (string | number)[] => {
     const value = values[index]
     return value instanceof Slot ? [text, value.position] : [text]

@@ -12,6 +12,11 @@ export function codeOf(error: unknown): string | undefined {
   return typeof code === 'string' ? code : undefined
 }
 
+/** Returns whether an expression has failed, such as a division by zero. */
+export function isDataException(error: unknown): boolean {
+  return codeOf(error)?.startsWith('22') === true
+}
+
 /** The constraint or index that a failed statement violated. */
 export function constraintOf(error: unknown): string | undefined {
   if (typeof error !== 'object' || error === null) return undefined

@@ -170,7 +170,7 @@ export class OpenBranch implements TableLookup {
       codec,
       writer:
         heap &&
-        new TableWriter(layout, codec, {
+        new TableWriter(layout, codec.stored, {
           heap,
           statements: statements.createPart(),
           isLinked: this.#schema.referrersOf(codec.table.id).length > 0,
@@ -331,7 +331,7 @@ export class OpenBranch implements TableLookup {
 
   /** Returns the staged rows of a stream as a layer of a table, which is compared with a pinned state of the branch. */
   streamLayer(stream: { table: WritableTable; rows: StagedRows; pin: StreamPin }): StreamLayer {
-    return new StreamLayer(this.guard, { ...stream, codec: stream.table.codec })
+    return new StreamLayer(this.guard, { ...stream, codec: stream.table.codec.stored })
   }
 
   /**

@@ -138,7 +138,7 @@ async function countRows(
   layout: Layout,
   { table, limits }: { table: StoredTable; limits: Limits },
 ): Promise<Amounts> {
-  const codec = compileTable(table, { limits, jsonAsText: false })
+  const codec = compileTable(table, { limits, jsonAsText: false }).stored
   const [own, inherited] = [
     selectVisible(ownRows(layout), codec),
     selectVisible(layout, codec, { isInherited: true }),

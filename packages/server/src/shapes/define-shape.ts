@@ -90,9 +90,9 @@ function listTables({ tableNames, tableByName }: CompiledSchema): ShapeTable[] {
   return [...tables.values()]
 }
 
-function listColumns({ physical }: TableCodec): ShapeColumn[] {
+function listColumns({ physical, inOrder }: TableCodec): ShapeColumn[] {
   const columns = new Map<string, ShapeColumn>()
-  for (const each of physical) {
+  for (const each of inOrder.flatMap((index) => physical[index] ?? [])) {
     const name = cutName(each.path.join('.'))
     if (each.column.type === 'object' || SYSTEM_COLUMNS.has(name) || columns.has(name)) continue
     columns.set(name, { name, physical: each })
@@ -113,7 +113,11 @@ function defineTable(table: ShapeTable, names: Aliases): Sql[] {
       types.push(sql`create type ${type} as enum (${join(labels.map(literal), ', ')})`)
     }
     const notNull = column.notNull === true && physical.path.length === 1 ? sql` not null` : sql``
-    return sql`${ident(name)} ${type}${notNull}${defaultOf(physical, type)}`
+    const value =
+      physical.computed === undefined
+        ? defaultOf(physical, type)
+        : computedOf(physical.computed, table.columns)
+    return sql`${ident(name)} ${type}${notNull}${value}`
   })
   const kind = table.codec.table.idType ?? 'text'
   const id = sql`id ${raw(ID_TYPES[kind])} ${ID_DEFAULTS[kind]}`
@@ -133,6 +137,18 @@ function typeOf({ column }: Physical): Sql {
   if (link !== undefined) return raw(ID_TYPES[link.idType ?? 'text'])
   if (decimal === undefined) return raw(SQL_TYPES[type])
   return raw(`numeric(${Number(decimal.precision)}, ${Number(decimal.scale)})`)
+}
+
+/** A computed column is shown as a stored one: that is what catalogues of PostgreSQL know everywhere. */
+function computedOf(
+  { uses, valueSql }: NonNullable<Physical['computed']>,
+  columns: readonly ShapeColumn[],
+): Sql {
+  const nameOf = new Map(columns.map(({ name, physical }) => [physical.id, name]))
+  // Of a column that has no name in statements, nothing can be shown.
+  if (![...uses.keys()].every((id) => nameOf.has(id))) return sql``
+  const value = valueSql((id) => ident(nameOf.get(id) ?? ''))
+  return sql` generated always as (${value}) stored`
 }
 
 function defaultOf({ column }: Physical, type: Sql): Sql {
@@ -165,6 +181,7 @@ function defineRules(table: ShapeTable, names: Aliases): Sql[] {
     return [add(name, sql`unique (${join(known.map(ident), ', ')})`)]
   })
   const checks = codec.checks.flatMap((check) => {
+    if (check.computed !== undefined) return []
     const isShown = check.columns.every((index) => nameOf.has(codec.physical[index]?.id ?? 0))
     if (!isShown) return []
     const condition = expressionSql(check.expression, (id) => ident(nameOf.get(id) ?? ''))

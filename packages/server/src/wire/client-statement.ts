@@ -214,7 +214,7 @@ function columnsOf(node: Node, { schema }: Session) {
   const name = relation && new TableNames(schema.tableNames).find(relation.relname ?? '')
   const codec = name === undefined ? undefined : schema.tableByName(name)
   if (codec === undefined) return undefined
-  const columns = codec.physical.filter(({ column }) => column.type !== 'object')
+  const columns = codec.stored.physical.filter(({ column }) => column.type !== 'object')
   const typeOf = (type: string | undefined) => (type === undefined ? undefined : COLUMN_TYPES[type])
   const types = new Map([
     ['id', typeOf(codec.table.idType)],

@@ -119,6 +119,7 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
     target !== undefined &&
     column !== undefined &&
     !column.name.startsWith('service.') &&
+    column.computed === undefined &&
     (column.name !== 'id' || 'draft' in target)
 
   const rowState = (row: number): RowState => {
@@ -209,7 +210,8 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
       const fields: Record<string, unknown> = {}
       line.forEach((text, right) => {
         const column = columns[left + right]
-        if (column === undefined || column.name.startsWith('service.') || text === '') return
+        if (column === undefined || text === '') return
+        if (column.name.startsWith('service.') || column.computed !== undefined) return
         const parsed = parseText({ ...column, notNull: false }, text)
         if ('fault' in parsed) wrong++
         else fields[column.name] = parsed.value
@@ -239,7 +241,10 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
           'draft' in target
             ? target.draft.fields[column.name]
             : (staged.edits.get(target.row.id)?.fields[column.name] ?? target.row[column.name])
-        const isCopied = !['file', 'file[]'].includes(column.type) && column.unique !== true
+        const isCopied =
+          !['file', 'file[]'].includes(column.type) &&
+          column.unique !== true &&
+          column.computed === undefined
         if (isCopied && value !== undefined && value !== null) fields[column.name] = value
       }
       return newDraft(fields)
@@ -604,6 +609,7 @@ function cellContent(column: ColumnDefinition, value: unknown): React.ReactNode 
 
 function placeholderOf(column: ColumnDefinition): string {
   if (column.name === 'id') return 'generated'
+  if (column.computed !== undefined) return 'computed'
   if (column.defaultValue !== undefined) return column.defaultValue
   return column.notNull === true ? 'required' : ''
 }

@@ -65,7 +65,12 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
   const [faults, setFaults] = useState<readonly Fault[]>([])
   const [error, setError] = useState<unknown>(null)
   const abort = useRef<AbortController>(undefined)
-  const known = [ID_COLUMN, ...table.columns.filter(({ type }) => !type.startsWith('file'))]
+  const known = [
+    ID_COLUMN,
+    ...table.columns.filter(
+      ({ type, computed }) => !type.startsWith('file') && computed === undefined,
+    ),
+  ]
   const columnOf = (mapping: Mapping): ColumnDefinition | undefined => {
     if (mapping === undefined) return undefined
     if ('create' in mapping) return mapping.create

@@ -15,6 +15,8 @@ export function changesOf(before: ColumnDefinition, after: ColumnDefinition): Co
     ...(isTrue(before.notNull) !== isTrue(after.notNull) && { notNull: isTrue(after.notNull) }),
     ...(isTrue(before.unique) !== isTrue(after.unique) && { unique: isTrue(after.unique) }),
     ...(before.defaultValue !== after.defaultValue && { defaultValue: after.defaultValue ?? null }),
+    ...(after.computed !== undefined &&
+      before.computed !== after.computed && { computed: after.computed }),
     ...(before.description !== after.description && { description: after.description ?? null }),
   }
 }

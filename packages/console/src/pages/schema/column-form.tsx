@@ -41,6 +41,11 @@ const PLAIN: readonly Type[] = [
 ]
 const UNIQUE: ReadonlySet<Type> = new Set<Type>([...PLAIN, 'link'])
 const NOT_NULL: ReadonlySet<Type> = new Set<Type>([...PLAIN, 'bool', 'text', 'json'])
+const COMPUTED: ReadonlySet<Type> = new Set<Type>([
+  ...PLAIN.filter((type) => type !== 'email' && type !== 'enum'),
+  'bool',
+  'text',
+])
 const NESTED_NEVER: ReadonlySet<Type> = new Set(['file', 'file[]'])
 const DIMENSION_DEFAULT = 1536
 const DECIMAL_DEFAULT = { precision: 12, scale: 2 }
@@ -61,7 +66,7 @@ function withType(
   type: Type,
   tables: readonly string[],
 ): ColumnDefinition {
-  const { name, notNull, unique, defaultValue, description } = column
+  const { name, notNull, unique, defaultValue, computed, description } = column
   return {
     name,
     type,
@@ -69,6 +74,7 @@ function withType(
     ...(UNIQUE.has(type) && unique !== undefined ? { unique } : {}),
     ...(NOT_NULL.has(type) && notNull !== undefined ? { notNull } : {}),
     ...(NOT_NULL.has(type) && defaultValue !== undefined ? { defaultValue } : {}),
+    ...(COMPUTED.has(type) && computed !== undefined ? { computed } : {}),
     ...(type === 'link' ? { link: { table: tables[0] ?? '' } } : {}),
     ...(type === 'vector' ? { vector: { dimension: DIMENSION_DEFAULT } } : {}),
     ...(type === 'decimal' ? { decimal: DECIMAL_DEFAULT } : {}),
@@ -88,6 +94,14 @@ function without<Key extends keyof ColumnDefinition>(
 ): ColumnDefinition {
   const { [key]: _, ...rest } = column
   return rest as ColumnDefinition
+}
+
+/** Sets the expression of a computed column, which has neither a default nor unique values. */
+function withComputed(column: ColumnDefinition, computed: string): ColumnDefinition {
+  const { computed: _, ...written } = column
+  if (computed === '') return written
+  const { unique: __, defaultValue: ___, ...rest } = written
+  return { ...rest, computed }
 }
 
 /** The options of a column. */
@@ -246,6 +260,19 @@ export function ColumnForm({
           }
         />
       )}
+      {!isNested && COMPUTED.has(type) && (
+        <Field
+          label="Computed"
+          hint="An expression in SQL over the other columns, such as price * quantity. Leave it empty for a column that is written."
+        >
+          <input
+            className="mono"
+            value={column.computed ?? ''}
+            maxLength={2000}
+            onChange={(event) => onChange(withComputed(column, event.target.value))}
+          />
+        </Field>
+      )}
       {!isNested && NOT_NULL.has(type) && (
         <>
           <Field
@@ -258,7 +285,7 @@ export function ColumnForm({
           >
             <input
               value={column.defaultValue ?? ''}
-              disabled={column.unique === true}
+              disabled={column.unique === true || column.computed !== undefined}
               onChange={(event) =>
                 onChange(
                   event.target.value === ''
@@ -278,7 +305,7 @@ export function ColumnForm({
           />
         </>
       )}
-      {!isNested && UNIQUE.has(type) && (
+      {!isNested && UNIQUE.has(type) && column.computed === undefined && (
         <Checkbox
           label="Unique"
           hint="No two records may have the same value. The column gets an index."

@@ -20,7 +20,7 @@ import { type Origin, planColumns } from '../session/session.js'
 import type { NewId } from './new-ids.js'
 
 /*
- * Records that are inserted, or updated if they exist. They are found by their id or by a unique column. All of them are
+ * Records that are inserted, or updated if they exist. They are found by their id, a unique column or constraint. All are
  * looked up and written by a few statements. One that is refused does not affect the others.
  */
 
@@ -52,6 +52,7 @@ interface UpsertRow {
   readonly missing: string | undefined
 }
 
+type Key = WritableTable['writer']['uniqueKeys'][number]
 type MissingLinks = ReturnType<WritableTable['writer']['findMissing']>
 
 interface PreparedRows {
@@ -59,16 +60,21 @@ interface PreparedRows {
   readonly call: Call
 }
 
-/** Returns the column that records are found by, or undefined for their id. */
-export function findKeyColumn({ table, indexes, physical }: TableCodec, by: string) {
+/** Returns the unique column or constraint that records are found by, or undefined for their id. */
+export function findKey({ table, indexes, uniqueKeys }: TableCodec, by: string) {
   if (by === 'id') return undefined
   const column = indexes.get(by)
+  const ofColumn = uniqueKeys.find(
+    ({ name, columns }) => name === undefined && column !== undefined && columns[0] === column,
+  )
+  const key = ofColumn ?? uniqueKeys.find(({ name }) => name === by)
+  if (key !== undefined) return key
   const place = `table [${table.name}]: column [${by}]`
-  if (column === undefined) throw new AppError('invalid_request', `by: ${place}: column not found`)
-  if (physical[column]?.column.unique) return column
   throw new AppError(
     'invalid_request',
-    `by: ${place}: is not unique, so records cannot be found by it`,
+    column === undefined
+      ? `by: ${place}: column not found`
+      : `by: ${place}: is not unique, so records cannot be found by it`,
   )
 }
 
@@ -77,7 +83,7 @@ const REFUSED_FILE = new Fault('a file cannot be written by an upsert; only null
 /** Encodes the records of one upsert, and keeps their results. */
 export class Upsert {
   readonly #table: WritableTable
-  readonly #key: number | undefined
+  readonly #key: Key | undefined
   readonly #by: string
   readonly #newId: NewId
   readonly #shapes: ReadonlyMap<string, readonly number[]>
@@ -94,9 +100,9 @@ export class Upsert {
     this.#table = table
     this.#newId = newId
     this.#by = by
-    this.#key = findKeyColumn(table.codec, by)
+    this.#key = findKey(table.codec, by)
     const shapes = new Map<string, number[]>()
-    for (const [index, { path }] of table.codec.physical.entries()) {
+    for (const [index, { path }] of table.codec.stored.physical.entries()) {
       const [name = ''] = path
       shapes.set(name, [...(shapes.get(name) ?? []), index])
     }
@@ -135,7 +141,7 @@ export class Upsert {
     if (isFaults(update)) return invalidRecord(update).message
     const missing = invalidRecord(values).message
     if (update.arithmetic.length > 0) return missing
-    const given = codec.physical.map((_, index) => {
+    const given = codec.stored.physical.map((_, index) => {
       return update.values[update.columns.indexOf(index)] ?? null
     })
     const columns = this.#columnsOf(record as InputRecord)
@@ -148,8 +154,14 @@ export class Upsert {
   }
 
   #withKey(row: UpsertRow): UpsertRow | string {
-    if (this.#key === undefined || row.values[this.#key] !== null) return row
-    return `invalid record: column [${this.#by}]: a value is required to find the record`
+    const { physical } = this.#table.codec
+    // A default value says nothing about a record that exists.
+    const missing = this.#key?.columns.find(
+      (column) => row.values[column] === null || !row.columns.includes(column),
+    )
+    if (missing === undefined) return row
+    const path = physical[missing]?.path.join('.')
+    return `invalid record: column [${path}]: a value is required to find the record`
   }
 
   /** Most records have the same keys, so that the columns of each combination are looked up once. */
@@ -209,7 +221,9 @@ export class Upsert {
         const newId = row.isNewId ? row.id : undefined
         found.push({ ...row, id: givenId ?? newId ?? this.#newId(), isNew, isNewId: !isNew })
       } else if (givenId !== undefined && givenId !== holder) {
-        const message = `invalid record: column [${this.#by}]: the record with this value has the id [${holder}]`
+        const kind = key.name === undefined ? 'column' : 'constraint'
+        const values = key.columns.length === 1 ? 'this value' : 'these values'
+        const message = `invalid record: ${kind} [${this.#by}]: the record with ${values} has the id [${holder}]`
         this.#fail(row, { message })
       } else found.push({ ...row, id: holder, isNew: false, isNewId: false })
     }
@@ -218,12 +232,10 @@ export class Upsert {
 
   async #holders(
     transaction: OpenTransaction,
-    column: number,
+    key: Key,
     rows: readonly UpsertRow[],
   ): Promise<Map<number, string>> {
-    const { writer } = this.#table
-    const values = rows.map((row) => row.values[column] ?? null)
-    const [found = []] = await transaction.run([writer.findHolders(column, values)])
+    const [found = []] = await transaction.run([this.#table.writer.findHolders(key, rows)])
     return new Map(found.map(([position, id]) => [Number(position), id ?? '']))
   }
 
@@ -246,8 +258,11 @@ export class Upsert {
       const isRepeated = usedIds.has(id)
       usedIds.add(id)
       // Unique columns have no defaults, so that a value was given.
-      const textOf = (column: number) => row.values[column] ?? null
-      const isUsed = unique.some(({ column, used }) => used.has(textOf(column)))
+      const textOf = ({ columns }: Key) => {
+        const texts = columns.map((column) => row.values[column] ?? null)
+        return texts.includes(null) ? null : JSON.stringify(texts)
+      }
+      const isUsed = unique.some(({ key, used }) => used.has(textOf(key)))
       const taken = unique.find(({ holders }) => (holders.get(index) ?? id) !== id)
       if (isRepeated || isUsed) deferred.push(row)
       else if (row.isNew && present.has(id)) this.#fail(row, takenError(codec, 'id'))
@@ -256,10 +271,11 @@ export class Upsert {
       } else if (taken !== undefined && usedIds.has(taken.holders.get(index) ?? '')) {
         deferred.push(row)
       } else if (taken !== undefined) {
-        this.#fail(row, takenError(codec, codec.physical[taken.column]?.path.join('.') ?? ''))
+        const [column = -1] = taken.key.columns
+        this.#fail(row, takenError(codec, codec.physical[column]?.path.join('.') ?? ''))
       } else ready.push(row)
-      for (const { column, used } of unique) {
-        const text = textOf(column)
+      for (const { key, used } of unique) {
+        const text = textOf(key)
         if (text !== null) used.add(text)
       }
     }
@@ -282,13 +298,15 @@ export class Upsert {
 
   /** Reads which records have the unique values. The column that records are found by is known already. */
   async #readUnique(transaction: OpenTransaction, rows: readonly UpsertRow[]) {
-    const unique: { column: number; holders: Map<number, string>; used: Set<string | null> }[] = []
-    // Constraints are checked after the write: they may have columns that the request does not name.
-    const keys = this.#table.writer.uniqueKeys.filter(({ name }) => name === undefined)
-    for (const column of keys.flatMap(({ columns }) => columns)) {
-      const isKey = column === this.#key
-      const holders = isKey ? new Map() : await this.#holders(transaction, column, rows)
-      unique.push({ column, holders, used: new Set() })
+    const unique: { key: Key; holders: Map<number, string>; used: Set<string | null> }[] = []
+    // Other constraints are checked after the write: they may have columns that the request does not name.
+    const keys = this.#table.writer.uniqueKeys.filter(
+      ({ id, name }) => name === undefined || id === this.#key?.id,
+    )
+    for (const key of keys) {
+      const isKey = key.id === this.#key?.id
+      const holders = isKey ? new Map() : await this.#holders(transaction, key, rows)
+      unique.push({ key, holders, used: new Set() })
     }
     return unique
   }

@@ -6,7 +6,7 @@ import { originOfRecords } from './new-numbers.js'
 import type { RecordContext } from './records.js'
 import { type StreamRequest, type Tally, valuesOf } from './stream-lines.js'
 import { type BatchWriter, type PartialContext, streamPartially } from './stream-partial.js'
-import { findKeyColumn, Upsert, type UpsertResult } from './upsert-rows.js'
+import { findKey, Upsert, type UpsertResult } from './upsert-rows.js'
 
 /** Inserts records, or updates those that exist, in one transaction. Returns the result of each. */
 export async function upsertRecords(
@@ -15,7 +15,7 @@ export async function upsertRecords(
 ): Promise<string> {
   const { session, limits } = context
   const table = session.table(context.tableName)
-  findKeyColumn(table.codec, by)
+  findKey(table.codec, by)
   if (records.length > limits.bulkRecordsMax) {
     throw new AppError(
       'invalid_request',
@@ -54,7 +54,7 @@ export async function streamUpserts(
 ): Promise<string> {
   const { sessions, tableName } = context
   await sessions.run(context.session, async (session) => {
-    findKeyColumn(session.table(tableName).codec, request.by)
+    findKey(session.table(tableName).codec, request.by)
   })
   const write: BatchWriter = (partial, batch, tally) =>
     sessions.run(partial.session, async (session) => {

@@ -19,8 +19,8 @@ export interface BranchTable extends SqlTable {
   target(name: string): TargetColumn
   /** All columns that can be written, in order. */
   readonly targets: readonly TargetColumn[]
-  /** The unique columns, the id first. */
-  readonly keys: readonly KeyColumn[]
+  /** The unique keys, the id first. */
+  readonly keys: readonly TableKey[]
   /**
    * Returns the records to be inserted as rows of the table, with their positions. `records` is JSON: for each
    * record, a list of its id and the texts of its physical columns.
@@ -28,14 +28,22 @@ export interface BranchTable extends SqlTable {
   proposed(records: Slot): Sql
 }
 
-/** A unique column. */
+/** The id, a unique column, or the columns of a unique constraint. */
 export interface WrittenKey {
-  readonly name: string
-  /** Index into the physical columns; undefined for the id. */
-  readonly index: number | undefined
+  readonly columns: readonly {
+    readonly name: string
+    /** Index into the physical columns; undefined for the id. */
+    readonly index: number | undefined
+  }[]
 }
 
-export interface KeyColumn extends WrittenKey {
+export interface TableKey extends WrittenKey {
+  /** The name of its constraint, as the catalogue shows it. */
+  readonly name: string
+  readonly columns: readonly KeyColumn[]
+}
+
+type KeyColumn = WrittenKey['columns'][number] & {
   /** Converts an array of texts to an array of values. */
   valuesOf(texts: Slot): Sql
 }
@@ -148,13 +156,17 @@ function createTable(
     fullName: codec.table.name,
     idType: ID_TYPES[codec.table.idType ?? 'text'],
     targets,
-    keys: columns.flatMap((column) => keyOf(codec, column)),
+    keys: listKeys(codec, columns),
     proposed: (records) => writeProposed(rows, columns, records),
     target(name) {
       const target = findName(targets, name, (each) => each.name)
       if (target !== undefined) return target
-      const isKnown = findName(names, name, (each) => each) !== undefined
-      const reason = isKnown ? 'cannot be written by SQL' : 'column not found'
+      const known = findName(columns, name, (each) => each.name)
+      const isCalculated = known?.column?.column.computed !== undefined
+      const refusal = isCalculated
+        ? 'is computed and cannot be written'
+        : 'cannot be written by SQL'
+      const reason = known === undefined ? 'column not found' : refusal
       throw invalidSql(`table [${codec.table.name}]: column [${name}]: ${reason}`)
     },
   }
@@ -168,7 +180,9 @@ function listColumns(codec: TableCodec, metadataKey: string | undefined): OwnCol
     column: undefined,
     read: () => expression,
   })
-  const own = codec.physical.flatMap((column, index): OwnColumn[] => {
+  const own = codec.inOrder.flatMap((index): OwnColumn[] => {
+    const column = codec.physical[index]
+    if (column === undefined) return []
     const { type, link } = column.column
     if (type === 'object') return []
     const name = cutName(column.path.join('.'))
@@ -207,14 +221,27 @@ function publicValue(type: ColumnType, value: Sql): Sql {
   )`
 }
 
-function keyOf({ physical }: TableCodec, { name, type: own, column }: OwnColumn): KeyColumn[] {
-  const isKey = column === undefined ? name === 'id' : column.column.unique
-  if (!isKey) return []
+function listKeys(codec: TableCodec, columns: readonly OwnColumn[]): TableKey[] {
+  const { table, physical, uniqueKeys } = codec
+  const id = columns.filter(({ name, column }) => column === undefined && name === 'id')
+  return [
+    { name: `${table.name}_pkey`, columns: id.map((column) => keyColumn(codec, column)) },
+    ...uniqueKeys.map(({ name, columns: indexes }) => {
+      const own = indexes.flatMap(
+        (index) => columns.find((each) => each.column === physical[index]) ?? [],
+      )
+      const usual = `${table.name}_${own.map((each) => each.name).join('_')}_key`
+      return { name: name ?? usual, columns: own.map((column) => keyColumn(codec, column)) }
+    }),
+  ]
+}
+
+function keyColumn({ physical }: TableCodec, { name, type: own, column }: OwnColumn): KeyColumn {
   const index = column === undefined ? undefined : physical.indexOf(column)
   const isId = column === undefined || column.column.type === 'link'
   const idType = isId && (own === 'int' || own === 'uuid') ? ID_TYPES[own] : undefined
   const type = idType ?? raw(column?.sqlType.split(' collate ')[0] ?? 'text')
-  return [{ name, index, valuesOf: (texts) => sql`${texts}::${type}[]` }]
+  return { name, index, valuesOf: (texts) => sql`${texts}::${type}[]` }
 }
 
 function selectColumns(columns: readonly OwnColumn[], physical: (index: number) => Sql): Sql {
@@ -276,6 +303,7 @@ export function newRecord(): Record<string, unknown> {
 
 function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined {
   if (column === undefined && name !== 'id') return undefined
+  if (column?.column.computed !== undefined) return undefined
   const inputType = type === undefined ? sql`text` : INPUT_TYPES[type]
   if (inputType === undefined) return undefined
   const path = column?.path ?? ['id']

@@ -41,7 +41,12 @@ function fakeTable(name: string, columns: readonly string[]): BranchTable {
     idType: sql`text`,
     fullName: name,
     targets,
-    keys: [{ name: 'id', index: undefined, valuesOf: (texts) => sql`${texts}::text[]` }],
+    keys: [
+      {
+        name: `${name}_pkey`,
+        columns: [{ name: 'id', index: undefined, valuesOf: (texts) => sql`${texts}::text[]` }],
+      },
+    ],
     proposed: (records) => sql`select *, ${records} as p from offshoot_rows.heap_1`,
     target(wanted) {
       const found = findName(targets, wanted, (target) => target.name)
@@ -387,7 +392,7 @@ const REFUSED = [
   "insert into users (id) values ('a') on conflict (lower(id)) do nothing",
   `insert into users (id) values ('a') on conflict (id collate "C") do nothing`,
   "insert into users (id) values ('a') on conflict (id) where age > 1 do nothing",
-  "insert into users (id) values ('a') on conflict on constraint users_pkey do nothing",
+  "insert into users (id) values ('a') on conflict on constraint other_pkey do nothing",
   "insert into users (id) values ('a') on conflict (id) do update set id = 'b'",
   "insert into users (id) values ('a') on conflict (id) do update set age = default",
   "insert into users (id) values ('a') on conflict (id) do update set age = excluded.nothing",
@@ -637,7 +642,7 @@ describe('messages', () => {
     ],
     [
       'insert into users (id) values (1) on conflict on constraint c do nothing',
-      'ON CONFLICT ON CONSTRAINT is not supported: name the column',
+      'ON CONFLICT ON CONSTRAINT: [c] is not a unique constraint of table [users]',
     ],
     ['select 1; select 2', 'only one statement can be run at a time'],
     ['', 'the statement is empty'],

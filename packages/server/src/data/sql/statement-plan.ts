@@ -3,14 +3,14 @@ import { ExpressionWriter } from '../../dialect/expression-sql.js'
 import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from '../../dialect/nodes.js'
 import { parseSql, SqlSyntaxError, tooDeep } from '../../dialect/parser.js'
-import { findName, Scope } from '../../dialect/scope.js'
+import { cutName, findName, Scope } from '../../dialect/scope.js'
 import { textLength } from '../../postgres/place.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { type Slot, slot } from '../../postgres/statement.js'
 import {
   type BranchTable,
-  type KeyColumn,
   PROPOSED_POSITION,
+  type TableKey,
   type TargetColumn,
   type WritableTables,
   type WrittenColumn,
@@ -69,7 +69,7 @@ interface InsertValues {
 
 /** The plan of ON CONFLICT, for records that conflict with existing ones. */
 export interface ConflictPlan {
-  /** The unique columns that are checked for conflicts. */
+  /** The unique keys that are checked for conflicts. */
   readonly keys: readonly WrittenKey[]
   /**
    * A query for rows of JSON texts, one for each conflict: the position of the record (from 1), the id of the
@@ -103,8 +103,8 @@ export const defaultKey = (row: number, column: number): string => `${row} ${col
 
 const plainColumns = (columns: readonly TargetColumn[]): WrittenColumn[] =>
   columns.map(({ name, path }) => ({ name, path }))
-const plainKeys = (keys: readonly KeyColumn[]): WrittenKey[] =>
-  keys.map(({ name, index }) => ({ name, index }))
+const plainKeys = (keys: readonly TableKey[]): WrittenKey[] =>
+  keys.map(({ columns }) => ({ columns: columns.map(({ name, index }) => ({ name, index })) }))
 
 const KINDS: ReadonlySet<NodeKind> = new Set([
   'SelectStmt',
@@ -245,9 +245,12 @@ class Planner {
     const records = slot(this.#parameterCount)
     const textsOf = (position: number) => slot(this.#parameterCount + 1 + position)
     if (clause.action !== 'ONCONFLICT_UPDATE') {
-      const found = keys.map((key, position) =>
-        findOthers(table, { key, records, texts: textsOf(position) }),
-      )
+      let first = 0
+      const found = keys.map((key) => {
+        const start = first
+        first += key.columns.length
+        return findOthers(table, { key, records, textsOf: (column) => textsOf(start + column) })
+      })
       return { keys: plainKeys(keys), rows: join(found, ' union all '), update: undefined }
     }
     const [key] = keys
@@ -275,7 +278,7 @@ class Planner {
       rows: sql`
         ${named}select to_json(array[${join(texts, ', ')}]::json[])::text as row
         from (${table.proposed(records)}) as ${proposed}
-        join ${target.text} on ${isInTheWay(target.alias, { key, proposed, texts: textsOf(0) })}`,
+        join ${target.text} on ${isInTheWay(target.alias, { key, proposed, textsOf })}`,
     }
   }
 
@@ -436,14 +439,18 @@ class Planner {
 
 const CONFLICT_PARTS = ['action', 'infer', 'targetList', 'whereClause', 'location']
 
-/** Returns the columns of an ON CONFLICT clause, or all unique columns if it names none. */
+/** Returns the key of an ON CONFLICT clause, or all unique keys if it names none. */
 function conflictKeys(
   { infer }: NonNullable<NodeOf<'InsertStmt'>['onConflictClause']>,
   table: BranchTable,
-): readonly KeyColumn[] {
+): readonly TableKey[] {
   if (infer === undefined) return table.keys
   if (infer.conname !== undefined) {
-    throw invalidSql('ON CONFLICT ON CONSTRAINT is not supported: name the column')
+    const named = table.keys.find(({ name }) => cutName(name) === infer.conname)
+    if (named !== undefined) return [named]
+    throw invalidSql(
+      `ON CONFLICT ON CONSTRAINT: [${infer.conname}] is not a unique constraint of table [${table.fullName}]`,
+    )
   }
   requireKnown(infer, 'ON CONFLICT', ['indexElems', 'location'])
   const names = (infer.indexElems ?? []).map((node) => {
@@ -451,22 +458,28 @@ function conflictKeys(
     requireKnown(element, 'ON CONFLICT', ['name', 'ordering', 'nulls_ordering'])
     return element.name ?? ''
   })
-  const [name = ''] = names
-  const key = findName(table.keys, name, (each) => each.name)
-  if (key !== undefined && names.length === 1) return [key]
-  throw invalidSql(`ON CONFLICT: [${names.join(', ')}] is not the id, nor a unique column`)
+  // As in PostgreSQL, the order of the columns does not matter.
+  const key = table.keys.find(
+    ({ columns }) =>
+      columns.length === new Set(names).size &&
+      names.every((name) => findName(columns, name, (column) => column.name) !== undefined),
+  )
+  if (key !== undefined) return [key]
+  throw invalidSql(
+    `ON CONFLICT: [${names.join(', ')}] is not the id, nor a unique column, nor the columns of a unique constraint`,
+  )
 }
 
 /** Writes a query for existing records that have the unique value of a record to insert. */
 function findOthers(
   table: BranchTable,
-  { key, records, texts }: { key: KeyColumn; records: Slot; texts: Slot },
+  { key, records, textsOf }: { key: TableKey; records: Slot; textsOf(column: number): Slot },
 ): Sql {
   const proposed = sql`p`
   return sql`
     select to_json(array[to_json(p.${PROPOSED_POSITION}), to_json(t.id)]::json[])::text as row
     from (${table.proposed(records)}) as ${proposed}
-    join (${table.rows}) as t on ${isInTheWay(sql`t`, { key, proposed, texts })}`
+    join (${table.rows}) as t on ${isInTheWay(sql`t`, { key, proposed, textsOf })}`
 }
 
 /**
@@ -475,10 +488,13 @@ function findOthers(
  */
 function isInTheWay(
   record: Sql,
-  { key, proposed, texts }: { key: KeyColumn; proposed: Sql; texts: Slot },
+  { key, proposed, textsOf }: { key: TableKey; proposed: Sql; textsOf(column: number): Slot },
 ): Sql {
-  const value = sql`${record}.${ident(key.name)}`
-  return sql`${value} = ${proposed}.${ident(key.name)} and ${value} = any(${key.valuesOf(texts)})`
+  const conditions = key.columns.map(({ name, valuesOf }, position) => {
+    const value = sql`${record}.${ident(name)}`
+    return sql`${value} = ${proposed}.${ident(name)} and ${value} = any(${valuesOf(textsOf(position))})`
+  })
+  return join(conditions, ' and ')
 }
 
 /** Replaces DEFAULT by null, and adds its position to `defaults`. */

@@ -146,11 +146,14 @@ async function findOthers(
   inserts: readonly PlannedInsert[],
 ): Promise<Map<number, Other>> {
   const others = new Map<number, Other>()
-  const valueCount = parameters.length + 1 + keys.length
+  const columns = keys.flatMap((key) => key.columns)
+  const valueCount = parameters.length + 1 + columns.length
   const sent = new SentQuery(query, { valueCount, textOf: (own) => own })
   for (const [start, part] of partsOf(inserts)) {
     const records = JSON.stringify(part.map(({ id, values }) => [id, ...values]))
-    const texts = keys.map((key) => arrayLiteral(part.map((insert) => keyValue(key, insert))))
+    const texts = columns.map((column) =>
+      arrayLiteral(part.map((insert) => keyValue(column, insert))),
+    )
     const { rows } = await evaluator.read(sent, {
       parameters: [...parameters, records, ...texts],
       rowsMax: part.length * keys.length,
@@ -210,7 +213,10 @@ function changeInstead(
 
 const keyText = (name: string, value: unknown) => JSON.stringify([name, value])
 
-function keyValue({ index }: WrittenKey, { id, values }: PlannedInsert): string | null {
+function keyValue(
+  { index }: WrittenKey['columns'][number],
+  { id, values }: PlannedInsert,
+): string | null {
   return index === undefined ? id : (values[index] ?? null)
 }
 
@@ -218,9 +224,12 @@ function keyValue({ index }: WrittenKey, { id, values }: PlannedInsert): string 
  * Returns the unique values of a record, which no other record of the statement may have. Nulls are left out.
  */
 function keysOf({ keys }: ConflictPlan, insert: PlannedInsert): string[] {
-  return keys.flatMap((key) => {
-    const value = keyValue(key, insert)
-    return value === null ? [] : [keyText(key.name, value)]
+  return keys.flatMap(({ columns }) => {
+    const values = columns.map((column) => keyValue(column, insert))
+    if (values.includes(null)) return []
+    const [value] = values
+    const names = columns.map(({ name }) => name).join('.')
+    return [keyText(names, values.length === 1 ? value : values)]
   })
 }
 

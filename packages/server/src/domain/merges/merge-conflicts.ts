@@ -39,6 +39,18 @@ export function describeFailure(
 ): MergeConflict {
   const records = count === 1 ? '1 record' : `${count} records`
   const { path } = codec.physical[check.columns[0] ?? -1] ?? unknownColumn()
+  if (check.computed !== undefined) {
+    const { name, type } = check.computed
+    return {
+      table: codec.table.name,
+      column: name,
+      kind: 'check',
+      ids: [...ids],
+      tokens,
+      records: count,
+      message: `column [${name}]: is computed, and ${records} would have no value of type [${type}] after the merge`,
+    }
+  }
   return {
     table: codec.table.name,
     column: path.join('.'),

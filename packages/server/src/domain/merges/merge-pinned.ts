@@ -264,7 +264,10 @@ function isCheckedAsWhole(before: StoredTable, after: StoredTable | undefined): 
     [...pairColumns(before.columns, after.columns)].some(([id, column]) =>
       before.columns.some((each) => each.id === id && changesOf(each, column) !== undefined),
     ) ||
-    after.columns.some(({ id, notNull, fill }) => !known.has(id) && notNull && fill === undefined)
+    after.columns.some(
+      ({ id, notNull, fill, computed }) =>
+        !known.has(id) && ((notNull && fill === undefined) || computed !== undefined),
+    )
   )
 }
 

@@ -8,7 +8,7 @@ import {
 import type { ReadIds, StoredAs } from '../../rows/layout/layout.js'
 import type { BranchState } from '../branches/branch-state.js'
 import { listObjectIds } from '../schemas/queries.js'
-import { SameIds, withColumnIds } from '../schemas/same-ids.js'
+import { SameIds, withColumnIds, withUsedIds } from '../schemas/same-ids.js'
 
 /*
  * A revert brings back tables and columns that the change has removed. Their old ids are in use: heaps still have the rows
@@ -88,7 +88,7 @@ function listRemoved(
 function renumber(schema: StoredSchema, restored: ReadonlyMap<number, number>): StoredSchema {
   const idOf = (id: number) => restored.get(id) ?? id
   const column = ({ columns, link, ...rest }: StoredColumn): StoredColumn => ({
-    ...rest,
+    ...withUsedIds(rest, idOf),
     id: idOf(rest.id),
     ...(link && { link: { ...link, tableId: idOf(link.tableId) } }),
     ...(columns && { columns: columns.map(column) }),

@@ -1,6 +1,7 @@
 import type { Column } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { toCanonicalJson } from '../../common/write-json.js'
+import { expressionText, type RowExpression } from '../../dialect/row-expression.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import { conversionFault } from '../../rows/columns/conversions.js'
 import { listOrigins, type StoredColumn } from '../../rows/columns/stored-schema.js'
@@ -36,6 +37,7 @@ export function alterDefinition(before: Column, alteration: Alteration): Column 
     ...(changes.unique !== undefined && { unique: changes.unique }),
     ...given('defaultValue', changes.defaultValue, defaultValue),
     ...given('generate', changes.generate, generate),
+    ...(changes.computed !== undefined && { computed: changes.computed }),
     ...given('description', changes.description, description),
     name: name ?? before.name,
     type: type ?? before.type,
@@ -62,11 +64,16 @@ export function alterStored(
   definition: Column,
   options: {
     fillNulls: boolean
+    /** The expression of a computed column. */
+    computed: RowExpression | undefined
     nextId(): number
     defaultFill(column: StoredColumn): string | undefined
   },
 ): StoredColumn | { readonly fault: string } {
+  const { computed } = options
   const after = define(before, definition)
+  // Its values are not stored.
+  if (computed !== undefined) return { ...after, computed }
   const isFilled = options.fillNulls && after.notNull === true && before.notNull !== true
   const fill = isFilled ? options.defaultFill(after) : undefined
   if (isFilled && fill === undefined) {
@@ -144,8 +151,15 @@ function originOf({ id, name, type, decimal, enum: values, vector, fill, from }:
 /** The definition of a column that an operation can change, apart from its name. */
 type Changes = Omit<Alteration, 'table' | 'column' | 'name'>
 
-/** Returns what an operation changes to turn one definition into another. undefined: nothing. */
-export function changesOf(before: StoredColumn, after: StoredColumn): Changes | undefined {
+/**
+ * Returns what an operation changes to turn one definition into another. undefined: nothing. `nameOf` returns the names
+ * of the columns that expressions use.
+ */
+export function changesOf(
+  before: StoredColumn,
+  after: StoredColumn,
+  nameOf: (id: number) => string = String,
+): Changes | undefined {
   const isSame = (one: unknown, other: unknown) => toCanonicalJson(one) === toCanonicalJson(other)
   const isNewType = before.type !== after.type
   const isFilled = before.id !== after.id && after.fill !== undefined
@@ -160,6 +174,10 @@ export function changesOf(before: StoredColumn, after: StoredColumn): Changes | 
     ...(before.unique !== after.unique && { unique: after.unique ?? false }),
     ...(before.defaultValue !== after.defaultValue && { defaultValue: after.defaultValue ?? null }),
     ...(before.generate !== after.generate && { generate: after.generate ?? null }),
+    ...(after.computed &&
+      !isSame(before.computed, after.computed) && {
+        computed: expressionText(after.computed.text, nameOf),
+      }),
     ...(before.description !== after.description && { description: after.description ?? null }),
     ...(isFilled && { fillNulls: true }),
   }

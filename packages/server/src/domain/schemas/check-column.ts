@@ -124,6 +124,8 @@ function checkConstraints(column: Column, checks: ColumnChecks): string | undefi
   const { allows } = COLUMN_TYPE_ENTRIES[column.type]
   if (column.unique && !allows.unique) return mismatch(column, 'unique')
   if (column.notNull && !allows.notNull) return mismatch(column, 'notNull')
+  const computedFault = checkComputed(column)
+  if (computedFault !== undefined) return computedFault
   const generateFault = checkGenerate(column)
   if (generateFault !== undefined) return generateFault
   if (column.defaultValue === undefined) return undefined
@@ -132,6 +134,17 @@ function checkConstraints(column: Column, checks: ColumnChecks): string | undefi
   if (column.unique) return 'a unique column cannot have a default value'
   const fault = checks.checkDefault(column, column.defaultValue)
   return fault === undefined ? undefined : `default value: ${fault}`
+}
+
+function checkComputed(column: Column): string | undefined {
+  if (column.computed === undefined) return undefined
+  if (!COLUMN_TYPE_ENTRIES[column.type].allows.computed) return mismatch(column, 'computed')
+  if (column.unique) return 'a computed column cannot be unique'
+  for (const field of ['defaultValue', 'generate'] as const) {
+    if (column[field] !== undefined)
+      return `a column cannot have both fields [computed] and [${field}]`
+  }
+  return undefined
 }
 
 /** The types of the columns that a generator gives values. */
@@ -185,6 +198,7 @@ function checkInsideObject(column: Column): string | undefined {
     return 'field [defaultValue] is not allowed inside an object'
   }
   if (column.generate !== undefined) return 'field [generate] is not allowed inside an object'
+  if (column.computed !== undefined) return 'field [computed] is not allowed inside an object'
   return undefined
 }
 

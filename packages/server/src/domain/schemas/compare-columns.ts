@@ -9,7 +9,7 @@ interface ColumnDifference {
 }
 
 /** What a schema need not name. Without it, a column keeps what it has. */
-const OPTIONS = ['description', 'generate'] as const
+const OPTIONS = ['description', 'generate', 'computed'] as const
 
 type Altered = { readonly column: string } & Pick<Column, (typeof OPTIONS)[number]> & {
     readonly link?: { readonly onDelete: LinkAction }
@@ -74,6 +74,7 @@ function isSameColumn(one: Column, other: Column): boolean {
     (one.notNull ?? false) === (other.notNull ?? false) &&
     (one.unique ?? false) === (other.unique ?? false) &&
     one.defaultValue === other.defaultValue &&
+    (one.computed !== undefined || other.computed === undefined) &&
     isSameList(one.columns ?? [], other.columns ?? [])
   )
 }

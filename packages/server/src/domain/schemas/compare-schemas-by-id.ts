@@ -10,6 +10,7 @@ import { wantsIndex, wantsSearchIndex } from '../../rows/indexes/heap-indexes.js
 import { changesOf, pairColumns } from './alter-column.js'
 import { addTable } from './compare-schemas-by-name.js'
 import { toPublicSchema } from './public-schema.js'
+import { pathsOf } from './store-constraint.js'
 
 interface Named {
   readonly id: number
@@ -61,19 +62,25 @@ function compareTableById(
   }))
   const { removed, renamed, added } = compareNames(paired, after.columns)
   const columns = new Map((definition?.columns ?? []).map((column) => [column.name, column]))
+  const alterations = old.flatMap((column) => {
+    const successor = successors.get(column.id)
+    const changes = successor && changesOf(column, successor, pathsOf(after.columns))
+    return changes ? [{ alterColumn: { table, column: successor.name, ...changes } }] : []
+  })
+  const additions = added.flatMap(({ name }) => {
+    const column = columns.get(name)
+    return column === undefined ? [] : [{ addColumn: { table, column } }]
+  })
+  const uses = ({ computed }: { readonly computed?: string }) => computed !== undefined
   return [
     ...rules.removed.map((constraint) => ({ removeConstraint: { table, constraint } })),
     ...removed.map((column) => ({ removeColumn: { table, column } })),
     ...renamed.map((names) => ({ renameColumn: { table, ...names } })),
-    ...old.flatMap((column): SchemaOperation[] => {
-      const successor = successors.get(column.id)
-      const changes = successor && changesOf(column, successor)
-      return changes ? [{ alterColumn: { table, column: successor.name, ...changes } }] : []
-    }),
-    ...added.flatMap(({ name }): SchemaOperation[] => {
-      const column = columns.get(name)
-      return column === undefined ? [] : [{ addColumn: { table, column } }]
-    }),
+    ...alterations.filter(({ alterColumn }) => !uses(alterColumn)),
+    ...additions.filter(({ addColumn }) => !uses(addColumn.column)),
+    // Expressions use columns that are there by now.
+    ...alterations.filter(({ alterColumn }) => uses(alterColumn)),
+    ...additions.filter(({ addColumn }) => uses(addColumn.column)),
     ...rules.added.flatMap(({ name }): SchemaOperation[] => {
       const constraint = constraints.get(name)
       return constraint === undefined ? [] : [{ addConstraint: { table, constraint } }]

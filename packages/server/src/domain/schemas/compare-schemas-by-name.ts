@@ -16,6 +16,10 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
   const addColumns: SchemaOperation[] = []
   const removeConstraints: SchemaOperation[] = []
   const addConstraints: SchemaOperation[] = []
+  /** Expressions use columns that are there by then. */
+  const addComputed: SchemaOperation[] = []
+  const listFor = ({ computed }: { readonly computed?: string }) =>
+    computed === undefined ? addColumns : addComputed
   for (const { name: table, idType, columns, constraints = [] } of target.tables) {
     const old = sourceTables.get(table)
     // A table that the target lists twice is added the second time, which applying the edits refuses.
@@ -23,8 +27,12 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
     else if (old !== undefined) requireSameIds(old, { name: table, idType })
     const { removed, added, altered } = compareColumns(old?.columns ?? [], columns)
     for (const column of removed) removeColumns.push({ removeColumn: { table, column } })
-    for (const column of added) addColumns.push({ addColumn: { table, column } })
-    for (const column of altered) addColumns.push({ alterColumn: { table, ...column } })
+    for (const column of added) {
+      listFor(column).push({ addColumn: { table, column } })
+    }
+    for (const column of altered) {
+      listFor(column).push({ alterColumn: { table, ...column } })
+    }
     const ofConstraints = compareConstraints(old?.constraints ?? [], constraints)
     for (const constraint of ofConstraints.removed) {
       removeConstraints.push({ removeConstraint: { table, constraint } })
@@ -40,6 +48,7 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
     ...removeTables,
     ...addTables,
     ...addColumns,
+    ...addComputed,
     ...addConstraints,
   ]
 }

@@ -34,7 +34,8 @@ export function listRemovals(before: StoredSchema, after: StoredSchema): Removal
     const ids = new Set(
       remaining.columns.flatMap((column) => [column, ...listOrigins(column)].map(({ id }) => id)),
     )
-    const columns = table.columns.filter((column) => !ids.has(column.id))
+    // A computed column has no values of its own.
+    const columns = table.columns.filter((column) => !ids.has(column.id) && !column.computed)
     return columns.length === 0 ? [] : [{ table, columns }]
   })
 }

@@ -1,5 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
-import type { Schema } from '@offshoot/contract/schema'
+import type { Column, Constraint, Schema } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { type ParsedExpressions, parseRowExpressions } from '../../dialect/row-expression.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
@@ -54,9 +54,20 @@ export function parseExpressions(
   operations: readonly SchemaOperation[],
   { tables }: Pick<Schema, 'tables'> = { tables: [] },
 ): Promise<ParsedExpressions> {
-  const added = operations.flatMap((operation) =>
-    'addConstraint' in operation ? operation.addConstraint.constraint : [],
+  const given = [
+    ...operations.flatMap(rulesIn),
+    ...tables.flatMap(({ columns, constraints = [] }) => [...columns, ...constraints]),
+  ]
+  return parseRowExpressions(
+    given.flatMap((each) =>
+      'check' in each ? each.check : 'computed' in each ? (each.computed ?? []) : [],
+    ),
   )
-  const constraints = [...added, ...tables.flatMap((table) => table.constraints ?? [])]
-  return parseRowExpressions(constraints.flatMap((each) => ('check' in each ? each.check : [])))
+}
+
+/** Returns the part of an operation that can have an expression. */
+function rulesIn(operation: SchemaOperation): (Constraint | Pick<Column, 'computed'>)[] {
+  if ('addConstraint' in operation) return [operation.addConstraint.constraint]
+  if ('addColumn' in operation) return [operation.addColumn.column]
+  return 'alterColumn' in operation ? [operation.alterColumn] : []
 }

@@ -240,6 +240,7 @@ async function requireIndexable(
 ): Promise<void> {
   const invalid = (message: string) =>
     new AppError('invalid_schema', `table [${table.name}]: column [${path}]: ${message}`)
+  if (column.computed) throw invalid('a computed column cannot be indexed')
   if (!COLUMN_TYPE_ENTRIES[column.type].allows.index) {
     throw invalid(`a column of type [${column.type}] cannot be indexed`)
   }

@@ -85,10 +85,37 @@ export function mergeDefinitions(sides: ColumnSides, context: Context): StoredCo
   return ours
 }
 
-function mergeParts({ before, ours, theirs }: ColumnSides, context: Context): StoredColumn {
+/** The type of a computed column and its expression only make sense together. */
+const COMPUTED_PARTS = ['type', 'decimal', 'computed'] as const
+
+function mergeParts(sides: ColumnSides, context: Context): StoredColumn {
+  if (sides.ours.computed === undefined) return mergeEach(sides, PARTS, context)
+  const { before, ours, theirs } = sides
+  const expressionIn = (column: StoredColumn | undefined) =>
+    toCanonicalJson(COMPUTED_PARTS.map((part) => column?.[part] ?? null))
+  const [old, mine, other] = [before, ours, theirs].map(expressionIn)
+  const isContested = other !== old && other !== mine && mine !== old
+  const strategy = isContested ? context.strategyOf() : 'theirs'
+  if (strategy === 'fail') {
+    context.conflict('[computed] was changed on both sides, to different values', EITHER)
+  }
+  const isTaken = other !== old && other !== mine && strategy === 'theirs'
+  const rest = PARTS.filter((part) => part !== 'decimal')
+  const merged = mergeEach(sides, rest, context)
+  if (!isTaken) return merged
+  const { type: _, decimal: __, computed: ___, ...kept } = merged
+  const { type, decimal, computed } = theirs
+  return { ...kept, type, ...(decimal && { decimal }), ...(computed && { computed }) }
+}
+
+function mergeEach(
+  { before, ours, theirs }: ColumnSides,
+  parts: readonly (typeof PARTS)[number][],
+  context: Context,
+): StoredColumn {
   const same = (one: unknown, other: unknown) => toCanonicalJson(one) === toCanonicalJson(other)
   let merged = ours
-  for (const part of PARTS) {
+  for (const part of parts) {
     const [old, mine, other] = [before?.[part], ours[part], theirs[part]]
     if (same(other, old) || same(other, mine)) continue
     if (!same(mine, old)) {

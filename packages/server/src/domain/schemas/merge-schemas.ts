@@ -15,7 +15,12 @@ import { findSame, type MergeStrategy, mergeDefinitions, type Take } from './mer
 import { orderTables } from './order-tables.js'
 import { toPublicColumn } from './public-schema.js'
 import { rememberIds } from './remembered-ids.js'
-import { columnIdsOf, type StoredConstraint, toPublicConstraint } from './store-constraint.js'
+import {
+  columnIdsOf,
+  columnIdsUsedBy,
+  type StoredConstraint,
+  toPublicConstraint,
+} from './store-constraint.js'
 
 /** The options of a merge for one table. */
 export interface TableRule {
@@ -257,6 +262,11 @@ function mergeTable(
   for (const duplicate of duplicates(columns)) {
     conflict(`two different columns have this name; ${RENAME}`, NEITHER, duplicate)
   }
+  const ids = new Set(listAllColumns(columns).map(({ id }) => id))
+  for (const column of columns) {
+    if (columnIdsUsedBy(column).every((id) => ids.has(id))) continue
+    conflict('uses a column that would not exist after the merge', NEITHER, column)
+  }
   const constraints = mergeConstraints(sides, {
     columns,
     strategyOf: context.strategyOf,
@@ -349,7 +359,11 @@ function differentColumns(
   sides: SchemaSides,
 ): SchemaConflict {
   const definitionIn = ({ tables }: StoredSchema, column: StoredColumn) =>
-    toPublicColumn(column, new Map(tables.map(({ id, name }) => [id, name])))
+    toPublicColumn(
+      column,
+      new Map(tables.map(({ id, name }) => [id, name])),
+      tables.flatMap((each) => (each.columns.includes(column) ? each.columns : [])),
+    )
   const [here, there] = [definitionIn(sides.ours, ours), definitionIn(sides.theirs, theirs)]
   return {
     id: ours.id,

@@ -119,7 +119,8 @@ export function previewColumn(
   return look(database, async (transaction) => {
     const { schema: before } = await getHead(transaction, access)
     const operations = [toOperation(change)]
-    const after = await inTurns(applyOperations(before, operations, dryRunOptions(limits)))
+    const options = dryRunOptions(limits, await parseExpressions(operations))
+    const after = await inTurns(applyOperations(before, operations, options))
     const { tableName, columnName, changes } = change
     const column = findColumn(publicTable(after.schema, tableName), changes.name ?? columnName)
     if (column === undefined) throw new Error('a column that was changed must exist')

@@ -1,8 +1,9 @@
 import type { Column, RevLink, Schema } from '@offshoot/contract/schema'
+import { expressionText } from '../../dialect/row-expression.js'
 import type { StoredColumn, StoredSchema } from '../../rows/columns/stored-schema.js'
 import { listLinks } from './list-links.js'
 import { orderTables } from './order-tables.js'
-import { toPublicConstraint } from './store-constraint.js'
+import { pathsOf, toPublicConstraint } from './store-constraint.js'
 
 /** Converts a stored schema into the form that clients read. */
 export function toPublicSchema(schema: StoredSchema): Schema {
@@ -15,7 +16,7 @@ export function toPublicSchema(schema: StoredSchema): Schema {
         id: `tbl_${table.id}`,
         name: table.name,
         ...(table.idType && { idType: table.idType }),
-        columns: table.columns.map((column) => toPublicColumn(column, names)),
+        columns: table.columns.map((column) => toPublicColumn(column, names, table.columns)),
         ...(table.constraints && {
           constraints: table.constraints.map((each) => toPublicConstraint(each, table.columns)),
         }),
@@ -61,10 +62,11 @@ function listRevLinks(schema: StoredSchema): Map<number, RevLink[]> {
   return revLinks
 }
 
-/** Converts a column. `tableNames` has the names of linked tables, by id. */
+/** Converts a column. `tableNames` has the names of linked tables, by id, and `columns` are those of its table. */
 export function toPublicColumn(
   column: StoredColumn,
   tableNames: ReadonlyMap<number, string>,
+  columns: readonly StoredColumn[],
 ): Column {
   const isPublic = column.defaultPublicAccess === true
   return {
@@ -85,9 +87,12 @@ export function toPublicColumn(
     ...(column.defaultValue !== undefined && { defaultValue: column.defaultValue }),
     ...(column.unique && { unique: true }),
     ...(column.generate && { generate: column.generate }),
+    ...(column.computed && {
+      computed: expressionText(column.computed.text, pathsOf(columns)),
+    }),
     ...(column.description !== undefined && { description: column.description }),
     ...(column.columns && {
-      columns: column.columns.map((nested) => toPublicColumn(nested, tableNames)),
+      columns: column.columns.map((nested) => toPublicColumn(nested, tableNames, columns)),
     }),
   }
 }

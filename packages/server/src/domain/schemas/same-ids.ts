@@ -1,5 +1,5 @@
 import { toCanonicalJson } from '../../common/write-json.js'
-import type { ExpressionParts } from '../../dialect/row-expression.js'
+import type { ExpressionParts, RowExpression } from '../../dialect/row-expression.js'
 import {
   listAllColumns,
   type StoredColumn,
@@ -119,7 +119,7 @@ export class SameIds {
       ...(from && { from: readOrigin(from) }),
     })
     const readColumn = ({ columns, link, from, ...column }: StoredColumn): StoredColumn => ({
-      ...column,
+      ...withUsedIds(column, idOf),
       id: idOf(column.id),
       ...(from && { from: readOrigin(from) }),
       ...(link && { link: { ...link, tableId: idOf(link.tableId) } }),
@@ -234,10 +234,20 @@ export function withColumnIds(
   idOf: (id: number) => number,
 ): StoredConstraint {
   if ('unique' in constraint) return { ...constraint, unique: constraint.unique.map(idOf) }
+  return { ...constraint, check: withIds(constraint.check, idOf) }
+}
+
+/** Returns a column that uses other ids of the columns that it is computed of. */
+export function withUsedIds(column: StoredColumn, idOf: (id: number) => number): StoredColumn {
+  return column.computed === undefined
+    ? column
+    : { ...column, computed: withIds(column.computed, idOf) }
+}
+
+function withIds({ text, sql }: RowExpression, idOf: (id: number) => number): RowExpression {
   const read = (parts: ExpressionParts) =>
     parts.map((part) => (typeof part === 'number' ? idOf(part) : part))
-  const { text, sql } = constraint.check
-  return { ...constraint, check: { text: read(text), sql: read(sql) } }
+  return { text: read(text), sql: read(sql) }
 }
 
 /** Lists the pairs of items that both sides have added under the same name. */

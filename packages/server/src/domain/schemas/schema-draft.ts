@@ -1,6 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Column, Constraint, IdType } from '@offshoot/contract/schema'
-import type { ParsedExpressions } from '../../dialect/row-expression.js'
+import type { ParsedExpressions, RowExpression } from '../../dialect/row-expression.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import { AddedLinks, type LinkTarget } from './added-links.js'
@@ -18,6 +18,7 @@ import { NamedList } from './named-list.js'
 import { orderTables } from './order-tables.js'
 import { toPublicColumn } from './public-schema.js'
 import {
+  bindComputed,
   constraintNotFound,
   requireColumns,
   type StoredConstraint,
@@ -69,6 +70,8 @@ export class SchemaDraft {
   readonly #addedColumns = new Set<number>()
   readonly #addedConstraints = new Set<number>()
   readonly #addedLinks = new AddedLinks()
+  /** Computed columns that were added before a column that they use. */
+  readonly #unbound = new Map<number, { table: StoredTable; id: number; column: Column }>()
   readonly #steps: Step[] = []
   readonly #order: number[] | undefined
 
@@ -115,6 +118,7 @@ export class SchemaDraft {
     const stored = this.#fill(table, this.#store(column))
     columns.set(stored)
     this.#addedColumns.add(stored.id)
+    if (column.computed !== undefined) this.#bindAdded(table, { id: stored.id, column })
     this.#steps.push({ kind: 'columnAdded', tableId: table.id, columnId: stored.id })
   }
 
@@ -123,6 +127,7 @@ export class SchemaDraft {
     const columns = this.#columnsOf(table)
     const column = getColumn(columns, { table: tableName, name })
     columns.delete(column.id)
+    this.#unbound.delete(column.id)
     if (this.#addedColumns.delete(column.id)) return
     this.#steps.push({ kind: 'columnRemoved', tableId: table.id, column })
   }
@@ -187,7 +192,7 @@ export class SchemaDraft {
       throw refuse('is added by the same migration; add it with its final definition')
     }
     const names = new Map(this.#tables.items().map((each) => [each.id, each.name]))
-    const definition = alterDefinition(toPublicColumn(before, names), alteration)
+    const definition = alterDefinition(toPublicColumn(before, names, columns.items()), alteration)
     const target = before.link && names.get(before.link.tableId)
     const isOther = alteration.link?.table !== undefined && alteration.link.table !== target
     if (target !== undefined && isOther) {
@@ -198,8 +203,17 @@ export class SchemaDraft {
     const fault = checkColumn(definition, this.#options)
     if (fault !== undefined) throw invalid(`table [${tableName}]: ${fault}`)
     checkColumnFree(columns, { table: tableName, name: definition.name, self: before })
+    if (alteration.computed !== undefined && before.computed === undefined) {
+      throw refuse('is not computed; add a computed column instead')
+    }
+    const others = columns.items().filter(({ id }) => id !== before.id)
+    const computed =
+      alteration.computed === undefined
+        ? before.computed
+        : this.#bindComputed(tableName, definition, others)
     const column = alterStored(before, definition, {
       ...this.#options,
+      computed,
       fillNulls: alteration.fillNulls ?? false,
     })
     if ('fault' in column) throw refuse(column.fault)
@@ -208,6 +222,9 @@ export class SchemaDraft {
   }
 
   finish(): { schema: StoredSchema; changes: SchemaChange[] } {
+    for (const { table, ...added } of [...this.#unbound.values()]) {
+      if (this.#tables.get(table.id) !== undefined) this.#bindAdded(table, added, { isLast: true })
+    }
     const targets = this.#addedLinks.targets((id) => this.#tables.get(id)?.idType)
     const tables = new NamedList(
       this.#tables.items().map((table) => this.#finishTable(table, targets)),
@@ -246,6 +263,40 @@ export class SchemaDraft {
     const taken = this.#tables.findIgnoringCase(name)
     if (!taken || taken.id === self?.id) return
     throw new AppError('already_exists', `table [${taken.name}] already exists`)
+  }
+
+  /** Returns what a computed column is calculated of. `columns` are the others of its table. */
+  #bindComputed(
+    table: string,
+    { name, computed }: Column,
+    columns: readonly StoredColumn[],
+  ): RowExpression | undefined {
+    if (computed === undefined) return undefined
+    try {
+      return bindComputed(computed, { columns, expressions: this.#options.expressions })
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error
+      throw invalid(`table [${table}]: column [${name}]: field [computed]: ${error.message}`)
+    }
+  }
+
+  /** Binds an added column. A column that it uses may be added after it, so it can be tried again with the last ones. */
+  #bindAdded(
+    table: StoredTable,
+    { id, column }: { id: number; column: Column },
+    { isLast = false } = {},
+  ): void {
+    const columns = this.#columnsOf(table)
+    const stored = columns.get(id)
+    if (stored === undefined) return
+    const others = columns.items().filter((each) => each.id !== id)
+    try {
+      const computed = this.#bindComputed(table.name, column, others)
+      columns.set({ ...stored, ...(computed && { computed }) })
+    } catch (error) {
+      if (!(error instanceof AppError) || isLast) throw error
+      this.#unbound.set(id, { table, id, column })
+    }
   }
 
   #store(column: Column): StoredColumn {
@@ -293,10 +344,9 @@ export class SchemaDraft {
   #finishConstraints(table: StoredTable): StoredTable {
     const { constraints: known, ...rest } = table
     const constraints = this.#constraints.get(table.id)?.items() ?? known
+    requireColumns(table, constraints ?? [], this.#original.get(table.id)?.columns ?? [])
     if (constraints === undefined) return table
-    if (constraints.length === 0) return rest
-    requireColumns(table, constraints, this.#original.get(table.id)?.columns ?? [])
-    return { ...rest, constraints }
+    return constraints.length === 0 ? rest : { ...rest, constraints }
   }
 
   #checkLinks(tables: NamedList<StoredTable>): void {

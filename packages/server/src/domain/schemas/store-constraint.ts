@@ -77,6 +77,7 @@ function uniqueColumns(
   return paths.map((path) => {
     const column = placed.find((each) => each.path === path)?.column
     if (column === undefined) throw fault(`column [${path}]: column not found`)
+    if (column.computed) throw fault(`column [${path}]: a computed column cannot be unique`)
     if (!COLUMN_TYPE_ENTRIES[column.type].allows.index || column.type === 'vector') {
       throw fault(`column [${path}]: a column of type [${column.type}] cannot be unique`)
     }
@@ -84,19 +85,38 @@ function uniqueColumns(
   })
 }
 
-function bindCheck(text: string, { columns, expressions }: ConstraintContext): RowExpression {
+function bindCheck(text: string, context: ExpressionContext): RowExpression {
+  const check = bindExpression(text, context)
+  if (columnIdsIn(check.sql).length === 0) throw fault('the check uses no column')
+  return check
+}
+
+/** Converts the expression of a computed column. */
+export function bindComputed(text: string, context: ExpressionContext): RowExpression {
+  const computed = bindExpression(text, context)
+  if (columnIdsIn(computed.sql).length === 0) throw fault('the expression uses no column')
+  return computed
+}
+
+/** What the columns of an expression are found by. */
+type ExpressionContext = Pick<ConstraintContext, 'columns' | 'expressions'>
+
+/** Converts an expression over the columns of a record into the form that is stored. Throws if it is invalid. */
+function bindExpression(text: string, { columns, expressions }: ExpressionContext): RowExpression {
   const parsed = expressions?.get(text)
   if (parsed === undefined) throw new Error('expressions are parsed before they are applied')
   if (parsed instanceof AppError) throw parsed
   const known = listPaths(columns).filter(
     ({ column }) => column.type !== 'object' && !isFileType(column.type),
   )
-  const check = bindRowExpression(
+  const bound = bindRowExpression(
     parsed,
     known.map(({ path, column }) => ({ id: column.id, name: path })),
   )
-  if (columnIdsIn(check.sql).length === 0) throw fault('the check uses no column')
-  return check
+  const used = new Set(columnIdsIn(bound.sql))
+  const computed = columns.find((column) => column.computed && used.has(column.id))
+  if (computed === undefined) return bound
+  throw fault(`column [${computed.name}] is computed; use its expression instead`)
 }
 
 function fault(message: string): AppError {
@@ -108,20 +128,36 @@ export function columnIdsOf(constraint: StoredConstraint): readonly number[] {
   return 'unique' in constraint ? constraint.unique : columnIdsIn(constraint.check.sql)
 }
 
-/** Throws if a constraint uses a column that the table does not have any more. */
+/** Returns the ids of the columns that a computed column uses. Others use none. */
+export function columnIdsUsedBy({ computed }: StoredColumn): readonly number[] {
+  return computed === undefined ? [] : columnIdsIn(computed.sql)
+}
+
+/** Throws if a constraint or a computed column uses a column that the table does not have any more. */
 export function requireColumns(
   table: StoredTable,
   constraints: readonly StoredConstraint[],
   before: readonly StoredColumn[],
 ): void {
+  const users = [
+    ...constraints.map((each) => ({
+      kind: 'constraint',
+      name: each.name,
+      uses: columnIdsOf(each),
+    })),
+    ...table.columns
+      .filter(({ computed }) => computed)
+      .map((each) => ({ kind: 'computed column', name: each.name, uses: columnIdsUsedBy(each) })),
+  ]
+  if (users.length === 0) return
   const ids = new Set(listAllColumns(table.columns).map(({ id }) => id))
-  for (const constraint of constraints) {
-    const missing = columnIdsOf(constraint).find((id) => !ids.has(id))
+  for (const { kind, name, uses } of users) {
+    const missing = uses.find((id) => !ids.has(id))
     if (missing === undefined) continue
     const path = listPaths(before).find(({ column }) => column.id === missing)?.path
     throw fault(
-      `table [${table.name}]: column [${path}]: is used by constraint [${constraint.name}]; ` +
-        'remove that constraint first or in the same edit',
+      `table [${table.name}]: column [${path}]: is used by ${kind} [${name}]; ` +
+        `remove that ${kind} first or in the same edit`,
     )
   }
 }
@@ -131,16 +167,21 @@ export function toPublicConstraint(
   constraint: StoredConstraint,
   columns: readonly StoredColumn[],
 ): Constraint {
-  const paths = new Map(listPaths(columns).map(({ path, column }) => [column.id, path]))
-  const pathOf = (id: number) => {
-    const path = paths.get(id)
-    if (path === undefined) throw new Error(`a constraint uses column ${id}, which is not there`)
-    return path
-  }
+  const pathOf = pathsOf(columns)
   const { name } = constraint
   return 'unique' in constraint
     ? { name, unique: constraint.unique.map(pathOf) }
     : { name, check: expressionText(constraint.check.text, pathOf) }
+}
+
+/** Returns a function that returns the dotted path of a column, by its id. */
+export function pathsOf(columns: readonly StoredColumn[]): (id: number) => string {
+  const paths = new Map(listPaths(columns).map(({ path, column }) => [column.id, path]))
+  return (id) => {
+    const path = paths.get(id)
+    if (path === undefined) throw new Error(`an expression uses column ${id}, which is not there`)
+    return path
+  }
 }
 
 export function constraintNotFound(table: string, name: string): AppError {

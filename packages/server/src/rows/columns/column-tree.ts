@@ -1,7 +1,10 @@
+import { columnIdsIn } from '../../dialect/row-expression.js'
+import type { Sql } from '../../postgres/sql.js'
 import type { CodecOptions, NOW, ValueCodec } from './column-type.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from './column-types.js'
+import { computedSql, isComputed } from './computed-columns.js'
 import { Fault } from './fault.js'
-import type { StoredColumn, StoredTable } from './stored-schema.js'
+import { listAllColumns, type StoredColumn, type StoredTable } from './stored-schema.js'
 
 export interface PhysicalColumn {
   readonly id: number
@@ -11,6 +14,15 @@ export interface PhysicalColumn {
   readonly physicalName: string
   readonly sqlType: string
   readonly codec: ValueCodec
+  /** How the value is calculated. undefined: it is stored. */
+  readonly computed: ComputedValue | undefined
+}
+
+interface ComputedValue {
+  /** The columns that it uses, by id. */
+  readonly uses: ReadonlyMap<number, StoredColumn>
+  /** Returns SQL for the value. `columnSql` returns an expression for a column, by its id. */
+  valueSql(columnSql: (id: number) => Sql): Sql
 }
 
 /** A column and its nested columns. Its physical columns are those from `index` up to, excluding, `end`. */
@@ -39,8 +51,11 @@ export interface ColumnLevel {
 export interface ColumnTree extends ColumnLevel {
   /**
    * Leaf columns and the presence columns of objects, in schema order. An object precedes its nested columns.
+   * Computed columns are the last ones.
    */
   readonly physical: readonly PhysicalColumn[]
+  /** The number of columns that are stored. */
+  readonly storedCount: number
 }
 
 /** Returns the name of a column in the heaps. */
@@ -50,11 +65,18 @@ export function physicalName({ id }: { readonly id: number }): string {
 
 export function compileColumns(table: StoredTable, options: CodecOptions): ColumnTree {
   const physical: PhysicalColumn[] = []
+  const all = listAllColumns(table.columns)
 
   function compileLevel(columns: readonly StoredColumn[], parents: readonly string[]): ColumnLevel {
-    const nodes = columns.map((column, ordinal) => {
+    const ordinals = new Map(columns.map((column, ordinal) => [column, ordinal]))
+    const compiled = [
+      ...columns.filter((column) => !isComputed(column)),
+      ...columns.filter(isComputed),
+    ].map((column) => {
+      const ordinal = ordinals.get(column) ?? 0
       return compileColumn(column, { path: [...parents, column.name], ordinal })
     })
+    const nodes = compiled.sort((one, other) => one.ordinal - other.ordinal)
     return { nodes, byName: new Map(nodes.map((node) => [node.column.name, node])) }
   }
 
@@ -72,6 +94,7 @@ export function compileColumns(table: StoredTable, options: CodecOptions): Colum
       physicalName: physicalName(column),
       sqlType: entry.sqlType,
       codec,
+      computed: computedOf(column, all),
     })
     const nested = column.type === 'object' ? compileLevel(column.columns ?? [], path) : undefined
     return {
@@ -89,7 +112,20 @@ export function compileColumns(table: StoredTable, options: CodecOptions): Colum
   }
 
   const level = compileLevel(table.columns, [])
-  return { ...level, physical }
+  const storedCount = physical.filter(({ column }) => !isComputed(column)).length
+  return { ...level, physical, storedCount }
+}
+
+function computedOf(
+  column: StoredColumn,
+  all: readonly StoredColumn[],
+): PhysicalColumn['computed'] {
+  if (!isComputed(column)) return undefined
+  const ids = new Set(columnIdsIn(column.computed.sql))
+  return {
+    uses: new Map(all.filter(({ id }) => ids.has(id)).map((each) => [each.id, each])),
+    valueSql: (columnSql) => computedSql(column, columnSql),
+  }
 }
 
 function compileDefault(column: StoredColumn, options: CodecOptions): string | typeof NOW | null {

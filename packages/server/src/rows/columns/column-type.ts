@@ -1,4 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
+import { type Sql, sql } from '../../postgres/sql.js'
 import type { Fault } from './fault.js'
 import type { StoredColumn } from './stored-schema.js'
 
@@ -36,9 +37,10 @@ export interface ColumnTypeEntry {
     readonly index: boolean
     readonly notNull: boolean
     readonly defaultValue: boolean
+    readonly computed?: boolean
   }
-  /** Returns SQL for the text that `decode` reads. `reference` is a quoted column reference. */
-  select(reference: string): string
+  /** Returns SQL for the text that `decode` reads. */
+  select(value: Sql): Sql
   compile(column: StoredColumn, options: CodecOptions): ValueCodec
   /** Returns the text of the value for a moment: a day in UTC, or a time of day in UTC. undefined: the moment itself. */
   atMoment?(now: string): string
@@ -50,17 +52,17 @@ export interface ColumnTypeEntry {
   ): string | typeof NOW | Fault
 }
 
-export function selectItself(reference: string): string {
-  return reference
+export function selectItself(value: Sql): Sql {
+  return value
 }
 
-export function selectText(reference: string): string {
-  return `${reference}::text`
+export function selectText(value: Sql): Sql {
+  return sql`${value}::text`
 }
 
 /** Arrays are read as JSON, so that no parser for PostgreSQL array literals is needed. */
-export function selectArray(reference: string): string {
-  return `to_json(${reference})::text`
+export function selectArray(value: Sql): Sql {
+  return sql`to_json(${value})::text`
 }
 
 export function decodeItself(text: string): string {

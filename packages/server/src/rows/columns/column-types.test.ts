@@ -7,26 +7,32 @@ import { Fault } from './fault.js'
 const T = true
 const f = false
 
-test.each<[ColumnType, string, boolean, boolean, boolean, boolean]>([
-  // Type, SQL type, unique, index, notNull, defaultValue.
-  ['bool', 'boolean', f, T, T, T],
-  ['int', 'bigint', T, T, T, T],
-  ['float', 'double precision', T, T, T, T],
-  ['string', 'text collate "C"', T, T, T, T],
-  ['text', 'text collate "C"', f, f, T, T],
-  ['email', 'text collate "C"', T, T, T, T],
-  ['multiple', 'text[]', f, f, f, f],
-  ['link', 'text collate "C"', T, T, f, f],
-  ['object', 'boolean', f, f, f, f],
-  ['datetime', 'timestamptz', T, T, T, T],
-  ['vector', 'real[]', f, T, f, f],
-  ['file', 'jsonb', f, f, f, f],
-  ['file[]', 'jsonb', f, f, f, f],
-  ['json', 'jsonb', f, f, T, T],
-])('%s is stored as %s', (type, sqlType, unique, index, notNull, defaultValue) => {
+test.each<[ColumnType, string, boolean, boolean, boolean, boolean, boolean]>([
+  // Type, SQL type, unique, index, notNull, defaultValue, computed.
+  ['bool', 'boolean', f, T, T, T, T],
+  ['int', 'bigint', T, T, T, T, T],
+  ['float', 'double precision', T, T, T, T, T],
+  ['string', 'text collate "C"', T, T, T, T, T],
+  ['text', 'text collate "C"', f, f, T, T, T],
+  ['email', 'text collate "C"', T, T, T, T, f],
+  ['multiple', 'text[]', f, f, f, f, f],
+  ['link', 'text collate "C"', T, T, f, f, f],
+  ['object', 'boolean', f, f, f, f, f],
+  ['datetime', 'timestamptz', T, T, T, T, T],
+  ['vector', 'real[]', f, T, f, f, f],
+  ['file', 'jsonb', f, f, f, f, f],
+  ['file[]', 'jsonb', f, f, f, f, f],
+  ['json', 'jsonb', f, f, T, T, f],
+])('%s is stored as %s', (type, sqlType, unique, index, notNull, defaultValue, computed) => {
   const entry = COLUMN_TYPE_ENTRIES[type]
   expect(entry.sqlType).toBe(sqlType)
-  expect(entry.allows).toEqual({ unique, index, notNull, defaultValue })
+  expect(entry.allows).toEqual({
+    unique,
+    index,
+    notNull,
+    defaultValue,
+    ...(computed && { computed }),
+  })
 })
 
 test('every type of the contract has an entry', () => {

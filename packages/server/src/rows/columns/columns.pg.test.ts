@@ -8,6 +8,7 @@ import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../../../../../test/support/database.js'
 import { arrayLiteral, copyLine } from '../../postgres/carriers.js'
+import { ident } from '../../postgres/sql.js'
 import { COLUMN_TYPE_ENTRIES } from './column-types.js'
 import { Fault } from './fault.js'
 import type { StoredColumn } from './stored-schema.js'
@@ -282,7 +283,7 @@ describe.each(Object.entries(samples))('%s', (_name, { column, value, read }) =>
             return [encoded]
           })
           await carriers[carrier]?.({ names: ['v'], sqlTypes: [entry.sqlType] }, rows)
-          const texts = await readTexts([entry.select('"v"')])
+          const texts = await readTexts([entry.select(ident('v')).text])
           const result = texts.map(([item]) => {
             const json: unknown = typeof item === 'string' ? JSON.parse(codec.decode(item)) : null
             // PostgreSQL writes a single as briefly as possible, which names another double.
@@ -465,8 +466,9 @@ describe('a table', () => {
         names: codec.physical.map((column) => column.physicalName),
         sqlTypes: codec.physical.map((column) => column.sqlType),
       }
-      const selections = codec.physical.map(({ column, physicalName }) =>
-        COLUMN_TYPE_ENTRIES[column.type].select(physicalName),
+      const selections = codec.physical.map(
+        ({ column, physicalName }) =>
+          COLUMN_TYPE_ENTRIES[column.type].select(ident(physicalName)).text,
       )
       await fc.assert(
         fc.asyncProperty(fc.array(record, { minLength: 1, maxLength: 10 }), async (records) => {

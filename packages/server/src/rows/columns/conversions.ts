@@ -179,7 +179,8 @@ function rangeOf(numeric: Sql, to: Typed): Sql {
   return sql`${fitsPrecision(numeric, to)} and scale(trim_scale(${numeric})) <= ${scaleOf(to)}`
 }
 
-function fitsPrecision(numeric: Sql, { decimal }: Typed): Sql {
+/** Returns the condition that a number has no more digits than its column can have. */
+export function fitsPrecision(numeric: Sql, { decimal }: Typed): Sql {
   const whole = (decimal?.precision ?? 0) - (decimal?.scale ?? 0)
   return sql`abs(${numeric}) < ${raw(`1e${whole}`)}::numeric`
 }

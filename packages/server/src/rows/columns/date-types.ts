@@ -42,7 +42,7 @@ const quoted = (text: string): string => `"${text}"`
 
 export const dateType: ColumnTypeEntry = {
   sqlType: 'date',
-  allows: { unique: true, index: true, notNull: true, defaultValue: true },
+  allows: { unique: true, index: true, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
   compile: () => ({ encode: encodeDate, decode: quoted }),
   atMoment: (now) => now.slice(0, DATE_LENGTH),
@@ -51,7 +51,7 @@ export const dateType: ColumnTypeEntry = {
 
 export const timeType: ColumnTypeEntry = {
   sqlType: 'time',
-  allows: { unique: true, index: true, notNull: true, defaultValue: true },
+  allows: { unique: true, index: true, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
   compile: () => ({ encode: encodeTime, decode: quoted }),
   atMoment: (now) => now.slice(DATE_LENGTH + 1, -1),

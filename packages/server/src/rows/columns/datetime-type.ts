@@ -137,7 +137,7 @@ const datetimeCodec: ValueCodec = {
 
 export const datetimeType: ColumnTypeEntry = {
   sqlType: 'timestamptz',
-  allows: { unique: true, index: true, notNull: true, defaultValue: true },
+  allows: { unique: true, index: true, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
   compile: () => datetimeCodec,
   parseDefault: (text) => (text === 'now' ? NOW : encodeDatetime(text)),

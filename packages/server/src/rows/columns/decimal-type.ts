@@ -99,7 +99,7 @@ function compileDecimal({ precision, scale }: { precision: number; scale: number
  */
 export const decimalType: ColumnTypeEntry = {
   sqlType: 'numeric',
-  allows: { unique: true, index: true, notNull: true, defaultValue: true },
+  allows: { unique: true, index: true, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
   compile: ({ decimal }) => compileDecimal(decimal ?? { precision: DIGITS_MAX, scale: 0 }),
   parseDefault(text, column, options) {

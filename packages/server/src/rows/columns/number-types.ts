@@ -25,7 +25,7 @@ const boolCodec: ValueCodec = {
 
 export const boolType: ColumnTypeEntry = {
   sqlType: 'boolean',
-  allows: { unique: false, index: true, notNull: true, defaultValue: true },
+  allows: { unique: false, index: true, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
   compile: () => boolCodec,
   parseDefault(text) {
@@ -49,7 +49,7 @@ const intCodec: ValueCodec = {
 
 export const intType: ColumnTypeEntry = {
   sqlType: 'bigint',
-  allows: { unique: true, index: true, notNull: true, defaultValue: true },
+  allows: { unique: true, index: true, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
   compile: () => intCodec,
   parseDefault(text) {
@@ -69,7 +69,7 @@ const floatCodec: ValueCodec = {
 
 export const floatType: ColumnTypeEntry = {
   sqlType: 'double precision',
-  allows: { unique: true, index: true, notNull: true, defaultValue: true },
+  allows: { unique: true, index: true, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
   compile: () => floatCodec,
   parseDefault(text) {

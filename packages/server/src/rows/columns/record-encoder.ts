@@ -5,6 +5,7 @@ import { uuidV7 } from '../../common/ids.js'
 import type { ColumnLevel, ColumnNode, ColumnTree } from './column-tree.js'
 import { NOW, type Room } from './column-type.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from './column-types.js'
+import { isComputed } from './computed-columns.js'
 import { encodeDecimal } from './decimal-type.js'
 import { Fault } from './fault.js'
 import type { StoredColumn } from './stored-schema.js'
@@ -73,6 +74,7 @@ const REFUSED = ''
 const COLUMN_NOT_FOUND = new Fault('column not found')
 const CANNOT_BE_NULL = new Fault('cannot be null')
 const VALUE_REQUIRED = new Fault('a value is required')
+const IS_COMPUTED = new Fault('is computed and cannot be written')
 const FILE_NOT_PERMITTED = new Fault('file upload not permitted here')
 const MORE_FAULTS = new Fault('there are more faults')
 const NOT_ARITHMETIC = new Fault(
@@ -97,6 +99,10 @@ class Encoding implements Room {
   }
 
   set(node: ColumnNode, value: unknown): void {
+    if (isComputed(node.column)) {
+      this.refuse(node, IS_COMPUTED)
+      return
+    }
     if (value === null) {
       if (node.notNull) this.refuse(node, CANNOT_BE_NULL)
       else this.values.fill(null, node.index, node.end)
@@ -197,15 +203,15 @@ function generateId(by: 'uuid' | 'user', { userId }: Origin): string {
 }
 
 export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEncoder {
-  const { physical, nodes, byName } = tree
-  const required = nodes.filter((node) => node.notNull)
+  const { physical, storedCount, nodes, byName } = tree
+  const required = nodes.filter((node) => node.notNull && !isComputed(node.column))
   const generated = nodes.flatMap(({ index, column, defaultText }) => {
     const by = defaultText === NOW ? 'updatedAt' : column.generate
     return by === undefined || by === 'sequence' ? [] : [{ index, by, type: column.type }]
   })
   const numbered = nodes.filter(({ column }) => column.generate === 'sequence')
   const updatedAt = nodes.filter(({ column }) => column.generate === 'updatedAt')
-  const nulls: readonly (string | null)[] = physical.map(() => null)
+  const nulls: readonly (string | null)[] = physical.slice(0, storedCount).map(() => null)
   const defaults = nulls.slice()
   for (const { defaultText, index } of nodes) {
     if (typeof defaultText === 'string') defaults[index] = defaultText
@@ -299,7 +305,7 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
         const value = fields[key]
         if (node === undefined) {
           if (!RESERVED_COLUMN_NAMES.has(key)) encoding.refuseUnknown(key)
-        } else if (isNumeric(node) && isObject(value)) {
+        } else if (isNumeric(node) && isObject(value) && !isComputed(node.column)) {
           const arithmetic = encodeArithmetic(node, value)
           if (arithmetic instanceof Fault) encoding.refuse(node, arithmetic)
           else update.arithmetic.push(arithmetic)

@@ -62,6 +62,8 @@ export interface StoredColumn {
   readonly defaultValue?: string
   readonly unique?: boolean
   readonly generate?: ColumnGenerator
+  /** What the value is calculated of. It is not stored, so heaps do not have the column. */
+  readonly computed?: RowExpression
   readonly description?: string
   /** Set if the user asked for an index or for none. By default, link columns have an index. */
   readonly index?: boolean

@@ -30,8 +30,13 @@ export interface TableCodec {
   readonly table: StoredTable
   /**
    * Leaf columns and the presence columns of objects, in schema order. An object precedes its nested columns.
+   * Computed columns are the last ones.
    */
   readonly physical: readonly PhysicalColumn[]
+  /** Indexes of all physical columns, in schema order. */
+  readonly inOrder: readonly number[]
+  /** The same table without computed columns, for statements that write rows or compare stored values. */
+  readonly stored: TableCodec
   /** Maps the dotted path of a column to its index in `physical`. */
   readonly indexes: ReadonlyMap<string, number>
   readonly uniqueKeys: readonly UniqueKey[]
@@ -88,12 +93,15 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
   if (isFaults(everything)) throw new Error('a projection of all columns must be valid')
   const allFields = everything.fields
   const ids = idCodec(table.idType, options.limits)
-  const indexes = new Map(tree.physical.map((column, index) => [column.path.join('.'), index]))
+  const stored = tree.physical.slice(0, tree.storedCount)
+  const places = placesOf(tree.physical)
   const rowsPerStep = Math.floor(STEP_VALUES / (tree.physical.length + 1))
-  return {
+  const codec = {
     table,
-    physical: tree.physical,
-    indexes,
+    ...places,
+    inOrder: tree.nodes.flatMap(({ index, end }) =>
+      Array.from({ length: end - index }, (_, position) => index + position),
+    ),
     uniqueKeys: listKeys(table, tree.physical),
     checks: listChecks(table, tree.physical),
     sequences: table.columns.filter(({ generate }) => generate === 'sequence'),
@@ -101,24 +109,42 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     fileColumns: tree.physical.flatMap((column, index) =>
       isFileType(column.column.type) ? [{ index, column }] : [],
     ),
-    encodeRecord: (record, origin, file = options.file) =>
+    encodeRecord: (record: InputRecord, origin: Origin, file = options.file) =>
       encoder.encodeRecord(record, { origin, file }),
-    encodeUpdate: (fields, origin, file = options.file) =>
+    encodeUpdate: (fields: InputRecord, origin: Origin, file = options.file) =>
       encoder.encodeUpdate(fields, { origin, file }),
     encodeColumn: encoder.encodeColumn,
-    project: (paths) => compileProjection(tree, paths),
-    decodeRow: (texts, projection) => decodeFields(projection?.fields ?? allFields, texts),
-    enclosingObjects(index) {
+    project: (paths: readonly string[]) => compileProjection(tree, paths),
+    decodeRow: (texts: readonly (string | null)[], projection?: Projection) =>
+      decodeFields(projection?.fields ?? allFields, texts),
+    enclosingObjects(index: number) {
       const path = tree.physical[index]?.path ?? []
       return path
         .slice(1)
-        .flatMap((_, depth) => indexes.get(path.slice(0, depth + 1).join('.')) ?? [])
+        .flatMap((_, depth) => places.indexes.get(path.slice(0, depth + 1).join('.')) ?? [])
     },
     rowsPerStep: Math.max(1, Math.min(rowsPerStep, STEP_ROWS_MAX)),
     ids,
-    encodeId(id) {
+    encodeId(id: unknown) {
       const text = ids.encode(id)
       return text instanceof Fault ? new Fault(`column [id]: ${text.message}`) : text
     },
+  } satisfies Omit<TableCodec, 'stored'>
+  const inOrder = codec.inOrder.filter((index) => index < stored.length)
+  const withoutComputed: TableCodec = {
+    ...codec,
+    ...placesOf(stored),
+    inOrder,
+    get stored() {
+      return withoutComputed
+    },
+  }
+  return { ...codec, stored: withoutComputed }
+}
+
+function placesOf(physical: readonly PhysicalColumn[]): Pick<TableCodec, 'physical' | 'indexes'> {
+  return {
+    physical,
+    indexes: new Map(physical.map((column, index) => [column.path.join('.'), index])),
   }
 }

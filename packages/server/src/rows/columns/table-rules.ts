@@ -1,6 +1,7 @@
-import { columnIdsIn, type ExpressionParts, expressionSql } from '../../dialect/row-expression.js'
+import { columnIdsIn, expressionSql } from '../../dialect/row-expression.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from './column-tree.js'
+import { listStoredChecks, type StoredCheck } from './computed-columns.js'
 import { listKeyColumns, type StoredColumn, type StoredTable } from './stored-schema.js'
 
 /** Columns whose values together belong to one row only. A unique column is a key of one column. */
@@ -14,10 +15,7 @@ export interface UniqueKey {
 }
 
 /** A condition that no row fails. */
-export interface CheckRule {
-  readonly id: number
-  readonly name: string
-  readonly expression: ExpressionParts
+export interface CheckRule extends StoredCheck {
   /** Indexes into the physical columns. */
   readonly columns: readonly number[]
 }
@@ -52,15 +50,10 @@ export function listKeys(table: StoredTable, physical: readonly PhysicalColumn[]
   })
 }
 
-export function listChecks(
-  { constraints = [] }: StoredTable,
-  physical: readonly PhysicalColumn[],
-): CheckRule[] {
-  return constraints.flatMap((constraint): CheckRule[] => {
-    if (!('check' in constraint)) return []
-    const { id, name, check } = constraint
-    const columns = indexesOf(columnIdsIn(check.sql), physical)
-    return columns === undefined ? [] : [{ id, name, expression: check.sql, columns }]
+export function listChecks(table: StoredTable, physical: readonly PhysicalColumn[]): CheckRule[] {
+  return listStoredChecks(table).flatMap((check): CheckRule[] => {
+    const columns = indexesOf(columnIdsIn(check.expression), physical)
+    return columns === undefined ? [] : [{ ...check, columns }]
   })
 }
 
@@ -74,6 +67,9 @@ function indexesOf(
 }
 
 /** Returns the condition that a row fails the check. A check whose result is unknown is not failed. */
-export function failsCheck({ expression }: CheckRule, columnSql: (id: number) => Sql): Sql {
+export function failsCheck(
+  { expression }: Pick<StoredCheck, 'expression'>,
+  columnSql: (id: number) => Sql,
+): Sql {
   return sql`(${expressionSql(expression, columnSql)}) is false`
 }

@@ -80,7 +80,7 @@ function compileText(charactersMax: number, limit?: BytesLimit): ValueCodec {
 
 export const stringType: ColumnTypeEntry = {
   sqlType: TEXT_SQL_TYPE,
-  allows: { unique: true, index: true, notNull: true, defaultValue: true },
+  allows: { unique: true, index: true, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
   compile: (column, options) => compileText(options.limits.stringLengthMax, bytesLimit(column)),
   parseDefault(text, column, options) {
@@ -91,7 +91,7 @@ export const stringType: ColumnTypeEntry = {
 export const textType: ColumnTypeEntry = {
   sqlType: TEXT_SQL_TYPE,
   // Not indexable: a value longer than a third of a page would make the write fail.
-  allows: { unique: false, index: false, notNull: true, defaultValue: true },
+  allows: { unique: false, index: false, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
   compile: () => compileText(Number.POSITIVE_INFINITY),
   parseDefault(text, column, options) {
@@ -131,7 +131,7 @@ export function encodeUuid(value: unknown): string | Fault {
 
 export const uuidType: ColumnTypeEntry = {
   sqlType: 'uuid',
-  allows: { unique: true, index: true, notNull: true, defaultValue: true },
+  allows: { unique: true, index: true, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
   compile: () => ({ encode: encodeUuid, decode: (text) => `"${text}"` }),
   parseDefault: encodeUuid,

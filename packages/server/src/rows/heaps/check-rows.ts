@@ -1,10 +1,11 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
-import { codeOf } from '../../postgres/failures.js'
+import { codeOf, isDataException } from '../../postgres/failures.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { physicalName } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
+import { isComputed, listStoredChecks, type StoredCheck } from '../columns/computed-columns.js'
 import {
   listAllColumns,
   type StoredConstraint,
@@ -18,47 +19,73 @@ import { selectVisible } from '../reading/arms.js'
 /** Rows of a table on a branch that break a rule. */
 interface Breakers {
   readonly table: StoredTable
-  readonly constraint: StoredConstraint
+  readonly rule: Rule
   readonly limits: Limits
+}
+
+/** A unique constraint, or a check: of a constraint, or of the values of a computed column. */
+type Rule = Extract<StoredConstraint, { readonly unique: unknown }> | StoredCheck
+
+/** Lists the rules that the rows of a table have to keep for its constraints and computed columns. */
+export function listRules(table: StoredTable): Rule[] {
+  return [
+    ...(table.constraints ?? []).filter((each) => 'unique' in each),
+    ...listStoredChecks(table),
+  ]
 }
 
 /** Throws if rows of the branch break a constraint. The error lists the first of them. */
 export async function requireKept(
   database: Queryable,
   layout: Layout,
-  { table, constraint, limits }: Breakers,
+  { table, rule, limits }: Breakers,
 ): Promise<void> {
-  if ('check' in constraint) await requireCheckable(database, table, constraint)
-  const codec = compileTable(table, { limits, jsonAsText: false })
-  const broken = selectBreakers(layout, codec, constraint)
+  if ('expression' in rule) await requireCheckable(database, table, rule)
+  const codec = compileTable(table, { limits, jsonAsText: false }).stored
+  const broken = selectBreakers(layout, codec, rule)
   const listedMax = limits.violationsListedMax
   const found = await database
     .query<{ id: string }>(sql`
       select b.id from (${broken}) b order by b.id limit ${listedMax + 1}`)
     .catch((error: unknown) => {
       if (!isDataException(error)) throw error
-      const reason = 'the check cannot be evaluated for an existing record'
-      throw uncheckable(table, constraint, { reason, cause: error })
+      const what = isOfColumn(rule) ? 'expression' : 'check'
+      const reason = `the ${what} cannot be evaluated for an existing record`
+      throw uncheckable(table, rule, { reason, cause: error })
     })
   if (found.length === 0) return
   const ids = found.slice(0, listedMax).map(({ id }) => id)
   const more = found.length > listedMax ? ' and more' : ''
-  const fault = 'check' in constraint ? 'fail the check' : 'have values that other records have'
+  const details = { table: table.name, [isOfColumn(rule) ? 'column' : 'constraint']: rule.name }
   throw new AppError(
     'constraint_violated',
-    `table [${table.name}]: constraint [${constraint.name}]: cannot be added: records ${fault}: ${ids.join(', ')}${more}`,
-    { details: { table: table.name, constraint: constraint.name, records: ids } },
+    `table [${table.name}]: ${placeOf(rule)}: ${faultOf(rule)}: ${ids.join(', ')}${more}`,
+    { details: { ...details, records: ids } },
   )
 }
 
+function isOfColumn(rule: Rule): boolean {
+  return 'expression' in rule && rule.computed !== undefined
+}
+
+const placeOf = (rule: Rule): string =>
+  `${isOfColumn(rule) ? 'column' : 'constraint'} [${rule.name}]`
+
+function faultOf(rule: Rule): string {
+  if (!('expression' in rule)) return 'cannot be added: records have values that other records have'
+  if (rule.computed === undefined) return 'cannot be added: records fail the check'
+  return `records would have no value of type [${rule.computed.type}]`
+}
+
 /** Selects the ids of the rows that break a constraint. */
-function selectBreakers(layout: Layout, codec: TableCodec, constraint: StoredConstraint): Sql {
+function selectBreakers(layout: Layout, codec: TableCodec, rule: Rule): Sql {
   const columnSql = (id: number) => sql`r.${ident(physicalName({ id }))}`
-  const rows = sql`(${selectVisible(layout, codec)}) r`
-  const check = codec.checks.find(({ id }) => id === constraint.id)
-  if (check !== undefined)
-    return sql`select r.id from ${rows} where ${failsCheck(check, columnSql)}`
-  const ids = 'unique' in constraint ? constraint.unique : []
+  // With an offset, no condition is evaluated for rows that the branch does not see.
+  const rows = sql`(select * from (${selectVisible(layout, codec)}) v offset 0) r`
+  if ('expression' in rule) {
+    return sql`select r.id from ${rows} where ${failsCheck(rule, columnSql)}`
+  }
+  const ids = rule.unique
   const present = ids.map((id) => sql`${columnSql(id)} is not null`)
   return sql`
     select g.id
@@ -81,15 +108,14 @@ const MUTABLE = 'its result depends on more than the record, such as the time or
 async function requireCheckable(
   database: Queryable,
   table: StoredTable,
-  constraint: Extract<StoredConstraint, { readonly check: unknown }>,
+  rule: StoredCheck,
 ): Promise<void> {
-  const columns = listAllColumns(table.columns).map(
+  const columns = listAllColumns(table.columns.filter((column) => !isComputed(column))).map(
     (column) =>
       sql`${ident(physicalName(column))} ${raw(COLUMN_TYPE_ENTRIES[column.type].sqlType)}`,
   )
-  const rule = { ...constraint, expression: constraint.check.sql, columns: [] }
   const fails = failsCheck(rule, (id) => ident(physicalName({ id })))
-  const probe = ident(`check ${constraint.id}`)
+  const probe = ident(`check ${rule.id}`)
   await database.query(sql`savepoint checkable`)
   try {
     await database.query(sql`
@@ -99,28 +125,27 @@ async function requireCheckable(
   } catch (error) {
     const code = codeOf(error)
     if (code === undefined || !/^(22|42)/.test(code)) throw error
-    const reason = code === NOT_IMMUTABLE ? MUTABLE : messageOf(error)
-    throw uncheckable(table, constraint, { reason, cause: error })
+    const reason = code === NOT_IMMUTABLE ? MUTABLE : messageOf(error, rule)
+    throw uncheckable(table, rule, { reason, cause: error })
   }
   await database.query(sql`rollback to savepoint checkable`)
 }
 
-function isDataException(error: unknown): boolean {
-  return codeOf(error)?.startsWith('22') === true
-}
-
 function uncheckable(
   table: StoredTable,
-  { name }: StoredConstraint,
+  rule: Rule,
   { reason, cause }: { reason: string; cause: unknown },
 ): AppError {
-  return new AppError('invalid_schema', `table [${table.name}]: constraint [${name}]: ${reason}`, {
+  return new AppError('invalid_schema', `table [${table.name}]: ${placeOf(rule)}: ${reason}`, {
     cause,
   })
 }
 
 /** Returns the message of PostgreSQL, without the names by which columns are stored. */
-function messageOf(cause: unknown): string {
+function messageOf(cause: unknown, { computed }: StoredCheck): string {
   const message = cause instanceof Error ? cause.message : ''
-  return /"?c\d+"?/.test(message) ? 'the expression is not a condition' : message
+  if (!/"?c\d+"?/.test(message)) return message
+  return computed === undefined
+    ? 'the expression is not a condition'
+    : `the expression has no value of type [${computed.type}]`
 }

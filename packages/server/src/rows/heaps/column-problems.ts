@@ -6,11 +6,14 @@ import {
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
+import { isDataException } from '../../postgres/failures.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { physicalName } from '../columns/column-tree.js'
+import { type ComputedColumn, checkOfComputed, isComputed } from '../columns/computed-columns.js'
 import { fitsSql, narrows } from '../columns/conversions.js'
 import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
+import { failsCheck } from '../columns/table-rules.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
 import { hasRow } from '../reading/has-row.js'
@@ -33,6 +36,7 @@ export async function findColumnProblems(
   rows: BranchRows,
   { table, before, column, limits }: AlteredColumn & { limits: Limits },
 ): Promise<ColumnProblem[]> {
+  if (isComputed(column)) return findUncomputed(transaction, rows, { table, column, limits })
   const isConverted = before.id !== column.id
   const { fill: _, ...probe } = column
   const codec = compileTable(
@@ -42,7 +46,7 @@ export async function findColumnProblems(
   const visible = selectVisible(layoutOf(rows), codec)
   const [old, value] = [ident(physicalName(before)), ident(physicalName(column))]
   const find = (kind: Kind, condition: Sql, from: Sql = sql`(${visible}) r`) =>
-    findRecords(transaction, { kind, condition, from, old, table, column })
+    findRecords(transaction, { kind, condition, from, old: sql`r.${old}`, table, column })
   const problems: ColumnProblem[] = []
   if (isConverted) {
     problems.push(...(await find('conversion', sql`r.${old} is not null and r.${value} is null`)))
@@ -69,12 +73,41 @@ export async function findColumnProblems(
   return problems
 }
 
+/** Finds the records that would have no value of a computed column. */
+async function findUncomputed(
+  transaction: Queryable,
+  rows: BranchRows,
+  { table, column, limits }: { table: StoredTable; column: ComputedColumn; limits: Limits },
+): Promise<ColumnProblem[]> {
+  const codec = compileTable(table, { limits, jsonAsText: false }).stored
+  const isFailed = failsCheck(
+    checkOfComputed(column),
+    (id) => sql`r.${ident(physicalName({ id }))}`,
+  )
+  const from = sql`(select * from (${selectVisible(layoutOf(rows), codec)}) v offset 0) r`
+  const options = {
+    kind: 'limit',
+    condition: isFailed,
+    from,
+    old: sql`null`,
+    table,
+    column,
+  } as const
+  return findRecords(transaction, options).catch((error: unknown) => {
+    if (!isDataException(error)) throw error
+    const place = `table [${table.name}]: column [${column.name}]`
+    const reason = 'the expression cannot be evaluated for an existing record'
+    throw new AppError('invalid_schema', `${place}: ${reason}`, { cause: error })
+  })
+}
+
 async function findRecords(
   transaction: Queryable,
   options: {
     kind: Kind
     condition: Sql
     from: Sql
+    /** The value that is shown. */
     old: Sql
     table: StoredTable
     column: StoredColumn
@@ -82,9 +115,9 @@ async function findRecords(
 ): Promise<ColumnProblem[]> {
   const { kind, condition, from, old, table, column } = options
   // Equal values stand together.
-  const order = kind === 'unique' ? sql`r.${old}, r.id` : sql`r.id`
+  const order = kind === 'unique' ? sql`${old}, r.id` : sql`r.id`
   const found = await transaction.query<{ id: string; value: string | null; records: number }>(sql`
-    select r.id, left(r.${old}::text, ${PROBLEM_VALUE_LENGTH_MAX}) as value,
+    select r.id, left(${old}::text, ${PROBLEM_VALUE_LENGTH_MAX}) as value,
       (count(*) over ())::integer as records
     from ${from}
     where ${condition}

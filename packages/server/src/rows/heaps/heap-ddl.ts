@@ -6,6 +6,7 @@ import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/
 import { prepared } from '../../postgres/statement.js'
 import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../columns/column-types.js'
+import { isComputed, listStoredChecks, type StoredCheck } from '../columns/computed-columns.js'
 import {
   listAllColumns,
   listKeyColumns,
@@ -39,8 +40,9 @@ import { storedValue } from '../reading/arms.js'
 
 type ColumnShape = Pick<PhysicalColumn, 'id' | 'physicalName' | 'sqlType' | 'column'>
 
+/** Describes the columns of heaps, which do not have computed ones. */
 function physicalShapes(columns: readonly StoredColumn[]): ColumnShape[] {
-  return listAllColumns(columns).map((column) => ({
+  return listAllColumns(columns.filter((column) => !isComputed(column))).map((column) => ({
     id: column.id,
     physicalName: physicalName(column),
     sqlType: COLUMN_TYPE_ENTRIES[column.type].sqlType,
@@ -270,18 +272,12 @@ function ruleStatements(
       sql`create index if not exists ${ident(pastKeyIndexName(heap.heapId, id))} on ${pastName(heap)} (${names})`,
     ]
   })
-  const checks = (rules.constraints ?? []).flatMap((constraint) =>
-    'check' in constraint ? [checkStatement(heap, constraint)] : [],
-  )
-  return [...keys, ...checks]
+  return [...keys, ...listStoredChecks(rules).map((check) => checkStatement(heap, check))]
 }
 
 /** Rows that the heap has already were checked as rows of the branch, with those that it inherits. */
-function checkStatement(
-  heap: HeapAddress,
-  { id, check }: Extract<StoredConstraint, { readonly check: unknown }>,
-): Sql {
-  const condition = expressionSql(check.sql, (column) => ident(physicalName({ id: column })))
+function checkStatement(heap: HeapAddress, { id, expression }: StoredCheck): Sql {
+  const condition = expressionSql(expression, (column) => ident(physicalName({ id: column })))
   return sql`
     alter table ${heapName(heap)}
     add constraint ${ident(checkName(heap.heapId, id))}
@@ -299,10 +295,20 @@ export async function addHeapConstraint(
   await runAll(transaction, ruleStatements(heap, { columns: [], constraints: [constraint] }))
 }
 
+/** Adds a check to a heap, in place of the one that it has. */
+export async function addHeapCheck(
+  transaction: Queryable,
+  heap: HeapAddress,
+  check: StoredCheck,
+): Promise<void> {
+  await dropHeapConstraint(transaction, heap, check)
+  await transaction.query(checkStatement(heap, check))
+}
+
 export async function dropHeapConstraint(
   transaction: Queryable,
   heap: HeapAddress,
-  { id }: StoredConstraint,
+  { id }: { readonly id: number },
 ): Promise<void> {
   const { databaseId, heapId } = heap
   await stopBuilding(transaction, heapId)

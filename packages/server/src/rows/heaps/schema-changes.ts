@@ -3,6 +3,13 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { sql } from '../../postgres/sql.js'
+import {
+  type ComputedColumn,
+  checkOf,
+  checkOfComputed,
+  isComputed,
+  listStoredChecks,
+} from '../columns/computed-columns.js'
 import type { StoredColumn, StoredConstraint, StoredTable } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
 import { requestExtensionIndexes, requestIndexes } from '../indexes/heap-indexes.js'
@@ -16,9 +23,10 @@ import {
 } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
 import { absorbAll } from './absorb.js'
-import { requireKept } from './check-rows.js'
+import { listRules, requireKept } from './check-rows.js'
 import { type AlteredColumn, columnProblemsError, findColumnProblems } from './column-problems.js'
 import {
+  addHeapCheck,
   addHeapColumn,
   addHeapConstraint,
   alterHeapColumn,
@@ -63,12 +71,19 @@ export async function applySchemaChanges(
   await absorbAll(transaction, layout)
   const added = options.changes.filter((change) => change.kind === 'tableAdded')
   for (const { table } of options.areRowsChecked ? [] : added) {
-    for (const constraint of table.constraints ?? []) {
-      await requireKept(transaction, layout, { table, constraint, limits: options.limits })
+    for (const rule of listRules(table)) {
+      await requireKept(transaction, layout, { table, rule, limits: options.limits })
     }
   }
   await createHeaps(transaction, { ...layout, tables: added.map(({ table }) => table) })
-  for (const change of options.changes) {
+  // A computed column uses columns that may be added by the same edit.
+  const isComputing = (change: SchemaChange) =>
+    (change.kind === 'columnAdded' || change.kind === 'columnAltered') && isComputed(change.column)
+  const ordered = [
+    ...options.changes.filter((change) => !isComputing(change)),
+    ...options.changes.filter(isComputing),
+  ]
+  for (const change of ordered) {
     const heap = ownHeap(layout, change.table.id)
     switch (change.kind) {
       case 'tableAdded':
@@ -79,6 +94,10 @@ export async function applySchemaChanges(
         break
       case 'columnAdded': {
         const { table, column } = change
+        if (isComputed(column)) {
+          await setComputed(transaction, { ...options, layout, table, column })
+          break
+        }
         const before = options.before.get(table.id) ?? table
         if (!options.areRowsChecked) {
           await requireFillable(transaction, layout, { before, column, limits: options.limits })
@@ -89,6 +108,10 @@ export async function applySchemaChanges(
       }
       case 'columnAltered': {
         const { table, before, column } = change
+        if (isComputed(column)) {
+          await setComputed(transaction, { ...options, layout, table, column })
+          break
+        }
         if (!options.areRowsChecked) {
           const problems = await findColumnProblems(transaction, layout, {
             ...change,
@@ -108,6 +131,7 @@ export async function applySchemaChanges(
       case 'columnRemoved':
         if (heap !== undefined) {
           const { column } = change
+          if (isComputed(column)) await dropHeapConstraint(transaction, heap, column)
           await dropColumnRules(transaction, heap, { column, hasForks: layout.hasForks })
         }
         break
@@ -120,8 +144,9 @@ export async function applySchemaChanges(
         break
       case 'constraintAdded': {
         const { table, constraint } = change
-        if (!options.areRowsChecked) {
-          await requireKept(transaction, layout, { table, constraint, limits: options.limits })
+        const rule = 'unique' in constraint ? constraint : checkOf(constraint)
+        if (!options.areRowsChecked && rule !== undefined) {
+          await requireKept(transaction, layout, { table, rule, limits: options.limits })
         }
         if (heap !== undefined) await addHeapConstraint(transaction, heap, constraint)
         break
@@ -133,6 +158,24 @@ export async function applySchemaChanges(
   }
 }
 
+/** Checks that the rows of a branch have values of a new or changed computed column, and that those written later will. */
+async function setComputed(
+  transaction: Queryable,
+  options: {
+    layout: Layout
+    table: StoredTable
+    column: ComputedColumn
+    limits: Limits
+    areRowsChecked?: boolean
+  },
+): Promise<void> {
+  const { layout, table, column, limits, areRowsChecked = false } = options
+  const check = checkOfComputed(column)
+  if (!areRowsChecked) await requireKept(transaction, layout, { table, rule: check, limits })
+  const heap = ownHeap(layout, table.id)
+  if (heap !== undefined) await addHeapCheck(transaction, heap, check)
+}
+
 /**
  * Completes the heaps of a restored database, or of all: queues the indexes that need an extension, and adds the checks
  * that schemas define. Backups leave them out, because nothing of an archive is run.
@@ -142,17 +185,17 @@ export async function completeRestored(
   { databaseId = null }: { databaseId?: string | null } = {},
 ): Promise<void> {
   await requestExtensionIndexes(database, { databaseId })
-  const heaps = await database.query<HeapAddress & { constraint: StoredConstraint }>(sql`
-    select h.database_id as "databaseId", h.id as "heapId", c as constraint
+  const heaps = await database.query<HeapAddress & { table: StoredTable }>(sql`
+    select h.database_id as "databaseId", h.id as "heapId", t as table
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id
     join offshoot.schemas s on s.id = b.schema_id
     cross join lateral jsonb_path_query(s.document,
-      '$.tables[*] ? (@.id == $id).constraints[*] ? (exists(@.check))',
-      jsonb_build_object('id', h.table_id)) c
+      '$.tables[*] ? (@.id == $id && (exists(@.constraints[*].check) || exists(@.columns[*].computed)))',
+      jsonb_build_object('id', h.table_id)) t
     where h.kind = 'heap' and h.database_id = coalesce(${databaseId}::bigint, h.database_id)`)
-  for (const { constraint, ...heap } of heaps) {
-    await addHeapConstraint(database, heap, constraint)
+  for (const { table, ...heap } of heaps) {
+    for (const check of listStoredChecks(table)) await addHeapCheck(database, heap, check)
   }
 }
 

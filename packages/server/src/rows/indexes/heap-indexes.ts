@@ -42,9 +42,10 @@ export function wantsIndex({ unique, index, type }: StoredColumn): boolean {
 /** Returns whether a column needs a search index. A table has one on all its text columns or on none. */
 export function wantsSearchIndex(
   { searchIndex }: Pick<StoredTable, 'searchIndex'>,
-  { type }: Pick<StoredColumn, 'type'>,
+  { type, computed }: Pick<StoredColumn, 'type' | 'computed'>,
 ): boolean {
-  return searchIndex === true && SearchedText.of(type)?.indexed !== undefined
+  const isSearched = searchIndex === true && computed === undefined
+  return isSearched && SearchedText.of(type)?.indexed !== undefined
 }
 
 export interface HeapColumn extends HeapAddress {

@@ -100,8 +100,8 @@ function selectClashes(
   { key, offset, limit }: { key: UniqueKey; offset: number; limit: number },
 ): Sql {
   const texts = columnsOf(codec, key).map(({ physicalName, column }) => {
-    const shown = COLUMN_TYPE_ENTRIES[column.type].select(`c.${physicalName}`)
-    return sql`(${raw(shown)})::text`
+    const shown = COLUMN_TYPE_ENTRIES[column.type].select(sql`c.${ident(physicalName)}`)
+    return sql`(${shown})::text`
   })
   const names = namesOf(codec, key)
   return sql`

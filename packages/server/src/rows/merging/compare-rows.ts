@@ -1,5 +1,5 @@
 import type { Transaction } from '../../postgres/run-transaction.js'
-import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { TextRow } from '../../postgres/statement.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import type { TableCodec } from '../columns/table-codec.js'
@@ -129,10 +129,9 @@ export async function listCompared(
 /** Returns the array of texts of one state: the id, then the physical columns. */
 function stateTexts(codec: TableCodec, alias: Sql, form: TextForm): Sql {
   const texts = codec.physical.map(({ column, physicalName }) => {
-    const reference = `${alias.text}.${ident(physicalName).text}`
-    const selected =
-      form === 'json' ? COLUMN_TYPE_ENTRIES[column.type].select(reference) : reference
-    return sql`, (${raw(selected)})::text`
+    const value = sql`${alias}.${ident(physicalName)}`
+    const selected = form === 'json' ? COLUMN_TYPE_ENTRIES[column.type].select(value) : value
+    return sql`, (${selected})::text`
   })
   return sql`array[${alias}.id${join([empty, ...texts], '')}]`
 }

@@ -6,6 +6,7 @@ import {
 } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
+import { listNewRules } from '../columns/computed-columns.js'
 import { listAllColumns, type StoredSchema, type StoredTable } from '../columns/stored-schema.js'
 import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
 import { dropNewLayers, type NewLayer } from '../heaps/layers.js'
@@ -234,7 +235,7 @@ export class TableComparison {
   constructor(compared: ComparedTable, stage: Stage, others: OtherTables) {
     this.#others = others
     const { table, form, theirs, ours, strategy, ids } = compared
-    this.codec = compileTable(table, form)
+    this.codec = compileTable(table, form).stored
     this.#compared = compared
     this.#stage = stage
     this.#merge = {
@@ -428,11 +429,9 @@ export class TableComparison {
     return { ours: this.#merge.ours, staged: this.#staged }
   }
 
-  /** The ids of the constraints that the merge adds to the table of the target. */
+  /** The ids of the constraints and checks that the merge adds to the table of the target, or changes there. */
   get #newConstraints(): number[] {
-    const { table } = this.#compared.ours
-    const known = new Set(constraintIdsOf(table))
-    return constraintIdsOf(this.codec.table).filter((id) => !known.has(id))
+    return listNewRules(this.#compared.ours.table, this.codec.table)
   }
 
   /**
@@ -694,10 +693,6 @@ export class Outcome {
 /** Returns whether there is something to write. The changes of a query are counted when they are written. */
 function isWritten({ staged, tally }: Pick<OutcomeTable, 'staged' | 'tally'>): boolean {
   return staged.isQuery ? tally.changed > 0 : effectsOf(tally) > 0
-}
-
-function constraintIdsOf(table: StoredTable | undefined): number[] {
-  return (table?.constraints ?? []).map(({ id }) => id)
 }
 
 function effectsOf({

@@ -272,7 +272,7 @@ interface CompiledDifference {
 
 function compileDifference(options: DifferenceOptions): CompiledDifference {
   const { table, form, leftOut = [], inserted = 'all', isRestricted = true } = options
-  const codec = compileTable(table, form)
+  const codec = compileTable(table, form).stored
   const columns = new Set(
     codec.physical.flatMap(({ id }, index) => (leftOut.includes(id) ? [] : [index])),
   )

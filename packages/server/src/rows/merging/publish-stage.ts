@@ -4,10 +4,11 @@ import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, type TextRows } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
-import type { StoredConstraint, StoredTable } from '../columns/stored-schema.js'
+import type { StoredTable } from '../columns/stored-schema.js'
 import type { TableCodec } from '../columns/table-codec.js'
+import type { CheckRule } from '../columns/table-rules.js'
 import { requestFolds } from '../heaps/folds.js'
-import { addHeapConstraint, createHeaps, dropHeapConstraint } from '../heaps/heap-ddl.js'
+import { addHeapCheck, createHeaps, dropHeapConstraint } from '../heaps/heap-ddl.js'
 import { assignSparesIn } from '../heaps/spare-heaps.js'
 import { findLayout, type Heap, heapName, type Layout, ownHeap } from '../layout/layout.js'
 import { AbsorbCalls } from '../writing/absorb-calls.js'
@@ -138,8 +139,8 @@ async function clearMoved(
  * are written. The merge was checked by its outcome.
  */
 async function liftChecks(transaction: Transaction, heap: Heap, codec: TableCodec): Promise<void> {
-  for (const constraint of clearedChecks(codec)) {
-    await dropHeapConstraint(transaction, heap, constraint)
+  for (const check of clearedChecks(codec)) {
+    await dropHeapConstraint(transaction, heap, check)
   }
 }
 
@@ -148,18 +149,15 @@ async function restoreChecks(
   heap: Heap,
   codec: TableCodec,
 ): Promise<void> {
-  for (const constraint of clearedChecks(codec)) {
-    await addHeapConstraint(transaction, heap, constraint)
+  for (const check of clearedChecks(codec)) {
+    await addHeapCheck(transaction, heap, check)
   }
 }
 
 /** Lists the checks of columns that belong to a unique key. */
-function clearedChecks({ table, checks, uniqueKeys }: TableCodec): StoredConstraint[] {
+function clearedChecks({ checks, uniqueKeys }: TableCodec): CheckRule[] {
   const cleared = new Set(uniqueKeys.flatMap(({ columns }) => columns))
-  const ids = new Set(
-    checks.filter(({ columns }) => columns.some((index) => cleared.has(index))).map(({ id }) => id),
-  )
-  return (table.constraints ?? []).filter(({ id }) => ids.has(id))
+  return checks.filter(({ columns }) => columns.some((index) => cleared.has(index)))
 }
 
 /**

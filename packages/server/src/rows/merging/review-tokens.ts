@@ -78,7 +78,7 @@ function joinReviewed({
   ].flatMap(({ side, alias }) =>
     side.table === undefined
       ? []
-      : { codec: compileTable(side.table, form), rows: rowsOfTable(side), alias },
+      : { codec: compileTable(side.table, form).stored, rows: rowsOfTable(side), alias },
   )
   // Resolutions name columns, so a column that has another name by now counts as changed.
   const columns = sides.map(({ codec }) => codec.physical.map(({ id, path }) => [id, path]))

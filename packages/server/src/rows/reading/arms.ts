@@ -38,11 +38,13 @@ export interface Arm {
   readonly storedAs?: Heap['storedAs']
   /** The arm is the own heap of the branch, as it is now. */
   readonly isCurrent?: boolean
+  /** The arms whose rows hide those of this one. */
+  readonly nearer: readonly Arm[]
 }
 
 /** Returns the arms of all sources, the nearest first. */
 export function listArms(layout: Layout, tableId: number): Arm[] {
-  return sourcesOf(layout, tableId).flatMap((source): Arm[] => {
+  const arms = sourcesOf(layout, tableId).flatMap((source): Omit<Arm, 'nearer'>[] => {
     const { kind, level, branchId, asOf, columnIds, storedAs } = source
     const heap = { level, table: heapName(source), columnIds, storedAs }
     if (asOf === undefined) {
@@ -67,6 +69,11 @@ export function listArms(layout: Layout, tableId: number): Arm[] {
       },
     ]
   })
+  const known: Arm[] = []
+  for (const arm of arms) {
+    known.push({ ...arm, nearer: known.filter(({ level }) => level < arm.level) })
+  }
+  return known
 }
 
 const hasId = (alias: Sql, id: Sql): Sql => sql`${alias}.id = ${id}`
@@ -77,11 +84,14 @@ export function listScannedArms(arms: readonly Arm[], codec: TableCodec): readon
   const [nearest] = far
   if (nearest === undefined) return arms
   const farArms = arms.filter(({ level }) => level >= nearest)
+  const nearArms = arms.slice(0, near.length)
   return [
-    ...arms.slice(0, near.length),
+    ...nearArms,
     {
       level: nearest,
-      table: nearestRows(farArms, codec),
+      nearer: nearArms,
+      // What is computed of the nearest row is computed where the arm is read.
+      table: nearestRows(farArms, codec.stored),
       inEpoch: () => sql`true`,
       ofId: hasId,
       columnIds: undefined,
@@ -101,7 +111,7 @@ export function splitLevels(levels: readonly number[]): { near: number[]; far: n
 function nearestRows(arms: readonly Arm[], codec: TableCodec): Sql {
   const selects = arms.map(
     (arm) => sql`
-      select ${armSelect(sql`a`, arm, codec)}, ${raw(String(arm.level))} as level
+      select ${armSelect(sql`a`, { arm, codec })}, ${raw(String(arm.level))} as level
       from ${arm.table} a
       where ${arm.inEpoch(sql`a`)}`,
   )
@@ -120,9 +130,24 @@ export interface JoinOptions {
   readonly columns?: ReadonlySet<number>
 }
 
-/** Returns a column of an arm as an expression. */
-function armColumn(alias: Sql, { column }: PhysicalColumn, arm: TableColumns): Sql {
-  return storedValue(alias, column, arm)
+/**
+ * Returns a column of an arm as an expression. A computed value is calculated for visible rows alone: those that nobody
+ * sees may have values that the expression fails for, and PostgreSQL may evaluate a condition for them, too. With `isFirst`,
+ * the row is known to be the nearest one of its id.
+ */
+function armColumn(
+  alias: Sql,
+  { column, computed }: PhysicalColumn,
+  { arm, isFirst = false }: { arm: Arm; isFirst?: boolean | undefined },
+): Sql {
+  if (computed === undefined) return storedValue(alias, column, arm)
+  const value = computed.valueSql((id) => {
+    const used = computed.uses.get(id)
+    if (used === undefined) throw new Error(`column ${column.id} uses a column that is not there`)
+    return storedValue(alias, used, arm)
+  })
+  const isVisible = isFirst ? sql`not ${alias}.deleted` : visibleIn(arm, arm.nearer, alias)
+  return sql`(case when ${isVisible} then ${value} end)`
 }
 
 /** The columns that a table has. */
@@ -157,9 +182,17 @@ function columnsOf(codec: ReadColumns, wanted?: ReadonlySet<number>): readonly P
 }
 
 /** Returns the select list of an arm: metadata, and the `wanted` columns or all columns of the schema. */
-function armSelect(alias: Sql, arm: Arm, codec: ReadColumns, wanted?: ReadonlySet<number>): Sql {
-  const columns = columnsOf(codec, wanted).map(
-    (column) => sql`${armColumn(alias, column, arm)} as ${ident(column.physicalName)}`,
+function armSelect(
+  alias: Sql,
+  options: {
+    arm: Arm
+    codec: ReadColumns
+    wanted?: ReadonlySet<number> | undefined
+    isFirst?: boolean
+  },
+): Sql {
+  const columns = columnsOf(options.codec, options.wanted).map(
+    (column) => sql`${armColumn(alias, column, options)} as ${ident(column.physicalName)}`,
   )
   const metadata = sql`${alias}.id, ${alias}.version, ${alias}.created_at, ${alias}.updated_at, ${alias}.deleted`
   return columns.length === 0 ? metadata : sql`${metadata}, ${join(columns, ', ')}`
@@ -197,7 +230,7 @@ export function selectOwnRows(layout: Layout, codec: TableCodec): Sql {
   const [own] = listArms(layout, codec.table.id)
   if (!own?.isCurrent) throw new Error('the branch must read its own heap')
   const columns = columnsOf(codec).map(
-    (column) => sql`, ${armColumn(sql`h`, column, own)} as ${ident(column.physicalName)}`,
+    (column) => sql`, ${armColumn(sql`h`, column, { arm: own })} as ${ident(column.physicalName)}`,
   )
   return sql`
     select h.id as key, case when not h.deleted then h.id end as id${join([empty, ...columns], '')}
@@ -212,7 +245,7 @@ function firstRow(
 ): Sql {
   const found = arms.map(
     (arm) => sql`
-      select ${armSelect(sql`h`, arm, codec, columns)}
+      select ${armSelect(sql`h`, { arm, codec, wanted: columns, isFirst: true })}
       from ${arm.table} h
       where ${arm.ofId(sql`h`, id)}`,
   )
@@ -272,12 +305,12 @@ export function selectVisible(
   const chosen = options.isInherited ? arms.filter((arm) => arm.level > 0) : arms
   if (chosen.length === 0) return selectNoRows(codec)
   const selects = chosen.map((arm) => {
-    const expressionOf = (column: PhysicalColumn) => armColumn(sql`h`, column, arm)
+    const expressionOf = (column: PhysicalColumn) => armColumn(sql`h`, column, { arm })
     const condition = options.where === undefined ? empty : sql` and ${options.where(expressionOf)}`
     return sql`
-      select ${armSelect(sql`h`, arm, codec)}
+      select ${armSelect(sql`h`, { arm, codec })}
       from ${arm.table} h
-      where ${visibleIn(arm, arms, sql`h`)}${condition}`
+      where ${visibleIn(arm, arm.nearer, sql`h`)}${condition}`
   })
   return join(selects, ' union all ')
 }
@@ -307,22 +340,21 @@ export function visibleArms(arms: readonly Arm[], codec: TableCodec, alias: Sql)
   return arms.map((arm) => ({
     table: arm.table,
     // A plain heap has no tombstones. The condition lets PostgreSQL use the partial indexes.
-    condition: isPlain ? sql`not ${alias}.deleted` : visibleIn(arm, arms, alias, isAbsentIn),
+    condition: isPlain ? sql`not ${alias}.deleted` : visibleIn(arm, arm.nearer, alias, isAbsentIn),
     column(index) {
       const column = codec.physical[index]
       if (column === undefined) throw new Error('a column must belong to the table')
-      return armColumn(alias, column, arm)
+      return armColumn(alias, column, { arm, isFirst: isPlain })
     },
   }))
 }
 
 function visibleIn(
   arm: Arm,
-  arms: readonly Arm[],
+  nearer: readonly Arm[],
   alias: Sql,
   isAbsent: typeof isNotIn = isNotIn,
 ): Sql {
-  const nearer = arms.filter((other) => other.level < arm.level)
   const isFirst = nearer.length === 0 ? empty : sql` and ${isAbsent(nearer, alias)}`
   return sql`not ${alias}.deleted and ${arm.inEpoch(alias)}${isFirst}`
 }

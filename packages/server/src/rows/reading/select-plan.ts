@@ -99,5 +99,5 @@ function linkedSql(lookup: TableLookup, plan: ReadPlan, id: Sql): Sql {
 function selectColumn(codec: TableCodec, index: number, value: Sql): Sql {
   const column = codec.physical[index]
   if (column === undefined) throw new Error('a projection must belong to the table')
-  return raw(COLUMN_TYPE_ENTRIES[column.column.type].select(value.text))
+  return COLUMN_TYPE_ENTRIES[column.column.type].select(value)
 }

@@ -1,5 +1,11 @@
 import { AppError } from '@offshoot/contract/errors'
-import { CHECK_VIOLATION, codeOf, constraintOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
+import {
+  CHECK_VIOLATION,
+  codeOf,
+  constraintOf,
+  isDataException,
+  UNIQUE_VIOLATION,
+} from '../../postgres/failures.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import type { CheckRule, LinkRule, UniqueKey } from '../columns/table-rules.js'
 import { ruleIdOf } from '../layout/layout.js'
@@ -119,6 +125,11 @@ function findViolation(error: unknown, codecs: Iterable<TableCodec>): Violation 
 
 /** Returns the violation of a rule of a table. undefined: the id is taken. */
 export function violationOf(codec: TableCodec, rule: UniqueKey | CheckRule | undefined): Violation {
+  if (rule !== undefined && 'expression' in rule && rule.computed !== undefined) {
+    const { name, type } = rule.computed
+    const message = `column [${name}]: is computed, and has no value of type [${type}] for these values`
+    return { kind: 'check', codec, columns: [name], constraint: undefined, message }
+  }
   const columns = rule?.columns.map((index) => codec.physical[index]?.path.join('.') ?? '') ?? [
     'id',
   ]
@@ -183,15 +194,19 @@ function describeRefusal(error: unknown, codecs: Iterable<TableCodec>): string |
     case PROGRAM_LIMIT_EXCEEDED:
       return 'a value of a unique column is too long; about 2700 bytes can be indexed'
     default:
-      return [...codecs].some(({ checks }) => checks.length > 0) && isDataException(error)
-        ? 'a check constraint cannot be evaluated for these values'
-        : undefined
+      return isDataException(error) ? describeChecks([...codecs]) : undefined
   }
 }
 
-/** Returns whether an expression has failed, such as a division by zero. */
-function isDataException(error: unknown): boolean {
-  return codeOf(error)?.startsWith('22') === true
+/** Names what cannot be evaluated. undefined: the tables have no checks. */
+function describeChecks(codecs: readonly TableCodec[]): string | undefined {
+  const checks = codecs.flatMap((codec) => codec.checks)
+  const computed = checks.flatMap((check) => check.computed?.name ?? [])
+  if (checks.length === 0) return undefined
+  if (computed.length === 0) return 'a check constraint cannot be evaluated for these values'
+  const columns = computed.map((name) => `[${name}]`).join(', ')
+  const others = checks.length > computed.length ? ', or a check constraint,' : ''
+  return `computed ${computed.length === 1 ? 'column' : 'columns'} ${columns}${others} cannot be calculated of these values`
 }
 
 function rowsBefore(error: unknown): number | undefined {

@@ -108,7 +108,7 @@ export class StagedRows {
       const stage = { databaseId, heapId: await listNewHeap(transaction, databaseId) }
       const { passing } = database.server
       const form = { passing, isLasting: mayReplace && forked !== undefined }
-      await transaction.query(createStageStatement(table.codec, heapName(stage), form))
+      await transaction.query(createStageStatement(table.codec.stored, heapName(stage), form))
       return { stage, isLasting: form.isLasting }
     }
     const options = { isolation: 'read committed' } as const

@@ -592,9 +592,9 @@ export class TableWriter {
     })
   }
 
-  /** Finds the rows that have values of a column. Returns the positions of the values, and the ids. */
-  findHolders(column: number, values: readonly (string | null)[]): Call {
-    return { statement: holdersStatement(this.#parts, column), values: [arrayLiteral(values)] }
+  /** Finds the rows that have the values of a key that given rows have. Returns the positions of the given rows, and the ids. */
+  findHolders(key: UniqueKey, rows: readonly Pick<RowInput, 'values'>[]): Call {
+    return { statement: holdersStatement(this.#parts, key), values: arraysOf(key, rows) }
   }
 
   /** Returns ids, expected versions, and one array for each column. */

@@ -21,16 +21,13 @@ export function visibleValuesStatement(parts: StatementParts, key: UniqueKey): S
   return compileStatement(matchingValues(parts, key))
 }
 
-/** Finds the rows that have the given values (slot 0, an array): the positions of the values, and the ids. */
-export function holdersStatement(parts: StatementParts, index: number): Statement {
+/** Finds the rows that have the given values: the positions of the values, and the ids. */
+export function holdersStatement(parts: StatementParts, key: UniqueKey): Statement {
   const { layout, codec } = parts
-  const column = parts.column(index)
-  const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
-    sql`${expressionOf(column)} = g.value::${raw(column.sqlType)}`
   return compileStatement(sql`
     select g.ordinal - 1, r.id
-    from unnest(${slot(0)}::text[]) with ordinality as g (value, ordinal)
-    cross join lateral (${selectVisible(layout, codec, { where })}) r`)
+    from ${givenValues(key)}
+    cross join lateral (${selectVisible(layout, codec, { where: isGiven(parts, key) })}) r`)
 }
 
 function matchingValues(
@@ -39,17 +36,25 @@ function matchingValues(
   options: { isInherited?: boolean } = {},
 ): Sql {
   const { layout, codec } = parts
-  const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
+  const where = isGiven(parts, key)
+  return sql`
+    select g.ordinal - 1
+    from ${givenValues(key)}
+    where exists (${selectVisible(layout, codec, { ...options, where })})`
+}
+
+/** Returns the condition that a row has the given values of a key. */
+function isGiven(
+  parts: StatementParts,
+  key: UniqueKey,
+): (expressionOf: (column: PhysicalColumn) => Sql) => Sql {
+  return (expressionOf) =>
     all(
       key.columns.map((index, position) => {
         const column = parts.column(index)
         return sql`${expressionOf(column)} = ${given(position)}::${raw(column.sqlType)}`
       }),
     )
-  return sql`
-    select g.ordinal - 1
-    from ${givenValues(key)}
-    where exists (${selectVisible(layout, codec, { ...options, where })})`
 }
 
 const all = (conditions: readonly Sql[]): Sql => join(conditions, ' and ')

@@ -57,7 +57,7 @@ export async function parseSchema(texts: readonly string[]): Promise<ParsedSchem
   return { texts: parsed, expressions }
 }
 
-/** Reads the texts of the checks and conversions of a statement. */
+/** Reads the texts of the checks, computed columns and conversions of a statement. */
 async function readExpressions(
   { node, source }: ParsedSchemaStatement,
   expressions: Map<object, string>,
@@ -79,8 +79,9 @@ async function readExpressions(
     )
     for (const constraint of inner) {
       const { contype, raw_expr: tree, location } = constraint
-      if (tree === undefined || contype !== 'CONSTR_CHECK') continue
-      const text = readParentheses(source, { from: location ?? 0, after: 'check' })
+      const after = contype === undefined ? undefined : WORDS_BEFORE[contype]
+      if (tree === undefined || after === undefined) continue
+      const text = readParentheses(source, { from: location ?? 0, after })
       expressions.set(tree, await readExpression(text, tree, relname))
     }
     if (column?.raw_default !== undefined) {
@@ -89,6 +90,12 @@ async function readExpressions(
       expressions.set(tree, await readExpression(text, tree, relname))
     }
   }
+}
+
+/** The words before the expressions of constraints. */
+const WORDS_BEFORE: Readonly<Record<string, string | undefined>> = {
+  CONSTR_CHECK: 'check',
+  CONSTR_GENERATED: 'as',
 }
 
 const PREFIX = 'select (\n'

@@ -276,7 +276,10 @@ class SchemaPlanner {
     const isIdentity = constraints.some(({ contype }) => contype === 'CONSTR_IDENTITY')
     if (isSerial || isIdentity) given.push({ generate: 'sequence' })
     if (given.length > 1) throw invalidSql(`column [${name}] has more than one default`)
-    const column = this.#model.addColumn(table, { name, ...form, ...given[0] } as Column)
+    const generated = constraints.find(({ contype }) => contype === 'CONSTR_GENERATED')
+    const computed = generated && { computed: this.#expressionOf(generated.raw_expr) }
+    const definition = { name, ...form, ...given[0], ...computed }
+    const column = this.#model.addColumn(table, definition as Column)
     // As in PostgreSQL, such a column has a value in each row.
     if (isSerial || isIdentity) this.#model.requireValues(table, column)
     for (const [index, constraint] of constraints.entries()) {
@@ -297,6 +300,8 @@ class SchemaPlanner {
     const { name } = column.definition
     const { contype } = constraint
     if (contype === 'CONSTR_NULL' || DEFERRED.has(contype ?? '')) return
+    // Its expression is a part of the definition.
+    if (contype === 'CONSTR_GENERATED') return
     if (contype === 'CONSTR_IDENTITY') {
       requireIdentity(constraint)
       if (column.definition.type !== 'int') throw notSupported(`IDENTITY of column [${name}]`)

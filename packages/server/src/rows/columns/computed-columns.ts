@@ -1,0 +1,112 @@
+import { LIMITS } from '@offshoot/contract/limits'
+import {
+  type ExpressionParts,
+  expressionSql,
+  type RowExpression,
+  toParts,
+} from '../../dialect/row-expression.js'
+import { raw, type Sql, sql } from '../../postgres/sql.js'
+import { slot } from '../../postgres/statement.js'
+import { COLUMN_TYPE_ENTRIES } from './column-types.js'
+import { fitsPrecision } from './conversions.js'
+import type { StoredColumn, StoredConstraint, StoredTable } from './stored-schema.js'
+
+/*
+ * The value of a computed column is not stored. Statements have its expression where they would name the column of
+ * another one. A check on the heap makes sure that the expression has a value for each row, which reading it therefore
+ * never fails to calculate.
+ */
+
+export type ComputedColumn = StoredColumn & { readonly computed: RowExpression }
+
+export function isComputed(column: StoredColumn): column is ComputedColumn {
+  return column.computed !== undefined
+}
+
+/** Returns SQL for the value of a computed column. `columnSql` returns an expression for a column, by its id. */
+export function computedSql(column: ComputedColumn, columnSql: (id: number) => Sql): Sql {
+  const value = sql`(${expressionSql(column.computed.sql, columnSql)})`
+  const { sqlType } = COLUMN_TYPE_ENTRIES[column.type]
+  if (column.type !== 'decimal') return sql`(${value}::${raw(sqlType)})`
+  return sql`round(${value}::numeric, ${raw(String(column.decimal?.scale ?? 0))})`
+}
+
+/** A check of rows, as a condition over columns. */
+export interface StoredCheck {
+  readonly id: number
+  readonly name: string
+  readonly expression: ExpressionParts
+  /** The computed column whose values are checked. undefined: the check is a constraint. */
+  readonly computed?: ComputedColumn
+}
+
+/** Lists the checks of a table: its constraints, and that its computed columns have values of their types. */
+export function listStoredChecks({
+  columns,
+  constraints = [],
+}: Pick<StoredTable, 'columns' | 'constraints'>): StoredCheck[] {
+  return [
+    ...constraints.flatMap((constraint) => checkOf(constraint) ?? []),
+    ...columns.filter(isComputed).map(checkOfComputed),
+  ]
+}
+
+export function checkOf(constraint: StoredConstraint): StoredCheck | undefined {
+  if (!('check' in constraint)) return undefined
+  const { id, name, check } = constraint
+  return { id, name, expression: check.sql }
+}
+
+export function checkOfComputed(column: ComputedColumn): StoredCheck {
+  const { id, name, notNull } = column
+  const value = computedSql(column, (columnId) => sql`${slot(columnId)}`)
+  // The count of nulls has a result for any value, so it makes PostgreSQL calculate the value.
+  const isCalculated = notNull ? sql`num_nulls(${value}) = 0` : sql`num_nulls(${value}) >= 0`
+  const fits = fitsType(value, column)
+  const condition = fits === undefined ? isCalculated : sql`${isCalculated} and ${fits}`
+  return { id, name, expression: toParts(condition), computed: column }
+}
+
+/** Returns the condition that a value is one that a column can have. undefined: all values of its SQL type are. */
+function fitsType(value: Sql, column: ComputedColumn): Sql | undefined {
+  switch (column.type) {
+    case 'int':
+      return sql`abs(${value}) <= ${raw(String(Number.MAX_SAFE_INTEGER))}`
+    case 'float':
+      // Infinity and NaN have no form in JSON. NaN is larger than any other number.
+      return sql`abs(${value}) < 'Infinity'::double precision`
+    case 'decimal':
+      return fitsPrecision(value, column)
+    case 'string':
+      return sql`char_length(${value}) <= ${raw(String(LIMITS.stringLengthMax))}`
+    case 'text':
+      return sql`octet_length(${value}) <= ${raw(String(LIMITS.recordBytesMax))}`
+    case 'date':
+      return sql`${value} between '0001-01-01'::date and '9999-12-31'::date`
+    case 'datetime':
+      return sql`${value} >= '0001-01-01T00:00:00Z'::timestamptz and ${value} < '10000-01-01T00:00:00Z'::timestamptz`
+    case 'time':
+      return sql`${value} < '24:00:00'::time`
+    default:
+      return undefined
+  }
+}
+
+/** Returns the ids of the constraints that only the later version of a table has, and of its new or changed checks. */
+export function listNewRules(before: StoredTable | undefined, after: StoredTable): number[] {
+  const checks = new Map(
+    listStoredChecks(before ?? { columns: [] }).map(({ id, expression }) => [
+      id,
+      expression.join(),
+    ]),
+  )
+  const keys = new Set((before?.constraints ?? []).map(({ id }) => id))
+  return [
+    ...listStoredChecks(after)
+      .filter(({ id, expression }) => checks.get(id) !== expression.join())
+      .map(({ id }) => id),
+    ...(after.constraints ?? [])
+      .filter((constraint) => 'unique' in constraint && !keys.has(constraint.id))
+      .map(({ id }) => id),
+  ]
+}
