@@ -11,7 +11,6 @@ import {
   openWire,
   parse,
   query,
-  RawClient,
   sync,
   type WireService,
 } from '../support/wire-clients.js'
@@ -56,12 +55,6 @@ const codeOf = (work: Promise<unknown>) =>
     () => undefined,
     (error: { code?: string }) => error.code,
   )
-const openRaw = () =>
-  RawClient.open(wire.port, {
-    user: service.workspaceId,
-    database: 'shop:main',
-    key: service.key,
-  })
 
 describe('PREPARE, EXECUTE and DEALLOCATE', () => {
   it('run a statement with values that are expressions', async () => {
@@ -81,7 +74,7 @@ describe('PREPARE, EXECUTE and DEALLOCATE', () => {
   })
 
   it('share their names with statements that the protocol has prepared', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(query(`prepare find as select name from people where id = $1`))
     await raw.until('Z')
     raw.send(bind(['p03'], { name: 'find' }), execute(), sync())
@@ -98,6 +91,15 @@ describe('PREPARE, EXECUTE and DEALLOCATE', () => {
     )
     const executed = await raw.until('Z')
     expect(executed.map(({ type }) => type).join('')).toBe('12TDCZ')
+    raw.close()
+  })
+
+  it('cannot execute themselves', async () => {
+    const raw = await wire.openRaw()
+    raw.send(parse('execute self', 'self'), bind([], { name: 'self' }), execute(), sync())
+    expect(errorCode(await raw.until('Z'))).toBe('0A000')
+    raw.send(message('D', Buffer.from('Sself\0')), sync())
+    expect(errorCode(await raw.until('Z'))).toBe('0A000')
     raw.close()
   })
 
@@ -156,7 +158,7 @@ describe('cursors', () => {
   })
 
   it('take parameters, and are described as portals', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(query('begin'))
     await raw.until('Z')
     raw.send(
@@ -310,7 +312,7 @@ describe('settings', () => {
   })
 
   it('are told to the client when they change', async () => {
-    const raw = await openRaw()
+    const raw = await wire.openRaw()
     raw.send(query(`set timezone = 'Asia/Tokyo'`))
     const told = (await raw.until('Z')).filter(({ type }) => type === 'S')
     expect(told.map(({ body }) => body.toString())).toEqual(['TimeZone\0Asia/Tokyo\0'])

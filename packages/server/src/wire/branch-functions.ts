@@ -193,6 +193,7 @@ function listChanges(
 ): Promise<object[]> {
   const { database, limits } = services
   return onBranch('read', async (access) => {
+    let length = 0
     const read = async (shown: { tableName?: string; after?: string | undefined }) => {
       const options = { limits, size: limits.pageSizeMax, ...shown }
       const text =
@@ -201,6 +202,10 @@ function listChanges(
           : await withOther(database, access, { name: against, need: 'read' }, (other) =>
               readDifference(database, access, { ...options, against: other }),
             )
+      length += text.length
+      if (length > limits.answerBytesMax) {
+        throw new WireError('54000', `the difference has more than ${limits.answerBytesMax} bytes`)
+      }
       return JSON.parse(text) as Difference
     }
     const { tables } = await read(onlyTable == null ? {} : { tableName: onlyTable })

@@ -423,6 +423,13 @@ export class ClientSession {
     throw new WireError('26000', `prepared statement "${name}" does not exist`)
   }
 
+  /** Returns a statement that EXECUTE can run. It could execute itself otherwise. */
+  #executable(name: string): Prepared {
+    const prepared = this.#statement(name)
+    if (prepared.statement?.kind !== 'prepared') return prepared
+    throw unsupported('EXECUTE of a PREPARE or EXECUTE is not supported')
+  }
+
   #portal(name: string): Portal {
     const portal = this.#portals.get(name)
     if (portal !== undefined) return portal
@@ -461,7 +468,7 @@ export class ClientSession {
   async #describePrepared({ node, text }: ClientStatement) {
     const plan = planPrepared(node, text)
     if (plan.kind === 'prepare') return { typeIds: [], columns: [] }
-    const { columns } = await this.#descriptionOf(this.#statement(plan.name))
+    const { columns } = await this.#descriptionOf(this.#executable(plan.name))
     return { typeIds: [], columns }
   }
 
@@ -668,7 +675,7 @@ export class ClientSession {
       this.#complete('PREPARE')
       return
     }
-    const prepared = this.#statement(plan.name)
+    const prepared = this.#executable(plan.name)
     portal.executed ??= {
       prepared,
       isDescribing: portal.isDescribing,

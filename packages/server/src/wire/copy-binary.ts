@@ -7,6 +7,10 @@ import { WireError } from './wire-error.js'
 const SIGNATURE = Buffer.from('PGCOPY\n\xff\r\n\0', 'latin1')
 /** The signature, flags, and the length of an extension of the head. */
 const HEAD_BYTES = SIGNATURE.length + 8
+/** Bytes that a part takes beside its content. */
+const PART_BYTES = 100
+/** PostgreSQL writes no extension. */
+const EXTENSION_BYTES_MAX = 1024
 /** No flag is known here. The lower ones can be ignored. */
 const CRITICAL_FLAGS = 0xffff0000
 
@@ -32,8 +36,11 @@ export function binaryRow(row: CopyRow, typeIds: readonly number[]): Buffer {
 export class BinaryReader {
   readonly #typeIds: readonly number[]
   readonly #bytesMax: number
-  /** What is not a whole row yet. */
-  #rest = Buffer.alloc(0)
+  /** The parts of what is not a whole row yet. */
+  #parts: Buffer[] = []
+  #length = 0
+  /** The bytes that the row has at least. Parts are joined when they are there. */
+  #expected = 0
   #hasHead = false
   #isAtEnd = false
 
@@ -44,27 +51,32 @@ export class BinaryReader {
   }
 
   get bytes(): number {
-    return this.#rest.length
+    return this.#length + this.#parts.length * PART_BYTES
   }
 
   *push(bytes: Buffer): Generator<CopyRow> {
     if (this.#isAtEnd) return
-    const all = this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes])
+    // The buffer of the message is used again.
+    this.#parts.push(Buffer.from(bytes))
+    this.#length += bytes.length
+    if (this.#length < this.#expected) return
+    const all = Buffer.concat(this.#parts)
     let at = this.#hasHead ? 0 : this.#readHead(all)
     for (let next = this.#endOfRow(all, at); next !== undefined; next = this.#endOfRow(all, at)) {
       if (all.readInt16BE(at) === -1) {
         this.#isAtEnd = true
-        this.#rest = Buffer.alloc(0)
+        this.#keep(Buffer.alloc(0))
         return
       }
       yield this.#row(all.subarray(at, next))
       at = next
     }
-    // The buffer of the message is used again.
-    this.#rest = Buffer.from(all.subarray(at))
-    if (this.#rest.length > this.#bytesMax) {
-      throw new WireError('54000', `a row can have at most ${this.#bytesMax} bytes`)
-    }
+    this.#keep(Buffer.from(all.subarray(at)))
+  }
+
+  #keep(rest: Buffer): void {
+    this.#parts = [rest]
+    this.#length = rest.length
   }
 
   /** Checks that the data has an end. */
@@ -83,7 +95,7 @@ export class BinaryReader {
       throw invalid('the data has unknown flags')
     }
     const extension = all.readUInt32BE(SIGNATURE.length + 4)
-    if (extension > this.#bytesMax) throw invalid('the head is too long')
+    if (extension > EXTENSION_BYTES_MAX) throw invalid('the head is too long')
     if (all.length < HEAD_BYTES + extension) return 0
     this.#hasHead = true
     return HEAD_BYTES + extension
@@ -91,6 +103,7 @@ export class BinaryReader {
 
   /** Returns where a row ends, or undefined if it is not complete. */
   #endOfRow(all: Buffer, start: number): number | undefined {
+    this.#expected = 0
     if (!this.#hasHead || start + 2 > all.length) return undefined
     const count = all.readInt16BE(start)
     let at = start + 2
@@ -99,6 +112,7 @@ export class BinaryReader {
       throw invalid(`a row has ${count} values, and ${this.#typeIds.length} are expected`)
     }
     for (let column = 0; column < count; column++) {
+      this.#expected = at + 4 - start
       if (at + 4 > all.length) return undefined
       const length = all.readInt32BE(at)
       if (length < -1) throw invalid('the length of a value is negative')
@@ -107,6 +121,7 @@ export class BinaryReader {
         throw new WireError('54000', `a row can have at most ${this.#bytesMax} bytes`)
       }
     }
+    this.#expected = at - start
     return at <= all.length ? at : undefined
   }
 
