@@ -74,7 +74,7 @@ describe('the modules of rows/', () => {
 
   it('keep no state: a storage owns it', () => {
     const stateful = sources.filter(({ text }) =>
-      /^(?:export )?(?:let |const .*= new (?:WeakMap|LRUCache|SharedCache)\b)/m.test(text),
+      /^(?:export )?(?:let |const .*= new (?:WeakMap|WeakSet|LRUCache|SharedCache)\b)/m.test(text),
     )
     expect(stateful.map(({ file }) => file)).toEqual([])
   })

@@ -1,8 +1,8 @@
 import type { ColumnProblem } from '@offshoot/contract/column-problems'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../postgres/database.js'
-import { type Sql, sql } from '../postgres/sql.js'
-import type { StoredColumn, StoredTable } from './columns/stored-schema.js'
+import { empty, ident, join, type Sql, sql } from '../postgres/sql.js'
+import { listAllColumns, type StoredColumn, type StoredTable } from './columns/stored-schema.js'
 import { compileTable } from './columns/table-codec.js'
 import { type AlteredColumn, findColumnProblems } from './heaps/column-problems.js'
 import { applySchemaChanges, type SchemaChanges } from './heaps/schema-changes.js'
@@ -22,7 +22,6 @@ import {
   withoutOwnRows,
 } from './layout/layout.js'
 import { selectVisible } from './reading/arms.js'
-import { countValues } from './reading/count-values.js'
 
 /** The rows or bytes that a branch stores itself, and those that it inherits. */
 interface Amounts {
@@ -42,9 +41,7 @@ export class RowState {
    * A subquery that finds the rows of a branch together with other things. `read` takes its result. With `hidden`, the
    * branch may be hidden.
    */
-  static select(branchId: Sql, options: { hidden?: boolean } = {}): Sql {
-    return layoutSql(branchId, options)
-  }
+  static readonly select: (branchId: Sql, options?: { hidden?: boolean }) => Sql = layoutSql
 
   static read(found: unknown): BranchRows | undefined {
     return toLayout((found ?? []) as readonly LevelRow[])
@@ -92,7 +89,7 @@ export class RowState {
    * Counts the rows of a table, and for each of the given columns the rows that have a value in it or in a column nested in
    * it. Looks at no more than `rowsMax` rows.
    */
-  countValues(
+  async countValues(
     transaction: Queryable,
     options: {
       table: StoredTable
@@ -101,7 +98,18 @@ export class RowState {
       rowsMax: number
     },
   ): Promise<{ rows: number; values: number[] }> {
-    return countValues(transaction, this.#layout, options)
+    const { table, columns, limits, rowsMax } = options
+    const codec = compileTable({ ...table, columns }, { limits, jsonAsText: false })
+    const counts = columns.map(
+      (column, index) => sql`, ${countOf(column)} as ${ident(`column${index}`)}`,
+    )
+    const [row = {}] = await transaction.query<Record<string, number>>(sql`
+      select count(*)::integer as rows${join([empty, ...counts], '')}
+      from (select * from (${selectVisible(this.#layout, codec)}) v limit ${rowsMax}) seen`)
+    return {
+      rows: row.rows ?? 0,
+      values: columns.map((_, index) => row[`column${index}`] ?? 0),
+    }
   }
 
   /** Finds the records that do not allow a change of a column. Reads all records of the table, if any rule is new. */
@@ -166,4 +174,9 @@ async function countBytes(
     owned: await sizeOf(({ level }) => level <= 0),
     inherited: await sizeOf(({ level }) => level > 0),
   }
+}
+
+function countOf(column: StoredColumn): Sql {
+  const names = listAllColumns([column]).map(({ id }) => ident(`c${id}`))
+  return sql`(count(*) filter (where num_nonnulls(${join(names, ', ')}) > 0))::integer`
 }

@@ -1,27 +1,32 @@
 import { allDone } from '../common/all-done.js'
 import type { Queryable } from '../postgres/database.js'
+import { SCHEMA_PREFIX } from '../postgres/place.js'
 import { type Sql, sql } from '../postgres/sql.js'
+import { prepared } from '../postgres/statement.js'
 import { createGate } from './gates/gate.js'
-import { deleteUnseenVersions, insertSweepSql, listHeapsAfter } from './heaps/collect.js'
+import { deleteUnseenVersions, insertSweepSql } from './heaps/collect.js'
 import { dropUnread } from './heaps/collect-layers.js'
 import { lockFolds } from './heaps/publish-fold.js'
 import { releaseKeptIndexes } from './indexes/heap-indexes.js'
 import {
-  closeEpoch,
+  closeEpochSql,
   type ForkOutcome,
-  type ForkParts,
   type ForkPoint,
   type ForkSource,
   forkSql,
   pinSql,
 } from './layout/fork.js'
-import { boundOwnRows } from './layout/heap-sizes.js'
 import { type BranchRows, findLayout } from './layout/layout.js'
 import { isWrittenBetween } from './merging/written-between.js'
 import { RowState } from './row-state.js'
 
 /** The columns of `offshoot.branches` that describe storage. A branch that takes storage over copies them. */
 const STORAGE_COLUMNS = sql`parent_id, fork_epoch, fork_stamp, epoch`
+
+/** The least size of a row in a heap: its header, the common columns and an id. */
+const ROW_BYTES_MIN = 60
+/** The size of more heaps is not read. */
+const SIZED_HEAPS_MAX = 50
 
 /** What a branch stores, in a transaction: how it is forked, reset, collected and deleted. The branch may be hidden. */
 export class StoredBranch {
@@ -33,19 +38,16 @@ export class StoredBranch {
     this.#id = id
   }
 
-  /** Returns a statement for `fork` or `Storage.fork`, see `ForkParts`. */
-  static forkSql(fork: ForkParts): Sql {
-    return forkSql(fork)
-  }
+  /** Returns a statement for `fork` or `Storage.fork`. */
+  static readonly forkSql = forkSql
 
   /** Expressions of a `with` that pin the present state of a branch. `pin` has the row of the hidden fork. */
-  static pinSql(branch: { branchId: string; databaseId: string }, pinId: string): Sql {
-    return pinSql(branch, pinId)
-  }
+  static readonly pinSql = pinSql
 
-  /**
-   * Turns a branch without rows into a fork of a state. `assignments` set other columns of the branch.
-   */
+  /** Queues a branch for the collector, see `insertSweepSql`. */
+  static readonly sweepSql = insertSweepSql
+
+  /** Turns a branch without rows into a fork of a state. `assignments` set other columns of the branch. */
   static restartSql(branchId: string, point: ForkPoint, assignments: Sql): Sql {
     return sql`
       update offshoot.branches
@@ -53,14 +55,6 @@ export class StoredBranch {
         fork_stamp = nextval('offshoot.stamps'), resets = resets + 1,
         stamp = nextval('offshoot.stamps'), ${assignments}
       where id = ${branchId}`
-  }
-
-  /**
-   * Queues a branch for the collector: it, or row versions that it keeps for forks, may be unused now. `forkEpoch` is
-   * that of a deleted fork, if only the versions that it could see are concerned.
-   */
-  static sweepSql(branch: { databaseId: string; branchId: string; forkEpoch: number | null }): Sql {
-    return insertSweepSql(branch)
   }
 
   /** Finds the rows of the branch. Returns undefined if it does not exist or is hidden. */
@@ -75,8 +69,21 @@ export class StoredBranch {
   }
 
   /** Returns a bound of the number of rows that the branch has written itself. It can be infinite. */
-  boundRows(): Promise<number> {
-    return boundOwnRows(this.#transaction, this.#id)
+  async boundRows(): Promise<number> {
+    const heap = sql`to_regclass(${SCHEMA_PREFIX} || h.database_id || '.heap_' || h.id)`
+    const [row] = await this.#transaction.query<{ bytes: number; count: number }>(
+      prepared(sql`
+      select count(*)::integer as count,
+        coalesce(sum(${this.#transaction.server.boundRowBytes(heap)}), 0)::float8 as bytes
+      from (
+        select id, database_id
+        from offshoot.heaps
+        where branch_id = ${this.#id} and kind = 'heap'
+        limit ${SIZED_HEAPS_MAX + 1}
+      ) h`),
+    )
+    const { bytes = 0, count = 0 } = row ?? {}
+    return count > SIZED_HEAPS_MAX ? Number.POSITIVE_INFINITY : bytes / ROW_BYTES_MIN
   }
 
   /** Returns whether the branch has written rows after one epoch and until another, both of which were forked. */
@@ -97,8 +104,14 @@ export class StoredBranch {
   }
 
   /** Closes the epoch of the branch, so that it can be forked. Returns undefined if it does not exist. */
-  closeEpoch(): Promise<ForkSource | undefined> {
-    return closeEpoch(this.#transaction, this.#id)
+  async closeEpoch(): Promise<ForkSource | undefined> {
+    const [source] = await this.#transaction.query<ForkSource>(
+      prepared(sql`
+      with source as (${closeEpochSql(this.#id)})
+      select id, schema_id as "schemaId", last_migration_id as "lastMigrationId", epoch
+      from source`),
+    )
+    return source
   }
 
   /** Finds the state that the branch started with, as a fork, and keeps it until the transaction ends. */
@@ -145,8 +158,14 @@ export class StoredBranch {
   }
 
   /** Lists some heaps and layers of the branch, in the order of their ids. */
-  listHeapsAfter(afterId: string, limit: number): Promise<string[]> {
-    return listHeapsAfter(this.#transaction, this.#id, { afterId, limit })
+  async listHeapsAfter(afterId: string, limit: number): Promise<string[]> {
+    const rows = await this.#transaction.query<{ id: string }>(sql`
+      select id
+      from offshoot.heaps
+      where branch_id = ${this.#id} and id > ${afterId}
+      order by id
+      limit ${limit}`)
+    return rows.map(({ id }) => id)
   }
 
   /**

@@ -59,8 +59,7 @@ export const COLUMN_TYPE_ENTRIES: Readonly<Record<ColumnType, ColumnTypeEntry>> 
 }
 
 const OPERANDS = {
-  datetime: (value: unknown) =>
-    typeof value === 'string' ? encodeDatetime(value) : Fault.expected('a string', value),
+  datetime: encodeDatetime,
   decimal: encodeDecimal,
   date: encodeDate,
   time: encodeTime,

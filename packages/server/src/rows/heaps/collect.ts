@@ -43,21 +43,6 @@ async function dropOrphan(transaction: Queryable, { id }: { id: string }): Promi
   return true
 }
 
-/** Lists some heaps and layers of a branch, in the order of their ids. */
-export async function listHeapsAfter(
-  transaction: Queryable,
-  branchId: string,
-  { afterId, limit }: { afterId: string; limit: number },
-): Promise<string[]> {
-  const rows = await transaction.query<{ id: string }>(sql`
-    select id
-    from offshoot.heaps
-    where branch_id = ${branchId} and id > ${afterId}
-    order by id
-    limit ${limit}`)
-  return rows.map(({ id }) => id)
-}
-
 interface HeapOfBranch {
   readonly branchId: string
   readonly heapId: string

@@ -1,4 +1,3 @@
-import type { Queryable } from '../../postgres/database.js'
 import { empty, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { prepared, type TextRows } from '../../postgres/statement.js'
 
@@ -20,38 +19,14 @@ export interface ForkSource extends ForkPoint {
  * changes the stamp, because the layout changes with it: writers then keep versions for forks. They read the
  * epoch behind the gate.
  */
-const closeEpochSql = (branchId: string, conditions = empty): Sql => sql`
+export const closeEpochSql = (branchId: string, conditions = empty): Sql => sql`
     update offshoot.branches
     set epoch = epoch + 1,
       stamp = case when epoch = 1 then nextval('offshoot.stamps') else stamp end
     where id = ${branchId} and deleted_at is null ${conditions}
     returning id, name, schema_id, last_migration_id, epoch - 1 as epoch`
 
-/** Closes the epoch of a branch. Returns undefined if it does not exist. */
-export async function closeEpoch(
-  transaction: Queryable,
-  branchId: string,
-): Promise<ForkSource | undefined> {
-  const [source] = await transaction.query<ForkSource>(
-    prepared(sql`
-    with source as (${closeEpochSql(branchId)})
-    select id, schema_id as "schemaId", last_migration_id as "lastMigrationId", epoch
-    from source`),
-  )
-  return source
-}
-
 export type ForkOutcome = 'forked' | 'name in use' | 'no source'
-
-export interface ForkParts {
-  readonly sourceId: string
-  readonly source?: Sql | undefined
-  readonly taken: Sql
-  readonly inherits: boolean
-  readonly columns: Sql
-  readonly values: Sql
-  readonly effects: readonly Sql[]
-}
 
 /**
  * Closes the epoch of a branch, and inserts a fork of it by the same statement. `columns` and `values` describe the
@@ -60,10 +35,20 @@ export interface ForkParts {
  * fork starts from a state that it selects, and no epoch is closed. `toForkOutcome` takes the result.
  * If the name of the fork is in use, the epoch stays open, unless another request takes the name at the same time.
  */
-export function forkSql(fork: ForkParts): Sql {
+export function forkSql(fork: {
+  readonly sourceId: string
+  readonly source?: Sql | undefined
+  readonly taken: Sql
+  readonly inherits: boolean
+  readonly columns: Sql
+  readonly values: Sql
+  readonly effects: readonly Sql[]
+}): Sql {
   const { sourceId, taken, inherits, columns, values, effects } = fork
   const isFree = sql`and not exists (select from taken)`
   const { source = closeEpochSql(sourceId, isFree) } = fork
+  const named = (effect: Sql, index: number) => sql`,
+    ${raw(`effect_${index}`)} as (${effect})`
   return prepared(sql`
     with taken as (${taken}),
     source as (${source}),
@@ -74,15 +59,7 @@ export function forkSql(fork: ForkParts): Sql {
       from source, (select ${inherits}::boolean as inherits) i
       on conflict (database_id, name) where deleted_at is null do nothing
       returning id
-    )${join(
-      ['', ...effects].map((effect, index) =>
-        index === 0
-          ? empty
-          : sql`,
-    ${raw(`effect_${index}`)} as (${effect})`,
-      ),
-      '',
-    )}
+    )${join([empty, ...effects.map(named)], '')}
     select case
       when exists (select from inserted) then 'forked'
       when exists (select from source) or exists (select from taken) then 'name in use'

@@ -1,8 +1,6 @@
 import type { Queryable } from '../../postgres/database.js'
-import { SCHEMA_PREFIX } from '../../postgres/place.js'
 import type { Measure, TableAddress } from '../../postgres/server.js'
 import { sql } from '../../postgres/sql.js'
-import { prepared } from '../../postgres/statement.js'
 import { schemaName } from './database-schema.js'
 import type { HeapAddress } from './layout.js'
 
@@ -44,27 +42,4 @@ export async function sizeTables(
   const { databaseId, names, measure = 'total' } = options
   const tables = names.map((name) => ({ schema: schemaName(databaseId), name }))
   return sum(await database.server.sizeTables(database, tables, measure))
-}
-
-/** The least size of a row in a heap: its header, the common columns and an id. */
-const ROW_BYTES_MIN = 60
-/** The size of more heaps is not read. */
-const SIZED_HEAPS_MAX = 50
-
-/** Returns a bound of the number of rows in the heaps of a branch, from their size. It can be infinite. */
-export async function boundOwnRows(transaction: Queryable, branchId: string): Promise<number> {
-  const heap = sql`to_regclass(${SCHEMA_PREFIX} || h.database_id || '.heap_' || h.id)`
-  const [row] = await transaction.query<{ bytes: number; count: number }>(
-    prepared(sql`
-    select count(*)::integer as count,
-      coalesce(sum(${transaction.server.boundRowBytes(heap)}), 0)::float8 as bytes
-    from (
-      select id, database_id
-      from offshoot.heaps
-      where branch_id = ${branchId} and kind = 'heap'
-      limit ${SIZED_HEAPS_MAX + 1}
-    ) h`),
-  )
-  const { bytes = 0, count = 0 } = row ?? {}
-  return count > SIZED_HEAPS_MAX ? Number.POSITIVE_INFINITY : bytes / ROW_BYTES_MIN
 }

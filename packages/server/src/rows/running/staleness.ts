@@ -29,11 +29,11 @@ export class StaleError extends Error {
   }
 }
 
-const confirmedErrors = new WeakSet<object>()
+const CONFIRMED = Symbol('confirmed')
 
 /** Marks an error that occurred after PostgreSQL had checked the stamps. Returns the error. */
 export function confirmed<Thrown>(error: Thrown): Thrown {
-  if (typeof error === 'object' && error !== null) confirmedErrors.add(error)
+  if (error instanceof Error) Object.defineProperty(error, CONFIRMED, { value: true })
   return error
 }
 
@@ -43,7 +43,7 @@ export function confirmed<Thrown>(error: Thrown): Thrown {
 export function isConfirmed(error: unknown): boolean {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     const code = codeOf(cause)
-    if (confirmedErrors.has(cause) || (code !== undefined && isSqlState(code))) return true
+    if (CONFIRMED in cause || (code !== undefined && isSqlState(code))) return true
     // The transaction may have been committed, so it must never start over.
     if (cause instanceof UnknownOutcomeError) return true
   }
