@@ -5,7 +5,10 @@ import { runBackground } from '../../packages/server/src/background.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { FOLDS_ALWAYS, foldBranches } from '../support/folding.js'
 import {
-  brokenRule,
+  type Amendment,
+  type Breach,
+  breachesOf,
+  brokenRules,
   type Change,
   type Counts,
   changesOf,
@@ -15,6 +18,7 @@ import {
   type ModelBranch,
   type ModelColumn,
   type ModelConflict,
+  type ModelConstraint,
   type ModelRow,
   type ModelTable,
   nextVersion,
@@ -51,6 +55,8 @@ const TABLES_MAX = 4
 const COLUMNS_MAX = 6
 const IDS = Array.from({ length: 14 }, (_, number) => `r${number}`)
 const TABLE_NAMES = ['ants', 'bees', 'cats', 'dogs', 'eels']
+const CONSTRAINTS_MAX = 2
+const CONSTRAINT_NAMES = ['kept', 'held']
 const COLUMN_NAMES = ['one', 'two', 'three', 'four', 'five', 'six', 'seven']
 
 let first: TestService
@@ -98,6 +104,8 @@ const VALUES: Readonly<Record<string, readonly Value[]>> = {
 
 /** The types whose values are equal if their texts are. */
 const COMPARABLE: ReadonlySet<string> = new Set(['string', 'int', 'float', 'bool', 'link'])
+
+const NUMBERS: ReadonlySet<string> = new Set(['int', 'float'])
 
 /** Runs the model and the service side by side. */
 class Run {
@@ -445,13 +453,13 @@ class Run {
     let outcome = decide(wish)
     let resolutions: readonly object[] = []
     if (outcome.kind === 'refused' && outcome.conflicts !== undefined && this.random.chance(0.7)) {
-      const { conflicts } = outcome
-      const decided = await this.#resolve(conflicts, () =>
+      const decided = await this.#resolve(outcome, () =>
         this.call(branch, 'POST', path, { ...body, dryRun: true }),
       )
       resolutions = decided.resolutions
       this.note(`resolve ${JSON.stringify(resolutions)}`)
-      outcome = decide({ ...wish, resolutions: decided.decisions })
+      const { decisions, amendments } = decided
+      outcome = decide({ ...wish, resolutions: decisions, amendments })
     }
     const answer = await this.call(branch, 'POST', path, { ...body, resolutions })
     this.note(outcome.kind === 'refused' ? `refused: ${outcome.why}` : outcome.kind)
@@ -463,8 +471,9 @@ class Run {
     } else {
       const ofRecords = wish.only !== undefined && 'records' in wish.only
       const refusals = ofRecords ? ['merge_conflict', 'conflict'] : ['merge_conflict']
-      const codes = outcome.kind === 'unrelated' ? ['unrelated_branches'] : refusals
-      expect(codes, JSON.stringify([answer.body, outcome])).toContain(answer.body.code)
+      const codes = { unrelated: ['unrelated_branches'], unneeded: ['invalid_resolution'] }
+      const wanted = outcome.kind === 'refused' ? refusals : codes[outcome.kind]
+      expect(wanted, JSON.stringify([answer.body, outcome])).toContain(answer.body.code)
     }
     return answer.body.entry
   }
@@ -488,7 +497,7 @@ class Run {
           continue
         }
         expect(answer.status, said).toBe(200)
-        const wanted = outcome.kind === 'refused' ? expect.not.stringMatching(/^0$/) : '0'
+        const wanted = outcome.kind === 'refused' ? countOf(outcome) : '0'
         expect(String(answer.body.conflictCount), `${said} ${JSON.stringify(outcome)}`).toEqual(
           wanted,
         )
@@ -498,13 +507,54 @@ class Run {
     for (const branch of [one, other]) await this.compare(branch)
   }
 
-  /** Compares the conflicts of records with those of the service, and decides them at random. */
+  /** Gives values to some of the records that would break rules. */
+  #settleBreaches(
+    breaches: readonly Breach[],
+    listed: readonly ListedBreach[],
+    taken: ReadonlySet<string>,
+  ): { resolutions: object[]; amendments: Amendment[] } {
+    const { random } = this
+    const given = new Map<string, { named: object; columns: Record<string, object> }>()
+    const amendments: Amendment[] = []
+    for (const breach of breaches) {
+      const { table, columns, ids } = breach
+      const text = textOf(breach)
+      const found = listed.find((each) => listedText(each) === text)
+      for (const id of ids.slice(0, IDS_LISTED)) {
+        const key = recordKey(table, id)
+        // A record in conflict has one resolution, which is about its conflict.
+        if (taken.has(key) || !random.chance(0.6)) continue
+        const column = random.pick(columns)
+        const cells = given.get(key) ?? {
+          named: { table: table.name, id, token: found?.tokens[id] },
+          columns: {},
+        }
+        if (cells.columns[column.name] !== undefined) continue
+        const { [column.name]: value = null } = this.#newValues({ ...table, columns: [column] }, 1)
+        cells.columns[column.name] = { value }
+        given.set(key, cells)
+        amendments.push({ table: table.uid, id, column: column.uid, value })
+      }
+    }
+    const resolutions = [...given.values()].map(({ named, columns }) => ({ ...named, columns }))
+    return { resolutions, amendments }
+  }
+
+  /** Compares the conflicts of records and rules with those of the service, and decides them at random. */
   async #resolve(
-    conflicts: readonly ModelConflict[],
+    { conflicts = [], breaches = [] }: Partial<Conflicts>,
     dryRun: () => Promise<Answer>,
-  ): Promise<{ resolutions: object[]; decisions: Map<string, RecordDecision> }> {
+  ): Promise<{
+    resolutions: object[]
+    decisions: Map<string, RecordDecision>
+    amendments: Amendment[]
+  }> {
     const { random } = this
     const { body } = expectOk(await dryRun())
+    const broken: ListedBreach[] = body.conflicts.filter(
+      ({ ids }: object & { ids?: unknown }) => ids,
+    )
+    expect(broken.map(listedText).sort()).toEqual(breaches.map(textOf).sort())
     const keyOf = (table: string, id: string) => `${table} ${id}`
     const listed = new Map<string, { token: string; columns?: Record<string, object> }>(
       body.conflicts.flatMap((conflict: { table: string; id?: string }) =>
@@ -521,7 +571,8 @@ class Run {
         ])
         .sort(),
     )
-    const resolutions: object[] = []
+    const taken = new Set(conflicts.map(({ table, id }) => recordKey(table, id)))
+    const { resolutions, amendments } = this.#settleBreaches(breaches, broken, taken)
     const decisions = new Map<string, RecordDecision>()
     for (const { table, id, columns } of conflicts) {
       // A conflict that nothing decides still refuses the merge.
@@ -551,7 +602,7 @@ class Run {
         new Map(decided.map(([{ uid }, cell]) => [uid, cell.take ?? { value: cell.value }])),
       )
     }
-    return { resolutions, decisions }
+    return { resolutions, decisions, amendments }
   }
 
   #wish(from: ModelBranch | undefined, into: ModelBranch | undefined): MergeWish {
@@ -600,6 +651,8 @@ class Run {
       [7, 'addColumn'],
       [3, 'removeColumn'],
       [4, 'renameColumn'],
+      [6, 'addConstraint'],
+      [2, 'removeConstraint'],
     ] as const)
     const column =
       table === undefined || table.columns.length === 0 ? undefined : random.pick(table.columns)
@@ -607,6 +660,8 @@ class Run {
     if (table === undefined) return
     if (kind === 'addColumn') return this.#addColumn(branch, table)
     if (kind === 'removeTable') return this.#removeTable(branch, table)
+    if (kind === 'addConstraint') return this.#addConstraint(branch, table)
+    if (kind === 'removeConstraint') return this.#removeConstraint(branch, table)
     if (kind === 'renameTable') {
       const newName = random.pick(TABLE_NAMES)
       const operation = { renameTable: { oldName: table.name, newName } }
@@ -619,10 +674,15 @@ class Run {
     const rest = table.columns.filter(({ uid }) => uid !== column.uid)
     if (kind === 'removeColumn') {
       const operation = { removeColumn: { table: table.name, column: column.name } }
-      return this.#edit(branch, [operation], (state) => ({
-        tables: replaceTable(state, { ...table, columns: rest }).tables,
-        removed: new Set([...state.removed, column.uid]),
-      }))
+      return this.#edit(branch, [operation], (state) => {
+        if (table.constraints.some(({ columns }) => columns.includes(column.uid))) {
+          throw new Refusal('is used by a constraint')
+        }
+        return {
+          tables: replaceTable(state, { ...table, columns: rest }).tables,
+          removed: new Set([...state.removed, column.uid]),
+        }
+      })
     }
     const newName = random.pick(COLUMN_NAMES)
     const operation = {
@@ -645,12 +705,15 @@ class Run {
       .some(COLUMN_NAMES, 0.4)
       .slice(0, 4)
       .map((columnName) => this.#newColumn(branch, columnName))
-    const table = { uid: model.nextUid(), name, columns, rows: new Map<string, ModelRow>() }
+    const plain = { uid: model.nextUid(), name, columns, constraints: [], rows: new Map() }
+    const constraints = random.chance(0.5) ? this.#newConstraint(plain) : []
+    const table: ModelTable = { ...plain, constraints }
     const operations = [
       { addTable: { table: name } },
       ...columns.map((column) => ({
         addColumn: { table: name, column: toColumn(branch.state, column) },
       })),
+      ...constraints.map((each) => addConstraint(table, each)),
     ]
     await this.#edit(branch, operations, (state) => {
       requireFree(state.tables, name)
@@ -689,6 +752,46 @@ class Run {
       const columns = [...table.columns, column]
       return replaceTable(state, { ...table, columns, rows: new Map(rows) })
     })
+  }
+
+  async #addConstraint(branch: ModelBranch, table: ModelTable): Promise<void> {
+    const [constraint] = this.#newConstraint(table)
+    if (constraint === undefined || table.constraints.length >= CONSTRAINTS_MAX) return
+    await this.#edit(branch, [addConstraint(table, constraint)], (state) => {
+      if (table.constraints.some(({ name }) => name === constraint.name)) {
+        throw new Refusal('is taken')
+      }
+      const edited = { ...table, constraints: [...table.constraints, constraint] }
+      if (brokenRules(edited).length > 0) throw new Refusal('records violate it')
+      return replaceTable(state, edited)
+    })
+  }
+
+  async #removeConstraint(branch: ModelBranch, table: ModelTable): Promise<void> {
+    if (table.constraints.length === 0) return
+    const { name } = this.random.pick(table.constraints)
+    const operation = { removeConstraint: { table: table.name, constraint: name } }
+    const constraints = table.constraints.filter((each) => each.name !== name)
+    await this.#edit(branch, [operation], (state) => replaceTable(state, { ...table, constraints }))
+  }
+
+  /** Returns a constraint, or none if the table has no columns for it. */
+  #newConstraint({ columns }: Pick<ModelTable, 'columns'>): ModelConstraint[] {
+    const { random } = this
+    const rule = random.weighted<ModelConstraint['rule']>([
+      [5, 'unique'],
+      [3, 'notBoth'],
+      [2, 'either'],
+      [3, 'notNegative'],
+    ])
+    const types = rule === 'unique' ? COMPARABLE : NUMBERS
+    const isAny = rule === 'notBoth' || rule === 'either'
+    const fit = columns.filter(({ definition }) => isAny || types.has(definition.type))
+    const count = rule === 'notNegative' ? 1 : 2
+    if (fit.length < count) return []
+    const chosen = [random.pick(fit)]
+    if (count === 2) chosen.push(random.pick(fit.filter((column) => column !== chosen[0])))
+    return [{ name: random.pick(CONSTRAINT_NAMES), rule, columns: chosen.map(({ uid }) => uid) }]
   }
 
   #newColumn(branch: ModelBranch, name: string, options: { isLate?: boolean } = {}): ModelColumn {
@@ -1086,6 +1189,40 @@ class Run {
   }
 }
 
+/** The conflicts of records and of rules. */
+interface Conflicts {
+  readonly conflicts: readonly ModelConflict[]
+  readonly breaches: readonly Breach[]
+}
+
+/** Records that would break a rule, as the service lists them. */
+interface ListedBreach {
+  readonly kind: string
+  readonly table: string
+  readonly column: string
+  readonly constraint?: string
+  readonly ids: readonly string[]
+  readonly tokens: Readonly<Record<string, string>>
+}
+
+/** The service lists so many records of a breach. */
+const IDS_LISTED = 10
+
+function listedText({ kind, table, column, constraint, ids }: ListedBreach): string {
+  return JSON.stringify([kind, table, constraint ?? column, ids])
+}
+
+function textOf({ kind, table, columns, constraint, ids }: Breach): string {
+  const rule = constraint ?? columns[0]?.name
+  return JSON.stringify([kind, table.name, rule, ids.slice(0, IDS_LISTED)])
+}
+
+/** Returns the number of conflicts. Those of schemas are not counted by the model. */
+function countOf({ conflicts, breaches = [] }: Partial<Conflicts>) {
+  if (conflicts === undefined) return expect.not.stringMatching(/^0$/)
+  return String(conflicts.length + breaches.length)
+}
+
 /** Reads a record that need not exist. */
 const READ = { operations: [{ get: { table: 'ants', id: 'r0' } }] }
 
@@ -1133,7 +1270,7 @@ function toOperation({ kind, table, id, values }: Write): object {
   }
 }
 
-/** Applies the writes of one transaction. Links are looked at when it ends. */
+/** Applies the writes of one transaction. Links, unique keys and checks are looked at when it ends. */
 function applyWrites(state: State, writes: readonly Write[]): State {
   const deleted = new Set<string>()
   let written = state
@@ -1144,7 +1281,14 @@ function applyWrites(state: State, writes: readonly Write[]): State {
     }
     written = applyWrite(written, write)
   }
-  return settleLinks(written, deleted)
+  const settled = settleLinks(written, deleted)
+  const [broken] = breachesOf(settled)
+  if (broken !== undefined) throw new Refusal(nameOf(broken))
+  return settled
+}
+
+function nameOf({ kind, columns, constraint }: Breach): string {
+  return `${kind} ${constraint ?? columns[0]?.name}`
 }
 
 function applyWrite(state: State, { kind, table: name, id, values }: Write): State {
@@ -1172,8 +1316,9 @@ function applyWrite(state: State, { kind, table: name, id, values }: Write): Sta
     values: new Map(given.filter(([, value]) => value !== null)),
   }
   const written = { ...table, rows: rows.set(id, row) }
-  const broken = brokenRule(written)
-  if (broken !== undefined) throw new Refusal(broken)
+  // A value that must be there is looked at with each write, all other rules when the transaction ends.
+  const missing = brokenRules(written).find((breach) => breach.kind === 'notNull')
+  if (missing !== undefined) throw new Refusal(nameOf(missing))
   return replaceTable(state, written)
 }
 
@@ -1190,6 +1335,21 @@ function requireFree(
   self?: number,
 ): void {
   if (items.some((item) => item.name === name && item.uid !== self)) throw new Refusal('is taken')
+}
+
+function addConstraint(
+  table: Pick<ModelTable, 'name' | 'columns'>,
+  { name, rule, columns }: ModelConstraint,
+): SchemaOperation {
+  const names = columns.flatMap((uid) => table.columns.find((each) => each.uid === uid)?.name ?? [])
+  const [first, second] = names.map((each) => `"${each}"`)
+  const checks = {
+    notBoth: `${first} is null or ${second} is null`,
+    either: `${first} is not null or ${second} is not null`,
+    notNegative: `${first} >= 0`,
+  }
+  const definition = rule === 'unique' ? { unique: names } : { check: checks[rule] }
+  return { addConstraint: { table: table.name, constraint: { name, ...definition } } }
 }
 
 function toColumn(state: State, { name, definition, link, onDelete }: ModelColumn): Column {

@@ -74,14 +74,18 @@ async function count(table: string): Promise<number> {
   return rows[0].count
 }
 
+/** Returns the code that all faults have, if they have the same one. */
+function codeOf(messages: readonly string[]): string {
+  const codes = messages.map((message) => (takenFields(message) as { code?: string }).code)
+  return (codes.every((code) => code === codes[0]) && codes[0]) || 'invalid_record'
+}
+
 type Fault = [index: number, message: string]
 function expectFaults(answer: Answer, faults: readonly Fault[]) {
   expect(answer.status).toBe(400)
   expect(answer.body).toEqual({
     id: answer.headers['x-request-id'],
-    code: faults.every(([, message]) => /not unique/.test(message))
-      ? 'unique_violation'
-      : 'invalid_record',
+    code: codeOf(faults.map(([, message]) => message)),
     message: `${faults.length === 1 ? '1 record is' : `${faults.length} records are`} invalid; nothing was inserted`,
     errors: faults.map(([index, message]) => ({
       index,

@@ -457,6 +457,80 @@ describe('a merge', () => {
     await branches.put('main', 'bookings', 'b', TAKEN_VALUES)
   })
 
+  it.each(['dev', 'main'])(
+    'finds values that %s has removed from an enum and the other side uses',
+    async (remover) => {
+      const branches = await TestBranches.create(service, `constraints${++number}`, {
+        jobs: [
+          { name: 'state', type: 'enum', enum: { values: ['new', 'old', 'done'] } },
+          { name: 'cost', type: 'decimal', decimal: { precision: 6, scale: 2 } },
+        ],
+      })
+      await branches.put('main', 'jobs', 'a', { state: 'new', cost: '1.00' })
+      await branches.fork('dev')
+      const alter = (column: string, change: object) =>
+        branches.edit(remover, { alterColumn: { table: 'jobs', column, ...change } })
+      await alter('state', { enum: { values: ['new', 'done'] } })
+      const user = remover === 'dev' ? 'main' : 'dev'
+      await branches.put(user, 'jobs', 'b', { state: 'old' })
+      await branches.put(user, 'jobs', 'c', { state: 'done' })
+      await branches.patch(user, 'jobs', 'a', { state: 'old' })
+      const { conflicts } = await branches.merge('dev', { dryRun: true })
+      expect(conflicts).toMatchObject([
+        { kind: 'limit', table: 'jobs', column: 'state', ids: ['a', 'b'], records: 2 },
+      ])
+      for (const strategy of ['ours', 'theirs']) {
+        expect((await branches.merging('dev', { strategy })).status).toBe(409)
+      }
+      const settle = (id: string, value: string) => ({
+        table: 'jobs',
+        id,
+        columns: { state: { value } },
+        token: conflicts[0].tokens[id],
+      })
+      const refused = await branches.merging('dev', {
+        resolutions: [settle('a', 'old'), settle('b', 'new')],
+      })
+      expect(refused.status).toBe(400)
+      const resolutions = [settle('a', 'done'), settle('b', 'new')]
+      expect(await branches.merge('dev', { resolutions })).toMatchObject({ merged: true })
+      expect(await branches.read('main', 'jobs', ['a', 'b', 'c'])).toMatchObject({
+        a: { state: 'done' },
+        b: { state: 'new' },
+        c: { state: 'done' },
+      })
+    },
+  )
+
+  it('that takes back the removal of a column is settled by values for new records', async () => {
+    const { branches, put } = await open()
+    await branches.edit('main', {
+      addColumn: { table: 'bookings', column: { name: 'by', type: 'string' } },
+    })
+    await branches.patch('main', 'bookings', 'a', { by: 'us' })
+    await branches.edit('main', {
+      alterColumn: { table: 'bookings', column: 'by', notNull: true },
+    })
+    await put('/tables/bookings/constraints/known', { check: "by <> ''" })
+    await branches.call('main', 'POST', '/checkpoints', { name: 'before' })
+    await branches.edit('main', { removeConstraint: { table: 'bookings', constraint: 'known' } })
+    await branches.edit('main', { removeColumn: { table: 'bookings', column: 'by' } })
+    await branches.call('main', 'POST', '/checkpoints', { name: 'after' })
+    await branches.put('main', 'bookings', 'b', { room: 's' })
+    const revert = (options: object) =>
+      branches.call('main', 'POST', '/revert', { from: 'before', to: 'after', ...options })
+    const { body } = await revert({ dryRun: true })
+    expect(body.conflicts).toMatchObject([{ kind: 'notNull', column: 'by', ids: ['b'] }])
+    const columns = { by: { value: 'them' } }
+    const resolution = { table: 'bookings', id: 'b', columns, token: body.conflicts[0].tokens.b }
+    expect(await revert({ resolutions: [resolution] })).toMatchObject({ status: 200 })
+    expect(await branches.read('main', 'bookings', ['a', 'b'])).toMatchObject({
+      a: { by: 'us' },
+      b: { by: 'them' },
+    })
+    expect((await put('/tables/bookings/data/c', { by: '' })).status).toBe(400)
+  })
+
   it('is refused if it removes a column that a constraint of the other side uses', async () => {
     const { branches, put } = await open()
     await branches.fork('dev')

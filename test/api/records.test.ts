@@ -123,7 +123,7 @@ const expectRefusal = (answer: Answer, status: number, code: string, message: st
     message,
     code,
     ...(code === 'version_conflict' ? { status } : {}),
-    ...(code === 'unique_violation' ? takenFields(message) : {}),
+    ...(code.endsWith('_violation') ? takenFields(message) : {}),
   })
 }
 
@@ -281,7 +281,8 @@ describe('POST data', () => {
       'column [id]: is longer than 255 characters',
     ],
   ])('refuses %s with 400', async (_name, table, body, message) => {
-    expectRefusal(await insert(table, body), 400, 'invalid_record', `invalid record: ${message}`)
+    const { code = 'invalid_record' } = takenFields(message) as { code?: string }
+    expectRefusal(await insert(table, body), 400, code, `invalid record: ${message}`)
   })
 
   it.each([
@@ -793,7 +794,7 @@ describe('PATCH data', () => {
       expectRefusal(
         await patch('defaults', 'null', { [column]: null }),
         400,
-        'invalid_record',
+        'not_null_violation',
         `invalid record: column [${column}]: cannot be null`,
       )
     }
@@ -985,7 +986,7 @@ describe('POST data with an id', () => {
     expectRefusal(
       await upsert('defaults', 'up-lacking', { text: 'x' }),
       400,
-      'invalid_record',
+      'not_null_violation',
       'invalid record: column [needed]: a value is required',
     )
     expect((await read('defaults', 'up-lacking')).status).toBe(404)

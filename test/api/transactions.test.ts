@@ -414,19 +414,16 @@ describe('order', () => {
     ])
   })
 
-  it('is kept where unique values move from one record to another', async () => {
+  it('does not matter where unique values move from one record to another', async () => {
     await put('users', 'from', { email: 'moved@order.test' })
-    const taken = { index: 0, message: 'table [users]: column [email]: is not unique' }
     const give = (id: string, email: string | null) => update('users', id, { email })
     await put('users', 'to', {})
-    expectFaults(await run([give('to', 'moved@order.test'), give('from', null)]), [taken])
-    expectFaults(
-      await run([
-        insert('users', { id: 'to', email: 'moved@order.test' }),
-        insert('users', { id: 'from', email: 'other@order.test' }),
-      ]),
-      [taken],
-    )
+    await results([give('to', 'moved@order.test'), give('from', null)])
+    await results([give('from', 'moved@order.test'), give('to', null)])
+    await results([
+      insert('users', { id: 'to', email: 'moved@order.test' }),
+      insert('users', { id: 'from', email: 'other@order.test' }),
+    ])
     await results([give('from', null), give('to', 'moved@order.test')])
     await results([
       insert('users', { id: 'to', email: 'other@order.test' }),

@@ -182,7 +182,7 @@ describe('a transaction', () => {
         '23505',
         { table: 'people', column: 'email', constraint: 'people_email_key' },
       ],
-      [`insert into people (need) values (null)`, '23502', {}],
+      [`insert into people (need) values (null)`, '23502', { table: 'people', column: 'need' }],
     ] as const) {
       for (const before of ['rollback', 'begin']) {
         await client.query(before)

@@ -25,10 +25,22 @@ export interface ModelRow {
   readonly values: ReadonlyMap<number, Value>
 }
 
+/** A rule of a table. Columns are given by their uids. */
+export interface ModelConstraint {
+  readonly name: string
+  /**
+   * `unique`: no two records have the same values, unless one is missing. `notBoth`: one of two values is missing.
+   * `either`: one of two values is there. `notNegative`: a number is not below zero.
+   */
+  readonly rule: 'unique' | 'notBoth' | 'either' | 'notNegative'
+  readonly columns: readonly number[]
+}
+
 export interface ModelTable {
   readonly uid: number
   readonly name: string
   readonly columns: readonly ModelColumn[]
+  readonly constraints: readonly ModelConstraint[]
   readonly rows: ReadonlyMap<string, ModelRow>
 }
 
@@ -85,6 +97,18 @@ export interface MergeWish {
   readonly only?: ModelOnly
   /** Decisions about single records, by `recordKey`. */
   readonly resolutions?: ReadonlyMap<string, RecordDecision>
+  /** Values for records that would break rules. */
+  readonly amendments?: readonly Amendment[]
+}
+
+/** A value for a record that would break a rule of its table. */
+export interface Amendment {
+  /** The uid of the table. */
+  readonly table: number
+  readonly id: string
+  /** The uid of the column. */
+  readonly column: number
+  readonly value: Value
 }
 
 type ModelOnly =
@@ -105,6 +129,17 @@ export interface ModelConflict {
   readonly columns: readonly ModelColumn[]
 }
 
+/** A rule that records would break. */
+export interface Breach {
+  readonly kind: 'notUnique' | 'notNull' | 'check' | 'link'
+  readonly table: ModelTable
+  readonly columns: readonly ModelColumn[]
+  /** The name of the constraint. undefined: the rule is one of a column. */
+  readonly constraint: string | undefined
+  /** All records that break it together, in order. */
+  readonly ids: readonly string[]
+}
+
 export function recordKey(table: Pick<ModelTable, 'uid'>, id: string): string {
   return `${table.uid} ${id}`
 }
@@ -119,8 +154,11 @@ type MergeOutcome =
   | {
       readonly kind: 'refused'
       readonly why: string
+      /** undefined: the schemas are in conflict. */
       readonly conflicts?: readonly ModelConflict[]
+      readonly breaches?: readonly Breach[]
     }
+  | { readonly kind: 'unneeded' }
   | { readonly kind: 'merged'; readonly state: State; readonly tables: ReadonlyMap<string, Counts> }
 
 /** The service must refuse the request, with this status if the request is about a single record. */
@@ -236,6 +274,7 @@ export class MergeModel {
       ruleOf: rules(from.state, into.state, wish),
       recordsOf: recordsIn(from.state, into.state, wish),
       resolutions: wish.resolutions ?? new Map(),
+      amendments: wish.amendments ?? [],
     })
   }
 
@@ -250,6 +289,7 @@ export class MergeModel {
       ruleOf: rules(before, ours, wish),
       recordsOf: recordsIn(before, ours, wish),
       resolutions: wish.resolutions ?? new Map(),
+      amendments: wish.amendments ?? [],
     })
     if (outcome.kind !== 'merged') return outcome
     // What was not brought back is still removed.
@@ -413,6 +453,7 @@ interface Sides {
   /** The records of a table that are merged. undefined: all of them. */
   recordsOf(uid: number): ReadonlySet<string> | undefined
   readonly resolutions: ReadonlyMap<string, RecordDecision>
+  readonly amendments: readonly Amendment[]
 }
 
 function mergeStates(sides: Sides): MergeOutcome {
@@ -434,9 +475,8 @@ function mergeStates(sides: Sides): MergeOutcome {
       if (kept?.columns.every((column) => column.uid !== uid)) removed.add(uid)
     }
   }
-  const counts = new Map<string, Counts>()
   const conflicts: ModelConflict[] = []
-  const tables = shapes.map((shape): ModelTable => {
+  const merged = shapes.map((shape): ModelTable => {
     const mine = find(ours, shape.uid)
     const other = find(theirs, shape.uid)
     const rows = new Map<string, ModelRow>()
@@ -446,7 +486,6 @@ function mergeStates(sides: Sides): MergeOutcome {
     }
     const { mode, strategy } = ruleOf(shape.uid)
     if (mode !== 'merge' || other === undefined) return { ...shape, rows }
-    const tally = { inserted: 0, updated: 0, deleted: 0 }
     const base = baseOf(shape.uid)
     const named = sides.recordsOf(shape.uid)
     for (const id of new Set([...(base?.rows.keys() ?? []), ...other.rows.keys()])) {
@@ -462,25 +501,92 @@ function mergeStates(sides: Sides): MergeOutcome {
         resolution: sides.resolutions.get(recordKey(shape, id)),
       })
       if (Array.isArray(decision)) conflicts.push({ table: shape, id, columns: decision })
-      else if (decision === 'delete') {
-        rows.delete(id)
-        tally.deleted++
-      } else if (decision instanceof Map) {
-        const before = rows.get(id)
-        rows.set(id, { version: nextVersion(before), values: decision })
-        if (before === undefined) tally.inserted++
-        else tally.updated++
+      else if (decision === 'delete') rows.delete(id)
+      else if (decision instanceof Map) {
+        rows.set(id, { version: nextVersion(rows.get(id)), values: decision })
       }
     }
-    counts.set(shape.name, tally)
     return { ...shape, rows }
   })
-  if (conflicts.length > 0) return { kind: 'refused', why: 'records', conflicts }
-  const broken = tables.map(brokenRule).find((rule) => rule !== undefined)
-  if (broken !== undefined) return { kind: 'refused', why: broken }
-  const [link] = brokenLinks({ tables, removed })
-  if (link !== undefined) return { kind: 'refused', why: `${link.column.name} links to nothing` }
-  return { kind: 'merged', state: { tables, removed }, tables: counts }
+  const { state, isNeeded } = amend({ tables: merged, removed }, ours, sides.amendments)
+  if (!isNeeded) return { kind: 'unneeded' }
+  const breaches = breachesOf(state)
+  if (conflicts.length > 0 || breaches.length > 0) {
+    const [breach] = breaches
+    const why =
+      breach === undefined
+        ? 'records'
+        : `${breach.kind} ${breach.constraint ?? breach.columns[0]?.name}`
+    return { kind: 'refused', why, conflicts, breaches }
+  }
+  const counts = state.tables.map((table) => [
+    table.name,
+    countChanges(find(ours, table.uid), table),
+  ])
+  return { kind: 'merged', state, tables: new Map(counts as [string, Counts][]) }
+}
+
+function countChanges(before: ModelTable | undefined, { rows }: ModelTable): Counts {
+  const old = before?.rows ?? new Map<string, ModelRow>()
+  const kept = [...rows].filter(([id]) => old.has(id))
+  return {
+    inserted: rows.size - kept.length,
+    updated: kept.filter(([id, { version }]) => old.get(id)?.version !== version).length,
+    deleted: old.size - kept.length,
+  }
+}
+
+/** Rounds of giving values. One that settles a breach can cause another one, which the next value settles. */
+const ROUNDS = 10
+
+/** Gives values to records as long as these break rules. Returns whether all values were needed. */
+function amend(
+  outcome: State,
+  ours: State,
+  amendments: readonly Amendment[],
+): { state: State; isNeeded: boolean } {
+  let state = outcome
+  let left = amendments
+  for (let round = 0; round < ROUNDS && left.length > 0; round++) {
+    const before = left.length
+    for (const { uid } of outcome.tables) {
+      const breaches = breachesOf(state)
+      const needed = left.filter(({ table, id, column }) =>
+        breaches.some(
+          (breach) =>
+            table === uid &&
+            breach.table.uid === table &&
+            breach.ids.includes(id) &&
+            breach.columns.some((each) => each.uid === column),
+        ),
+      )
+      for (const amendment of needed) state = giveValue(state, ours, amendment)
+      left = left.filter((each) => !needed.includes(each))
+    }
+    if (left.length === before) break
+  }
+  return { state, isNeeded: left.length === 0 }
+}
+
+function giveValue(state: State, ours: State, { table: uid, id, column, value }: Amendment): State {
+  const tables = state.tables.map((table) => {
+    const row = table.rows.get(id)
+    if (table.uid !== uid || row === undefined) return table
+    const mine = find(ours, uid)
+    const before = mine?.rows.get(id)
+    const changed = new Map(row.values)
+    if (value === null) changed.delete(column)
+    else changed.set(column, value)
+    const after = { ...row, values: changed }
+    const isUnchanged =
+      before !== undefined &&
+      table.columns.every((each) =>
+        isSame(readValue(before, mine, each), readValue(after, table, each)),
+      )
+    const version = isUnchanged ? before.version : nextVersion(before)
+    return { ...table, rows: new Map(table.rows).set(id, { version, values: changed }) }
+  })
+  return { ...state, tables }
 }
 
 /** Returns the version of a record after a change. A new record has version 0. */
@@ -569,16 +675,62 @@ function mergeRow(options: {
   )
 }
 
-/** Returns a violation of a unique or not-null column, if there is one. */
-export function brokenRule(table: ModelTable): string | undefined {
-  for (const column of table.columns) {
-    const values = [...table.rows.values()].map((row) => readValue(row, table, column))
-    if (column.definition.notNull && values.includes(null)) return `${column.name} is required`
-    if (!column.definition.unique) continue
-    const present = values.filter((value) => value !== null)
-    if (new Set(present).size < present.length) return `${column.name} is not unique`
+/** Finds the rules of a table that its records break, except for links. */
+export function brokenRules(table: ModelTable): Breach[] {
+  const columnOf = (uid: number) => table.columns.filter((column) => column.uid === uid)
+  const rules = [
+    ...table.columns.flatMap((column) => [
+      ...(column.definition.notNull ? [{ rule: 'notNull', columns: [column] } as const] : []),
+      ...(column.definition.unique ? [{ rule: 'unique', columns: [column] } as const] : []),
+    ]),
+    ...table.constraints.map((each) => ({ ...each, columns: each.columns.flatMap(columnOf) })),
+  ]
+  const rows = [...table.rows].sort(([one], [other]) => (one < other ? -1 : 1))
+  return rules.flatMap(({ rule, columns, ...named }): Breach[] => {
+    const constraint = 'name' in named ? named.name : undefined
+    const valuesOf = (row: ModelRow) => columns.map((column) => readValue(row, table, column))
+    const breach = (kind: Breach['kind'], ids: readonly string[]): Breach[] =>
+      ids.length === 0 ? [] : [{ kind, table, columns, constraint, ids }]
+    if (rule !== 'unique') {
+      const failing = rows.filter(([, row]) => isFailed(rule, valuesOf(row))).map(([id]) => id)
+      return breach(rule === 'notNull' ? 'notNull' : 'check', failing)
+    }
+    const holders = new Map<string, string[]>()
+    for (const [id, row] of rows) {
+      const values = valuesOf(row)
+      if (values.includes(null)) continue
+      const key = JSON.stringify(values)
+      holders.set(key, [...(holders.get(key) ?? []), id])
+    }
+    return [...holders.values()].flatMap((ids) => (ids.length > 1 ? breach('notUnique', ids) : []))
+  })
+}
+
+function isFailed(
+  rule: Exclude<ModelConstraint['rule'], 'unique'> | 'notNull',
+  [first, second]: readonly (Value | null)[],
+): boolean {
+  switch (rule) {
+    case 'notNull':
+      return first === null
+    case 'notBoth':
+      return first !== null && second !== null
+    case 'either':
+      return first === null && second === null
+    case 'notNegative':
+      return first !== null && Number(first) < 0
   }
-  return undefined
+}
+
+/** Finds all rules that records of a state break. */
+export function breachesOf(state: State): Breach[] {
+  const links = new Map<string, Breach>()
+  for (const { table, column, id, target } of brokenLinks(state)) {
+    const key = `${table.uid} ${column.uid} ${target}`
+    const ids = [...(links.get(key)?.ids ?? []), id].sort()
+    links.set(key, { kind: 'link', table, columns: [column], constraint: undefined, ids })
+  }
+  return [...state.tables.flatMap(brokenRules), ...links.values()]
 }
 
 /** A record whose link must lead to a record and does not. */
@@ -719,7 +871,31 @@ function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | st
       }
     }
     const names = { before: base?.name, here: table.name, there: other.name }
-    return { ...table, name: rename(names, strategy), columns }
+    const constraints = mergeConstraints(table, other, base)
+    const uids = new Set(columns.map(({ uid }) => uid))
+    for (const each of constraints) {
+      if (!each.columns.every((uid) => uids.has(uid))) refuse(`${each.name} has no column`)
+    }
+    return { ...table, name: rename(names, strategy), columns, constraints }
+  }
+
+  /** Constraints are merged by their names. */
+  function mergeConstraints(
+    table: ModelTable,
+    other: ModelTable,
+    base: ModelTable | undefined,
+  ): ModelConstraint[] {
+    const { strategy } = ruleOf(table.uid)
+    const names = new Set([...table.constraints, ...other.constraints].map(({ name }) => name))
+    return [...names].flatMap((name) => {
+      const [before, here, there] = [base, table, other].map((each) =>
+        each?.constraints.find((constraint) => constraint.name === name),
+      )
+      if (isSame(there, before) || isSame(there, here)) return here ?? []
+      if (isSame(here, before)) return there ?? []
+      if (strategy === 'fail') refuse(`${name} was changed on both sides`)
+      return (strategy === 'theirs' ? there : here) ?? []
+    })
   }
 }
 
@@ -743,8 +919,9 @@ function isWritten(
   })
 }
 
-function shapeText(table: ModelTable): string {
-  return JSON.stringify(table.columns.map(({ uid, name }) => [uid, name]))
+function shapeText({ columns, constraints }: ModelTable): string {
+  const rules = [...constraints].sort((one, other) => (one.name < other.name ? -1 : 1))
+  return JSON.stringify([columns.map(({ uid, name }) => [uid, name]), rules])
 }
 
 function requireNames(

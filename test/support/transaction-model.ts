@@ -5,7 +5,8 @@ import { addTables, type BranchCall, expectOk, GENERATED_ID } from './tables.js'
 import { takenFields } from './taken.js'
 
 /*
- * A naive model of transactions: operations run one by one on maps, and the first failure undoes all.
+ * A naive model of transactions: operations run one by one on maps, and the first failure undoes all. Unique values are
+ * looked at when all have run.
  * The service groups operations; its results must be the same.
  */
 
@@ -183,7 +184,33 @@ function runModel(
       return { state: before, fault: { index, message: error.message } }
     }
   }
-  return { state: run.state, results }
+  const broken = findRepeated(run.state, operations, generatedIds)
+  return broken === undefined ? { state: run.state, results } : { state: before, fault: broken }
+}
+
+/** Unique values are looked at when all operations have run. The last one that has written such a record is at fault. */
+function findRepeated(
+  { coupled = {} }: ModelState,
+  operations: readonly ModelOperation[],
+  generatedIds: ReadonlyMap<number, string>,
+): ModelOutcome['fault'] {
+  const holders = (u: Value | undefined) =>
+    Object.values(coupled).filter(({ values }) => typeof u === 'number' && values.u === u)
+  const index = operations.findLastIndex(({ insert, update }, position) => {
+    const { table: name, id: key, record } = insert ?? update ?? { table: '' }
+    const written = insert === undefined ? key : keyOf(record?.id, position, generatedIds)
+    return name === 'coupled' && holders(coupled[written ?? '']?.values.u).length > 1
+  })
+  return index === -1 ? undefined : { index, message: 'table [coupled]: column [u]: is not unique' }
+}
+
+/** Returns the id of a record that the operation at a position inserts. */
+function keyOf(
+  given: string | undefined,
+  position: number,
+  generatedIds: ReadonlyMap<number, string>,
+): string {
+  return given ?? generatedIds.get(position) ?? `generated ${position}`
 }
 
 class ModelRun {
@@ -215,7 +242,7 @@ class ModelRun {
 
   private insert(fields: Fields, index: number): object {
     const { id: given, ...values } = fields.record ?? {}
-    const key = given ?? this.generatedIds.get(index) ?? `generated ${index}`
+    const key = keyOf(given, index, this.generatedIds)
     const present = this.find(fields.table, key)
     if (present !== undefined && fields.createOnly) {
       throw new Refused(`table [${fields.table}]: record [${key}] already exists`)
@@ -290,12 +317,6 @@ class ModelRun {
   }
 
   private write(name: string, key: string, record: ModelRecord): void {
-    const { u } = record.values
-    for (const [other, { values }] of Object.entries(this.state[name] ?? {})) {
-      if (name === 'coupled' && other !== key && typeof u === 'number' && values.u === u) {
-        throw new Refused(`table [${name}]: column [u]: is not unique`)
-      }
-    }
     const records = this.state[name]
     if (records !== undefined) records[key] = record
   }

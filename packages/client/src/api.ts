@@ -389,7 +389,7 @@ export interface DeletedConflict {
 
 /** Records that would break the rule of a unique or a not-null column, of a link, or a constraint, after the merge. */
 export interface RuleConflict {
-  readonly kind: 'notUnique' | 'notNull' | 'check' | 'link'
+  readonly kind: 'notUnique' | 'notNull' | 'limit' | 'check' | 'link'
   readonly table: string
   /** The column, or the first one of the constraint. */
   readonly column: string

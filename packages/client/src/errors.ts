@@ -8,6 +8,7 @@ export const SERVICE_ERROR_CODES = [
   'invalid_schema',
   'invalid_record',
   'unique_violation',
+  'not_null_violation',
   'check_violation',
   'link_violation',
   'constraint_violated',
@@ -99,7 +100,7 @@ export interface Fault {
   readonly status?: number
   readonly line?: number
   /** For a record that breaks a rule of its table: the code, the table, and the column or the constraint. */
-  readonly code?: 'unique_violation' | 'check_violation' | 'link_violation'
+  readonly code?: 'unique_violation' | 'not_null_violation' | 'check_violation' | 'link_violation'
   readonly table?: string
   readonly column?: string
   readonly columns?: readonly string[]

@@ -219,6 +219,13 @@ function orAborted<Value>(value: Promise<Value>, signal: AbortSignal): Promise<V
   })
 }
 
+/** The codes of errors about the records themselves, whatever the table has. */
+const INVALID: ReadonlySet<string> = new Set([
+  'invalid_record',
+  'not_null_violation',
+  'check_violation',
+])
+
 /** Errors of these codes do not tell whether the request took effect. */
 const UNCERTAIN: ReadonlySet<string> = new Set([
   'unreachable',
@@ -295,7 +302,7 @@ class Attempts {
   fail(error: OffshootError): void {
     if (isNothingExecuted(error)) return
     // An earlier attempt with the same records was refused as well. Other answers say nothing about it.
-    if (error.code === 'invalid_record') this.#mayHaveWorked = false
+    if (INVALID.has(error.code)) this.#mayHaveWorked = false
     else if (UNCERTAIN.has(error.code) && this.#isSent) this.#mayHaveWorked = true
   }
 

@@ -129,7 +129,7 @@ export type UpsertResult =
       readonly outcome: 'failed'
       readonly error: {
         readonly message: string
-        readonly code?: 'unique_violation'
+        readonly code?: 'unique_violation' | 'not_null_violation'
         readonly table?: string
         readonly column?: string
       }

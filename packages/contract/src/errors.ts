@@ -23,6 +23,10 @@ export const ERROR_CODES = {
     400,
     'The id or a value that must be unique is taken; `table`, and `column` or `constraint`, say which.',
   ],
+  not_null_violation: [
+    400,
+    'A record has no value in a column that must have one; `table` and `column` say which.',
+  ],
   check_violation: [
     400,
     'A record fails a check constraint; `table`, `columns` and `constraint` say which.',
@@ -138,7 +142,12 @@ export const ERROR_CODES = {
 export type ErrorCode = keyof typeof ERROR_CODES
 
 /** The codes of errors about a rule of a table that a record breaks. */
-const VIOLATION_CODES = ['unique_violation', 'check_violation', 'link_violation'] as const
+const VIOLATION_CODES = [
+  'unique_violation',
+  'not_null_violation',
+  'check_violation',
+  'link_violation',
+] as const
 export type ViolationCode = (typeof VIOLATION_CODES)[number]
 
 /** One entry of the `errors` list of an error body. */
@@ -151,7 +160,7 @@ export interface FaultEntry {
   /** For a record that breaks a rule of its table: the code, and the rule. */
   readonly code?: ViolationCode
   readonly table?: string
-  /** The column of a unique column. */
+  /** The column, if the rule is one of a column. */
   readonly column?: string
   /** The columns of a constraint. */
   readonly columns?: readonly string[]

@@ -141,6 +141,7 @@ const MergeConflictSchema = Type.Object(
         'deletedThere',
         'notUnique',
         'notNull',
+        'limit',
         'check',
         'link',
         'schema',
@@ -151,7 +152,8 @@ const MergeConflictSchema = Type.Object(
           '`deletedHere`: the target deleted a record that the merged branch changed. ' +
           '`deletedThere`: the opposite. `notUnique`: several records would have the same value in a ' +
           'unique column or constraint. `notNull`: records would have no value in a column that must have one. ' +
-          '`check`: records would fail a check constraint. ' +
+          '`limit`: records would have a value that the column cannot have, such as one that the other side has ' +
+          'removed from an enum. `check`: records would fail a check constraint. ' +
           '`link`: records would link to a record that does not exist. ' +
           '`schema`: names or links contradict each other, one side removed a table or column that ' +
           'the other changed, or both added a column of the same name with different definitions.',
@@ -167,7 +169,7 @@ const MergeConflictSchema = Type.Object(
     tokens: Type.Optional(
       Type.Record(Type.String(), Type.String(), {
         description:
-          'For `notUnique`, `notNull`, `check` and `link`: the token of each of the `ids`.',
+          'For `notUnique`, `notNull`, `limit`, `check` and `link`: the token of each of the `ids`.',
       }),
     ),
     columns: Type.Optional(
@@ -192,7 +194,7 @@ const MergeConflictSchema = Type.Object(
     column: Type.Optional(
       Type.String({
         description:
-          'For `notUnique`, `notNull`, `check`, `link` and `schema`: the column. For a constraint of several: the first one.',
+          'For `notUnique`, `notNull`, `limit`, `check`, `link` and `schema`: the column. For a constraint of several: the first one.',
       }),
     ),
     constraint: Type.Optional(
@@ -210,7 +212,7 @@ const MergeConflictSchema = Type.Object(
     records: Type.Optional(
       Type.Integer({
         description:
-          'For `notNull`, `check` and `link`: the number of these records. For a removed table or column: the ' +
+          'For `notNull`, `limit`, `check` and `link`: the number of these records. For a removed table or column: the ' +
           'number of records that the other side has changed there.',
       }),
     ),

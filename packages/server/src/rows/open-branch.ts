@@ -31,6 +31,7 @@ import {
   type WriteTransaction,
 } from './running/transactions.js'
 import { takeNumbers } from './sequences.js'
+import { Draft } from './writing/draft.js'
 import { KeptLinks, type LinkedTables, linkChecks } from './writing/kept-links.js'
 import { openSink, type RowSink } from './writing/row-sink.js'
 import { StagedRows } from './writing/staged-rows.js'
@@ -89,9 +90,17 @@ export class OpenBranch implements TableLookup {
   readonly #schema: SchemaTables
   readonly #tables = new Map<string, BranchTable>()
   readonly #tableRows = new Map<number, TableRows>()
+  readonly #isDraft: boolean
   #linkStatements: CachePart<Statement> | undefined
 
-  constructor(shared: SharedByBranches, guard: Guard, schema: SchemaTables) {
+  /** With `isDraft`, writers do not look at unique keys and checks. */
+  constructor(
+    shared: SharedByBranches,
+    guard: Guard,
+    schema: SchemaTables,
+    { isDraft = false } = {},
+  ) {
+    this.#isDraft = isDraft
     this.guard = guard
     this.#shared = shared
     this.#schema = schema
@@ -170,7 +179,7 @@ export class OpenBranch implements TableLookup {
       codec,
       writer:
         heap &&
-        new TableWriter(layout, codec.stored, {
+        new TableWriter(layout, this.#isDraft ? withoutRules(codec.stored) : codec.stored, {
           heap,
           statements: statements.createPart(),
           isLinked: this.#schema.referrersOf(codec.table.id).length > 0,
@@ -319,6 +328,51 @@ export class OpenBranch implements TableLookup {
     }
   }
 
+  /** Whether a transaction can be judged when it ends. Nodes of a cluster cannot create tables in a transaction. */
+  get takesDrafts(): boolean {
+    return !this.#shared.database.server.hasRowsApart
+  }
+
+  /**
+   * Runs a transaction that writes to the given tables. Unique keys and checks are looked at when it ends, so that the
+   * order of its writes does not matter. `body` gets the branch that it writes to, and may run more than once.
+   */
+  async runDrafted<Result>(
+    tables: readonly BranchTable[],
+    body: (branch: OpenBranch, transaction: WriteTransaction) => Promise<Result>,
+    options: StepsOptions = {},
+  ): Promise<Result> {
+    const drafted = await this.makeWritable(this.#withReferrers(tables))
+    return runSteps(
+      this.#shared,
+      this.guard,
+      async (transaction) => {
+        const stored = drafted.map(({ codec, writer }) => ({ codec: codec.stored, writer }))
+        const draft = await Draft.create(transaction, layoutOf(this.rows), stored)
+        const guard = { ...this.guard, rows: draft.layout }
+        const branch = new OpenBranch(this.#shared, guard, this.#schema, { isDraft: true })
+        const links = new KeptLinks(branch.#links, draft.transaction)
+        const result = await body(branch, links.watch(draft.transaction))
+        await links.settle()
+        await draft.publish()
+        return result
+      },
+      options,
+    )
+  }
+
+  /** Returns tables, and those whose rows change if rows of them are deleted. */
+  #withReferrers(tables: readonly BranchTable[]): BranchTable[] {
+    const found = new Set(tables)
+    for (const { codec } of found) {
+      for (const { table } of this.#schema.referrersOf(codec.table.id)) {
+        const referrer = this.findTable(table.name)
+        if (referrer !== undefined) found.add(referrer)
+      }
+    }
+    return [...found]
+  }
+
   /** Returns a transaction that was begun elsewhere, for calls of a request on the branch. */
   inTransaction(client: pg.PoolClient): OpenTransaction {
     return openTransaction(this.#shared.database, this.guard, { client })
@@ -359,6 +413,10 @@ class LackingHeapError extends StaleError {
 }
 
 const NO_CALLS: readonly Call[] = []
+
+function withoutRules(codec: TableCodec): TableCodec {
+  return { ...codec, uniqueKeys: [], checks: [] }
+}
 
 function isWritable(table: BranchTable): table is WritableTable {
   return table.writer !== undefined

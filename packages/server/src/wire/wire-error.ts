@@ -32,6 +32,7 @@ const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
   key_scope: '42501',
   forbidden: '42501',
   unique_violation: '23505',
+  not_null_violation: '23502',
   link_violation: '23503',
   check_violation: '23514',
   approvals_required: '42501',

@@ -20,6 +20,7 @@ const titlesOf = ({ ours, theirs }: Sides): Readonly<Record<MergeConflict['kind'
   deletedThere: `changed on ${ours}, deleted on ${theirs}`,
   notUnique: 'several records have a value that must be unique',
   notNull: 'a value is missing',
+  limit: 'records have a value that the column cannot have',
   check: 'records fail a check constraint',
   link: 'a linked record does not exist',
   schema: 'the schemas contradict each other',

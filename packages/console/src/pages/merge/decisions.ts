@@ -63,7 +63,7 @@ function isCells(conflict: MergeConflict): conflict is CellConflict {
 }
 
 function isRule(conflict: MergeConflict): conflict is RuleConflict {
-  return ['notUnique', 'notNull', 'check', 'link'].includes(conflict.kind)
+  return ['notUnique', 'notNull', 'limit', 'check', 'link'].includes(conflict.kind)
 }
 
 /** The sides that can be taken for the whole conflict. No side decides the rule of a column. */

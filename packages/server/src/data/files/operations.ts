@@ -276,7 +276,7 @@ function findColumn(session: BranchSession, target: FileTarget): FileColumn {
   const { tableName, columnName } = target
   const table = session.table(tableName)
   const id = table.codec.encodeId(target.recordId)
-  if (id instanceof Fault) throw invalidRecord([id])
+  if (id instanceof Fault) throw invalidRecord(table.codec, [id])
   const found = table.codec.fileColumns.find(({ column }) => column.path.join('.') === columnName)
   if (found === undefined) {
     const prefix = `table [${tableName}]: column [${columnName}]`

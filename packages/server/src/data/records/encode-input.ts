@@ -1,8 +1,9 @@
-import { AppError, type FaultEntry } from '@offshoot/contract/errors'
+import { AppError, type FaultEntry, type ViolationCode } from '@offshoot/contract/errors'
 import { Fault } from '../../rows/columns/fault.js'
 import type { InputRecord } from '../../rows/columns/record-encoder.js'
 import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { RowInput } from '../../rows/writing/table-writer.js'
+import { describeFaults, type InvalidRecord } from '../session/record-errors.js'
 import type { RecordInput } from './record-input.js'
 
 /** Maximum number of faults that a response lists. Its message has the total number. */
@@ -31,8 +32,8 @@ export function* encodeSlice(
   const rows: RowInput[] = []
   for (const [index, record] of records.entries()) {
     const row = encodeInput(codec, record, input)
-    if (typeof row === 'string') {
-      addFault(batch, batch.ids.length, { message: row })
+    if ('message' in row) {
+      addFault(batch, batch.ids.length, row)
       batch.ids.push('')
     } else {
       rows.push(row)
@@ -48,9 +49,9 @@ export function encodeInput(
   codec: TableCodec,
   record: unknown,
   { origin, newId, files }: RecordInput,
-): RowInput | string {
+): RowInput | InvalidRecord {
   if (typeof record !== 'object' || record === null || Array.isArray(record)) {
-    return 'invalid record: expected an object'
+    return { message: 'invalid record: expected an object' }
   }
   const given = (record as InputRecord).id
   const id = given === undefined ? undefined : codec.encodeId(given)
@@ -62,7 +63,7 @@ export function encodeInput(
   // File contents of an invalid record are not stored.
   if (pending !== undefined) files?.pending.splice(pending)
   const faults = [...(id instanceof Fault ? [id] : []), ...(isFaults(values) ? values : [])]
-  return `invalid record: ${faults.map((fault) => fault.message).join('; ')}`
+  return describeFaults(codec, faults)
 }
 
 export function addFault(
@@ -75,9 +76,10 @@ export function addFault(
 }
 
 /** Returns the code of an error with a list: that of all its entries, if they have the same one. */
-export function codeOfFaults(faults: readonly FaultEntry[]): 'unique_violation' | 'invalid_record' {
-  const areTaken = faults.length > 0 && faults.every(({ code }) => code === 'unique_violation')
-  return areTaken ? 'unique_violation' : 'invalid_record'
+export function codeOfFaults(faults: readonly FaultEntry[]): ViolationCode | 'invalid_record' {
+  const [first] = faults
+  const haveSame = faults.every(({ code }) => code === first?.code)
+  return (haveSame && first?.code) || 'invalid_record'
 }
 
 /** Returns the error of a rejected bulk insert. */

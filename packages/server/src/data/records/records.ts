@@ -208,7 +208,7 @@ async function update(context: RecordContext, options: FieldsUpdate): Promise<st
     if (written !== undefined || alternative !== undefined) return answer
     const error = await explainNoUpdate(context, { id, ifVersion }, update)
     const isInvalid = error.code === 'record_not_found' && whole !== undefined && isFaults(whole)
-    throw confirmed(isInvalid ? invalidRecord(whole) : error)
+    throw confirmed(isInvalid ? invalidRecord(table.codec, whole) : error)
   })
 }
 
@@ -407,7 +407,7 @@ async function explainNoUpdate(
 /** Returns an id as it is stored. */
 function requireId(table: BranchTable, id: unknown): string {
   const text = table.codec.encodeId(id)
-  if (text instanceof Fault) throw invalidRecord([text])
+  if (text instanceof Fault) throw invalidRecord(table.codec, [text])
   return text
 }
 
@@ -419,7 +419,7 @@ async function encode(
 ): Promise<(string | null)[]> {
   const origin = await originOfRecords(session, { table, records: [record] })
   const values = table.codec.encodeRecord(record, origin, files?.encode)
-  if (isFaults(values)) throw invalidRecord(values)
+  if (isFaults(values)) throw invalidRecord(table.codec, values)
   return values
 }
 
@@ -430,6 +430,6 @@ function encodeUpdate(
   files: FileWriter | undefined,
 ): EncodedUpdate {
   const update = table.codec.encodeUpdate(fields, originOf(session), files?.encode)
-  if (isFaults(update)) throw invalidRecord(update)
+  if (isFaults(update)) throw invalidRecord(table.codec, update)
   return update
 }

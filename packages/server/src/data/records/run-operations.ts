@@ -5,7 +5,7 @@ import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import { TableRead } from '../../rows/reading/table-read.js'
 import type { RowInput, RuleCheck } from '../../rows/writing/table-writer.js'
-import { columnTaken, violationFields } from '../session/record-errors.js'
+import { columnTaken, missingFields, violationFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import type { OperationGroup, PlannedOperation } from './transaction-plan.js'
 
@@ -247,6 +247,7 @@ function refusedUpdate(operation: Operation<'update'>, present: TextRow | undefi
     return {
       index,
       message: reason ? `${prefix}: ${reason}` : `${prefix}: record [${id}] not found`,
+      ...(faults && missingFields(table.codec, faults)),
     }
   }
   const reason =

@@ -238,7 +238,7 @@ export class AtomicStream {
       const refused = new Tally()
       const reason = Refusal.of(found.error, [table.codec])?.message
       const fields = findViolationFields(found.error, new Set([table.codec]))
-      refused.refuse(found.line, `invalid record: ${reason}`, fields)
+      refused.refuse(found.line, { message: `invalid record: ${reason}`, ...fields })
       throw confirmed(streamFailed(refused))
     }
   }

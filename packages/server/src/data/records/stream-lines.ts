@@ -3,7 +3,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { ParsedLine } from '../../common/line-reader.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { StagedRow } from '../../rows/writing/staged-rows.js'
-import type { ViolationFields } from '../session/record-errors.js'
+import type { InvalidRecord } from '../session/record-errors.js'
 import { codeOfFaults, encodeInput, FAULTS_LISTED_MAX } from './encode-input.js'
 import type { RecordInput } from './record-input.js'
 import type { StreamSource } from './stream-source.js'
@@ -36,10 +36,10 @@ export class Tally {
     | undefined
   readonly faults: FaultEntry[] = []
 
-  refuse(line: number, message: string, fields?: ViolationFields): void {
+  refuse(line: number, fault: InvalidRecord): void {
     this.failed++
     if (this.faults.length < FAULTS_LISTED_MAX) {
-      this.faults.push({ index: line - 1, line, status: 400, message, ...fields })
+      this.faults.push({ index: line - 1, line, status: 400, ...fault })
     }
   }
 
@@ -70,8 +70,8 @@ export function* encodeLines(
 ): Generator<undefined, StagedRow[], undefined> {
   const rows: StagedRow[] = []
   for (const [index, { line, value, fault }] of lines.entries()) {
-    const row = fault ?? encodeInput(table.codec, value, input)
-    if (typeof row === 'string') tally.refuse(line, row)
+    const row = fault === undefined ? encodeInput(table.codec, value, input) : { message: fault }
+    if ('message' in row) tally.refuse(line, row)
     else rows.push({ line, id: row.id, isNewId: row.isNewId === true, values: row.values })
     if (index % LINES_PER_STEP === 0) yield
   }

@@ -154,7 +154,7 @@ async function insertWhatFits(
     if (refusal === undefined) throw error
     if (rows.length === 1) {
       const fields = findViolationFields(error, new Set([table.codec]))
-      tally.refuse(first.line, `invalid record: ${refusal}`, fields)
+      tally.refuse(first.line, { message: `invalid record: ${refusal}`, ...fields })
       onSettled(rows)
       return
     }
@@ -184,7 +184,7 @@ async function refuseTaken(
     const violation = taken[row]
     if (violation === undefined) continue
     const message = `invalid record: ${violation.message}`
-    tally.refuse(line, message, violationFields(violation))
+    tally.refuse(line, { message, ...violationFields(violation) })
   }
   onSettled(refused)
   return rows.filter((_, row) => taken[row] === undefined)
@@ -200,7 +200,7 @@ async function refuseLinking(
   const refused = new Set(broken.map(({ row }) => row))
   for (const { row, violation } of broken) {
     const message = `invalid record: ${violation.message}`
-    tally.refuse(rows[row]?.line ?? 0, message, violationFields(violation))
+    tally.refuse(rows[row]?.line ?? 0, { message, ...violationFields(violation) })
   }
   onSettled(rows.filter((_, row) => refused.has(row)))
   return rows.filter((_, row) => !refused.has(row))

@@ -6,6 +6,7 @@ import type { EncodedUpdate, FileEncoder, InputRecord } from '../../rows/columns
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { TableRead } from '../../rows/reading/table-read.js'
+import { missingFields } from '../session/record-errors.js'
 import type { Origin, Session } from '../session/session.js'
 import { type NewId, newIds } from './new-ids.js'
 import { originOfRecords } from './new-numbers.js'
@@ -119,12 +120,14 @@ export function* planOperations(
     if (Array.isArray(result)) {
       failed++
       const room = TRANSACTION_FAULTS_MAX - faults.length
-      faults.push(...result.slice(0, room).map((message) => ({ index, message })))
+      faults.push(...result.slice(0, room).map((fault) => ({ index, ...fault })))
     } else planned.push(result)
     yield
   }
   return { planned, faults, failed }
 }
+
+type OperationFault = Omit<FaultEntry, 'index'>
 
 type Shape = Readonly<Record<string, unknown>>
 
@@ -191,14 +194,14 @@ function planOperation(
   session: Session,
   operation: unknown,
   { index, origin, reads, newIdOf }: PlanContext & { index: number; newIdOf: NewIdOf },
-): PlannedOperation | string[] {
+): PlannedOperation | OperationFault[] {
   const shape = readShape(operation)
   if (Array.isArray(shape)) return shape
   const { kind, fields } = shape
   const tableName = fields.table as string
   const table = session.findTable(tableName)
-  if (table === undefined) return [`table [${tableName}] not found`]
-  const faults: string[] = []
+  if (table === undefined) return [{ message: `table [${tableName}] not found` }]
+  const faults: OperationFault[] = []
   const read = reads.plan(table, fields.columns as readonly string[] | undefined, faults)
   const given = kind === 'insert' ? (fields.record as InputRecord).id : fields.id
   const encoded = given === undefined ? newIdOf(table)() : table.codec.encodeId(given)
@@ -212,7 +215,7 @@ function planOperation(
       if (isFaults(values)) faults.push(...values.map((fault) => inTable(table, fault)))
       const hasGivenId = given !== undefined
       if (ifVersion !== undefined && !hasGivenId) {
-        faults.push(`table [${tableName}]: field [ifVersion]: needs an id`)
+        faults.push({ message: `table [${tableName}]: field [ifVersion]: needs an id` })
       }
       if (faults.length > 0 || isFaults(values)) return faults
       const createOnly = fields.createOnly === true || !hasGivenId
@@ -236,15 +239,15 @@ function planOperation(
 }
 
 /** Parses an operation: its only key is the kind, its value the fields. Validates the types of the fields. */
-function readShape(operation: unknown): { kind: Kind; fields: Shape } | string[] {
-  if (!isObject(operation)) return ['expected an object']
+function readShape(operation: unknown): { kind: Kind; fields: Shape } | OperationFault[] {
+  if (!isObject(operation)) return [{ message: 'expected an object' }]
   const kind = onlyKind(operation)
   if (kind === undefined) {
     const keys = Object.keys(operation).slice(0, UNKNOWN_FIELDS_MAX).join(', ').slice(0, 255)
-    return [`expected exactly one of [${KINDS.join(', ')}], got [${keys}]`]
+    return [{ message: `expected exactly one of [${KINDS.join(', ')}], got [${keys}]` }]
   }
   const fields = operation[kind]
-  if (!isObject(fields)) return [`operation [${kind}]: expected an object`]
+  if (!isObject(fields)) return [{ message: `operation [${kind}]: expected an object` }]
   const faults: string[] = []
   let known = 0
   for (const { name, type, isRequired } of FIELDS[kind]) {
@@ -259,7 +262,7 @@ function readShape(operation: unknown): { kind: Kind; fields: Shape } | string[]
     }
   }
   if (Object.keys(fields).length !== known) faults.push(...unknownFields(kind, fields))
-  return faults.length > 0 ? faults : { kind, fields }
+  return faults.length > 0 ? faults.map((message) => ({ message })) : { kind, fields }
 }
 
 function onlyKind(operation: Shape): Kind | undefined {
@@ -307,7 +310,7 @@ class PlannedReads {
   plan(
     table: BranchTable,
     columns: readonly string[] | undefined,
-    faults: string[],
+    faults: OperationFault[],
   ): TableRead | undefined {
     if (columns === undefined || columns.length === 0) return undefined
     const read = this.#find(table, columns)
@@ -352,10 +355,10 @@ const refuseFile: FileEncoder = (column, value) => {
 /**
  * Prefixes a fault with the table. Clients compare the message about files literally, so it has no prefix.
  */
-function inTable(table: BranchTable, fault: Fault): string {
-  return fault.message.endsWith(FILE_REFUSED)
-    ? fault.message
-    : `table [${table.codec.table.name}]: ${fault.message}`
+function inTable({ codec }: BranchTable, fault: Fault): OperationFault {
+  const { message } = fault
+  if (message.endsWith(FILE_REFUSED)) return { message }
+  return { message: `table [${codec.table.name}]: ${message}`, ...missingFields(codec, [fault]) }
 }
 
 /** Operations that run as one: of one kind, on one table, and on different records. */

@@ -7,7 +7,13 @@ import { confirmed } from '../../rows/running/staleness.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { Refusal } from '../../rows/writing/refusals.js'
 import type { Files } from '../files/files.js'
-import { findBrokenLink, findViolationFields } from '../session/record-errors.js'
+import {
+  findBrokenAtEnd,
+  findBrokenLink,
+  findViolationFields,
+  mayHeal,
+  violationFields,
+} from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import {
   answerOnce,
@@ -122,15 +128,70 @@ async function run(
       isStepwise: false,
     })
   } catch (error) {
-    const broken = linkBroken(planned, error)
+    const broken = linkBroken(planned, error) ?? brokenAtEnd(planned, error)
     if (broken !== undefined) throw broken
     const isRefused = error instanceof AppError && error.code === 'transaction_failed'
     if (!isRefused && Refusal.of(error, codecsOf(planned)) === undefined) throw error
-    const groups = planned.map((operation) => ({ wave: 0, operations: [operation] }))
+    const groups = oneByOne(planned)
     return runGroups(context, { planned, groups, isStepwise: true }).catch((again: unknown) => {
-      throw linkBroken(planned, again) ?? again
+      const brokenNow = linkBroken(planned, again) ?? brokenAtEnd(planned, again)
+      if (brokenNow !== undefined) throw brokenNow
+      if (!takesDraft(context, planned, again)) throw again
+      return runDrafted(context, planned)
     })
   }
+}
+
+function oneByOne(planned: readonly PlannedOperation[]): OperationGroup[] {
+  return planned.map((operation) => ({ wave: 0, operations: [operation] }))
+}
+
+/** Returns whether an operation has broken a rule that a later one may keep again. */
+function takesDraft(
+  { session }: TransactionContext,
+  planned: readonly PlannedOperation[],
+  error: unknown,
+): boolean {
+  const writes = planned.filter(({ kind }) => kind !== 'get')
+  const [fault] = error instanceof AppError ? (error.errors ?? []) : []
+  return fault !== undefined && mayHeal(fault) && writes.length > 1 && session.branch.takesDrafts
+}
+
+/** Runs operations one by one. Rules are looked at when all have run, so that their order does not matter. */
+async function runDrafted(
+  context: TransactionContext,
+  planned: readonly PlannedOperation[],
+): Promise<JsonText> {
+  const { branch } = context.session
+  const written = planned.filter(({ kind }) => kind !== 'get').map(({ table }) => table)
+  try {
+    return await branch.runDrafted([...new Set(written)], (draft, transaction) => {
+      const drafted = planned.map((operation): PlannedOperation => {
+        const table = draft.findTable(operation.table.codec.table.name) ?? operation.table
+        return { ...operation, table, read: operation.read?.on(draft) }
+      })
+      return runStepwise(context, oneByOne(drafted), transaction)
+    })
+  } catch (error) {
+    throw linkBroken(planned, error) ?? brokenAtEnd(planned, error) ?? error
+  }
+}
+
+/** Returns the error for the last operation that has written a record which breaks a rule, or undefined. */
+function brokenAtEnd(planned: readonly PlannedOperation[], error: unknown): AppError | undefined {
+  const violation = findBrokenAtEnd(error)
+  if (violation === undefined) return undefined
+  const { records, codec } = violation
+  const { table } = codec
+  const operation = planned.findLast(
+    (each) =>
+      each.kind !== 'get' &&
+      each.table.codec.table.id === table.id &&
+      records?.includes(each.id) === true,
+  )
+  const message = `table [${table.name}]: ${violation.message}`
+  const index = operation?.index ?? planned.at(-1)?.index ?? 0
+  return confirmed(transactionFailed([{ index, message, ...violationFields(violation) }]))
 }
 
 /**
@@ -162,28 +223,14 @@ async function runGroups(
 ): Promise<JsonText> {
   const { session } = context
   const { groups, isStepwise } = request
+  if (isStepwise) {
+    return session.branch.runSteps((transaction) => runStepwise(context, groups, transaction))
+  }
   const prepare = (group: OperationGroup) => ({
     group,
-    ...prepareGroup(session, group, { explains: isStepwise }),
+    ...prepareGroup(session, group, { explains: false }),
   })
   const results = new Array<string>(request.planned.length).fill('')
-  const finish = async (transaction: OpenTransaction): Promise<JsonText> => {
-    const answer = listJson('{"results":[', results, ']}')
-    await keepAnswer(transaction, context, answer)
-    return answer
-  }
-  if (isStepwise) {
-    return session.branch.runSteps(async (transaction) => {
-      for (const group of groups) {
-        const run = prepare(group)
-        const rows = await transaction.run(run.calls).catch((error: unknown) => {
-          throw toRunError(error, group)
-        })
-        await settleAll(context, [run], { rows, results })
-      }
-      return finish(transaction)
-    })
-  }
   const [first = [], ...parts] = cutIntoParts(groups)
   const firstRuns = first.map(prepare)
   return session.branch.runSteps(
@@ -194,10 +241,37 @@ async function runGroups(
         const rows = await transaction.run(runs.flatMap(({ calls }) => calls))
         await settleAll(context, runs, { rows, results })
       }
-      return finish(transaction)
+      return finish(context, transaction, results)
     },
     { first: firstRuns.flatMap(({ calls }) => calls) },
   )
+}
+
+/** Runs groups of one operation each, and explains why one of them fails. */
+async function runStepwise(
+  context: TransactionContext,
+  groups: readonly OperationGroup[],
+  transaction: OpenTransaction,
+): Promise<JsonText> {
+  const results = new Array<string>(groups.length).fill('')
+  for (const group of groups) {
+    const run = { group, ...prepareGroup(context.session, group, { explains: true }) }
+    const rows = await transaction.run(run.calls).catch((error: unknown) => {
+      throw toRunError(error, group)
+    })
+    await settleAll(context, [run], { rows, results })
+  }
+  return finish(context, transaction, results)
+}
+
+async function finish(
+  context: TransactionContext,
+  transaction: OpenTransaction,
+  results: readonly string[],
+): Promise<JsonText> {
+  const answer = listJson('{"results":[', results, ']}')
+  await keepAnswer(transaction, context, answer)
+  return answer
 }
 
 /**

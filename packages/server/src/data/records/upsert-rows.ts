@@ -11,9 +11,9 @@ import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { Refusal } from '../../rows/writing/refusals.js'
 import {
   columnTaken,
+  describeFaults,
   findViolationFields,
-  invalidRecord,
-  type ViolationFields,
+  type InvalidRecord,
   violationFields,
 } from '../session/record-errors.js'
 import { type Origin, planColumns } from '../session/session.js'
@@ -27,9 +27,7 @@ import type { NewId } from './new-ids.js'
 /** What an upsert did with one record. */
 export type UpsertResult =
   | { readonly id: string; readonly outcome: 'inserted' | 'updated' | 'unchanged' }
-  | { readonly id?: string; readonly outcome: 'failed'; readonly error: UpsertError }
-
-type UpsertError = { readonly message: string } & (ViolationFields | { readonly code?: never })
+  | { readonly id?: string; readonly outcome: 'failed'; readonly error: InvalidRecord }
 
 /** How often a request can name a record. Each further time takes more statements. */
 export const UPSERT_REPEATS_MAX = 100
@@ -49,7 +47,7 @@ interface UpsertRow {
   /** The columns that are changed if the record exists. */
   readonly columns: readonly number[]
   /** Why the record cannot be inserted. */
-  readonly missing: string | undefined
+  readonly missing: InvalidRecord | undefined
 }
 
 type Key = WritableTable['writer']['uniqueKeys'][number]
@@ -116,20 +114,21 @@ export class Upsert {
     for (const { value, fault } of records) {
       const row = fault ?? this.#encode(value, position)
       if (typeof row === 'string') this.#fail({ position, id: idOf(value) }, { message: row })
+      else if ('message' in row) this.#fail({ position, id: idOf(value) }, row)
       else this.#rows.push(row)
       position++
       if (turn.isOver) await turn.end()
     }
   }
 
-  #encode(record: unknown, position: number): UpsertRow | string {
+  #encode(record: unknown, position: number): UpsertRow | InvalidRecord | string {
     const { codec } = this.#table
     if (typeof record !== 'object' || record === null || Array.isArray(record)) {
       return 'invalid record: expected an object'
     }
     const { id: givenId } = record as InputRecord
     const id = givenId === undefined ? undefined : codec.encodeId(givenId)
-    if (id instanceof Fault) return invalidRecord([id]).message
+    if (id instanceof Fault) return describeFaults(codec, [id])
     const own = this.#idOf(id)
     const values = codec.encodeRecord(record as InputRecord, this.#origin, () => REFUSED_FILE)
     if (!isFaults(values)) {
@@ -138,8 +137,8 @@ export class Upsert {
     }
     // An existing record needs no more than the fields that change.
     const update = codec.encodeUpdate(record as InputRecord, this.#origin, () => REFUSED_FILE)
-    if (isFaults(update)) return invalidRecord(update).message
-    const missing = invalidRecord(values).message
+    if (isFaults(update)) return describeFaults(codec, update)
+    const missing = describeFaults(codec, values)
     if (update.arithmetic.length > 0) return missing
     const given = codec.stored.physical.map((_, index) => {
       return update.values[update.columns.indexOf(index)] ?? null
@@ -267,7 +266,7 @@ export class Upsert {
       if (isRepeated || isUsed) deferred.push(row)
       else if (row.isNew && present.has(id)) this.#fail(row, takenError(codec, 'id'))
       else if (row.missing !== undefined && !present.has(id)) {
-        this.#fail(row, { message: row.missing })
+        this.#fail(row, row.missing)
       } else if (taken !== undefined && usedIds.has(taken.holders.get(index) ?? '')) {
         deferred.push(row)
       } else if (taken !== undefined) {
@@ -400,7 +399,7 @@ export class Upsert {
   async #writeHalves(
     transaction: OpenTransaction,
     rows: readonly UpsertRow[],
-    fault: UpsertError,
+    fault: InvalidRecord,
   ): Promise<void> {
     const [first] = rows
     if (rows.length === 1 && first !== undefined) {
@@ -413,7 +412,7 @@ export class Upsert {
     }
   }
 
-  #fail({ position, id }: Pick<UpsertRow, 'position' | 'id'>, error: UpsertError): void {
+  #fail({ position, id }: Pick<UpsertRow, 'position' | 'id'>, error: InvalidRecord): void {
     this.#results[position] = { ...(id === undefined ? {} : { id }), outcome: 'failed', error }
   }
 }
@@ -426,7 +425,7 @@ const SAVEPOINT = withoutValues(sql`savepoint upsert`)
 const RELEASE = withoutValues(sql`release savepoint upsert`)
 const ROLL_BACK = withoutValues(sql`rollback to savepoint upsert`)
 
-function takenError(codec: TableCodec, path: string): UpsertError {
+function takenError(codec: TableCodec, path: string): InvalidRecord {
   const message = `invalid record: column [${path}]: is not unique`
   return { message, ...violationFields(columnTaken(codec, path)) }
 }

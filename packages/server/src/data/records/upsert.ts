@@ -80,7 +80,7 @@ function count(tally: Tally, result: UpsertResult, line: number): void {
   const kept = { updated: 0, unchanged: 0, ...tally.kept }
   if (outcome === 'failed') {
     const { error } = result
-    tally.refuse(line, error.message, error.code === undefined ? undefined : error)
+    tally.refuse(line, error)
   } else if (outcome === 'inserted') tally.inserted++
   else kept[outcome]++
   tally.kept = kept

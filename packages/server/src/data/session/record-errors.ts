@@ -4,11 +4,32 @@ import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { Refusal } from '../../rows/writing/refusals.js'
 
 /** Reports all faults of a record in one message. */
-export function invalidRecord(faults: readonly Fault[]): AppError {
-  return new AppError(
-    'invalid_record',
-    `invalid record: ${faults.map((fault) => fault.message).join('; ')}`,
-  )
+export function invalidRecord(codec: TableCodec, faults: readonly Fault[]): AppError {
+  const { message, ...fields } = describeFaults(codec, faults)
+  if (fields.code !== undefined) return violationError(fields, message)
+  return new AppError('invalid_record', message)
+}
+
+/** An invalid record: what is wrong, and the rule if it is nothing but that values are missing. */
+export type InvalidRecord = { readonly message: string } & (
+  | ViolationFields
+  | { readonly code?: never }
+)
+
+export function describeFaults(codec: TableCodec, faults: readonly Fault[]): InvalidRecord {
+  const message = `invalid record: ${faults.map((fault) => fault.message).join('; ')}`
+  return { message, ...missingFields(codec, faults) }
+}
+
+/** Returns the fields of an error for a record whose only faults are missing values. They name the first column. */
+export function missingFields(
+  { table }: TableCodec,
+  faults: readonly Fault[],
+): ViolationFields | undefined {
+  const [column] = faults.map(({ missing }) => missing)
+  const areMissing = faults.every(({ missing }) => missing !== undefined)
+  if (column === undefined || !areMissing) return undefined
+  return { code: 'not_null_violation', table: table.name, column }
 }
 
 export type Violation = NonNullable<Refusal['violation']>
@@ -47,6 +68,17 @@ export function findBrokenLink(error: unknown): Violation['broken'] {
   return Refusal.of(error, [])?.violation?.broken
 }
 
+/** Returns the rule that a transaction would have broken when it ends, except for links, or undefined. */
+export function findBrokenAtEnd(error: unknown): Violation | undefined {
+  const violation = Refusal.of(error, [])?.violation
+  return violation?.records === undefined ? undefined : violation
+}
+
+/** Returns whether an error, or an entry of its list, is about a rule that later writes of its transaction may keep again. */
+export function mayHeal({ code, column }: { code?: string; column?: unknown }): boolean {
+  return code === 'check_violation' || (code === 'unique_violation' && column !== 'id')
+}
+
 /** Returns the error for a rule that is broken, whose message says so in the words of the caller. */
 export function violationError(
   { code, ...details }: ViolationFields & { readonly record?: string },
@@ -83,7 +115,8 @@ export function versionConflict(): AppError {
 
 /** Converts an error of PostgreSQL about a value to an AppError. Returns other errors unchanged. */
 export function toRecordError(error: unknown, codec: TableCodec, record?: string): unknown {
-  if (findBrokenLink(error) !== undefined) return error
+  // A rule that was broken at the end of a transaction says more.
+  if (error instanceof AppError) return error
   const refusal = Refusal.of(error, [codec])?.message
   if (refusal === undefined) return error
   const fields = findViolationFields(error, new Set([codec]))

@@ -65,6 +65,11 @@ export function createSession(options: {
   }
 }
 
+/** Returns a session whose requests read and write another state of the branch. */
+export function withBranch(session: Session, branch: OpenBranch): Session {
+  return { ...session, ...createSession({ ...session, branch }) }
+}
+
 /** What values that columns generate depend on: the time of a request, and who sends it. */
 export type Origin = Parameters<TableCodec['encodeRecord']>[1]
 

@@ -5,12 +5,13 @@ import { Fault } from '../../rows/columns/fault.js'
 import type { EncodedUpdate, InputRecord } from '../../rows/columns/record-encoder.js'
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { RuleCheck, TableWriter } from '../../rows/writing/table-writer.js'
 import type { Filter } from '../query/filter.js'
 import { invalidQuery } from '../query/invalid-query.js'
 import { answerOnce, type IdempotencyContext, keepAnswer } from '../records/idempotency.js'
 import { invalidRecord, ruleBroken, toRecordError } from '../session/record-errors.js'
-import { originOf } from '../session/session.js'
+import { originOf, type Session, withBranch } from '../session/session.js'
 import { countCall, parseSet, rowSet, type SetRequest } from './row-set.js'
 
 /*
@@ -36,8 +37,12 @@ export async function updateSet(
   const { session } = context
   const table = session.table(context.tableName)
   const update = encodeSet(session, table, options.set)
+  const { uniqueKeys } = table.codec
   return changeSet(context, table, {
     options,
+    movesValues: update.arithmetic.some(({ column }) =>
+      uniqueKeys.some(({ columns }) => columns.includes(column)),
+    ),
     answerWith: (count) => `{"updated":${count}}`,
     prepare: (writer, setFrom) => ({
       call: writer.updateSet(update, setFrom),
@@ -56,6 +61,7 @@ export async function deleteSet(context: SetContext, options: SetOptions): Promi
   const table = context.session.table(context.tableName)
   return changeSet(context, table, {
     options,
+    movesValues: false,
     answerWith: (count) => `{"deleted":${count}}`,
     prepare: (writer, setFrom) => ({ call: writer.deleteSet(setFrom), checks: [] }),
     settle: async () => undefined,
@@ -64,6 +70,8 @@ export async function deleteSet(context: SetContext, options: SetOptions): Promi
 
 interface SetChange {
   readonly options: SetOptions
+  /** Whether a record may get the unique value that another one of the set has had. */
+  readonly movesValues: boolean
   answerWith(count: string): string
   prepare(
     writer: TableWriter,
@@ -94,30 +102,52 @@ async function writeSet(
   { change, filter }: { change: SetChange; filter: Filter | undefined },
 ): Promise<string> {
   const { session, bounds } = context
+  const { branch } = session
   const { codec } = table
   await session.growth.admitBody()
-  const { writer } = await session.branch.writable(table)
-  const { call, checks } = change.prepare(writer, (firstSlot) =>
-    rowSet(session, { codec, filter }, firstSlot),
-  )
-  try {
-    return await session.branch.runSteps(
-      async (transaction, [written = [], ...checked]) => {
-        const row = firstRow(written)
-        const [count = '0'] = row
-        const taken = checks.find((_, index) => (checked[index]?.length ?? 0) > 0)
-        if (taken !== undefined && count !== '0') {
-          throw ruleBroken(taken.violation)
-        }
-        await change.settle(row)
-        const answer = change.answerWith(count)
-        await keepAnswer(transaction, context, answer)
-        return answer
-      },
-      { first: [call, ...checks.map((check) => check.call)], bounds },
+  const { writer } = await branch.writable(table)
+  const prepare = (own: Session, by: TableWriter) => {
+    const { call, checks } = change.prepare(by, (firstSlot) =>
+      rowSet(own, { codec, filter }, firstSlot),
     )
-  } catch (error) {
-    throw toRecordError(error, codec)
+    return { calls: [call, ...checks.map((check) => check.call)], checks }
+  }
+  const finish = async (
+    transaction: OpenTransaction,
+    [written = [], ...checked]: readonly TextRows[],
+    checks: readonly RuleCheck[],
+  ) => {
+    const row = firstRow(written)
+    const [count = '0'] = row
+    const taken = checks.find((_, index) => (checked[index]?.length ?? 0) > 0)
+    if (taken !== undefined && count !== '0') {
+      throw ruleBroken(taken.violation)
+    }
+    await change.settle(row)
+    const answer = change.answerWith(count)
+    await keepAnswer(transaction, context, answer)
+    return answer
+  }
+  const { calls, checks } = prepare(session, writer)
+  try {
+    return await branch.runSteps((transaction, rows) => finish(transaction, rows, checks), {
+      first: calls,
+      bounds,
+    })
+  } catch (cause) {
+    const error = toRecordError(cause, codec)
+    const isMoved = error instanceof AppError && error.code === 'unique_violation'
+    if (!isMoved || !change.movesValues || !branch.takesDrafts) throw error
+    return branch.runDrafted(
+      [table],
+      async (draft, transaction) => {
+        const drafted = withBranch(session, draft)
+        const own = await draft.writable(drafted.table(codec.table.name))
+        const run = prepare(drafted, own.writer)
+        return finish(transaction, await transaction.run(run.calls), run.checks)
+      },
+      { bounds },
+    )
   }
 }
 
@@ -135,7 +165,7 @@ function encodeSet(
   fields: InputRecord,
 ): EncodedUpdate {
   const update = codec.encodeUpdate(fields, originOf(session), () => REFUSED_FILE)
-  if (isFaults(update)) throw invalidRecord(update)
+  if (isFaults(update)) throw invalidRecord(codec, update)
   if (update.columns.length + update.arithmetic.length > 0) return update
   throw invalidQuery('set: expected at least one column')
 }

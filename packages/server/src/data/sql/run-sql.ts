@@ -20,6 +20,8 @@ import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Storage } from '../../rows/storage.js'
 import { answerOnce, keepAnswer } from '../records/idempotency.js'
 import type { TransactionContext } from '../records/transaction.js'
+import { mayHeal } from '../session/record-errors.js'
+import { withBranch } from '../session/session.js'
 import { rowSet } from '../sets/row-set.js'
 import {
   type Description,
@@ -185,7 +187,7 @@ function requireWritable({ session }: SqlContext): void {
 
 async function runPrepared(
   context: SqlContext,
-  request: Pick<SqlRun, 'form' | 'toAnswer'>,
+  request: SqlRun,
   { prepared, isWrite }: { prepared: readonly PreparedStatement[]; isWrite: boolean },
 ): Promise<JsonText> {
   const { readers, session } = context
@@ -251,23 +253,63 @@ export function connectionsOf({ session, connections }: SqlContext, lane: Lane) 
   }
 }
 
-function runInTransaction(
+async function runInTransaction(
   context: SqlContext,
-  { form, toAnswer }: Pick<SqlRun, 'form' | 'toAnswer'>,
+  request: SqlRun,
   options: { prepared: readonly PreparedStatement[]; reader: Reader; isWrite: boolean },
 ): Promise<JsonText> {
-  const { branch } = context.session
-  const read = async (transaction: OpenTransaction) => {
-    form.begin?.({ source: transaction.client })
-    return toAnswer(await runAll(context, transaction, { ...options, form }))
+  const { session } = context
+  const { branch } = session
+  const { prepared, reader } = options
+  const run = async (transaction: OpenTransaction, own: PreparedRun) => {
+    request.form.begin?.({ source: transaction.client })
+    return request.toAnswer(
+      await runAll(own.context, transaction, { ...own, reader, form: request.form }),
+    )
   }
-  const write = async (transaction: OpenTransaction) => {
-    const answer = await read(transaction)
+  const write = async (transaction: OpenTransaction, own: PreparedRun) => {
+    const answer = await run(transaction, own)
     await keepAnswer(transaction, context, answer)
     return answer
   }
   const running = { bounds: context.bounds, connections: connectionsOf(context, 'long') }
-  return options.isWrite ? branch.runSteps(write, running) : branch.runSnapshot(read, running)
+  const own = { context, prepared }
+  if (!options.isWrite) return branch.runSnapshot((each) => run(each, own), running)
+  try {
+    return await branch.runSteps((each) => write(each, own), running)
+  } catch (error) {
+    if (!takesDraft(session, prepared, error)) throw error
+    const names = new Set(prepared.flatMap(({ plan }) => writtenTables(plan)))
+    const tables = [...names].map((name) => session.table(name))
+    // The statements are written again, because they read what they have written from drafts.
+    return branch.runDrafted(
+      tables,
+      async (draft, transaction) => {
+        const drafted = { ...context, session: withBranch(session, draft) }
+        const statements = await prepareAll(drafted, request.statements)
+        return write(transaction, { context: drafted, prepared: statements })
+      },
+      running,
+    )
+  }
+}
+
+interface PreparedRun {
+  readonly context: SqlContext
+  readonly prepared: readonly PreparedStatement[]
+}
+
+/** Returns whether a statement has broken a rule that later rows or statements may keep again. */
+function takesDraft(
+  { branch }: SqlContext['session'],
+  prepared: readonly PreparedStatement[],
+  error: unknown,
+): boolean {
+  if (!(error instanceof AppError) || !branch.takesDrafts) return false
+  const writes = prepared.filter(({ plan }) => plan.kind !== 'select')
+  // The rows of an update can exchange unique values. Otherwise each row is as it will stay.
+  const isUpdate = error.code === 'unique_violation' && writes[0]?.plan.kind === 'update'
+  return (writes.length > 1 || isUpdate) && mayHeal({ ...error.details, code: error.code })
 }
 
 function isTimedOut(error: unknown): boolean {

@@ -15,6 +15,7 @@ import type { TransactionContext } from '../records/transaction.js'
 import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
 import {
   findViolationFields,
+  missingFields,
   type ViolationFields,
   violationError,
 } from '../session/record-errors.js'
@@ -301,9 +302,11 @@ function planUpdate(
 const refuseFile = () => new Fault('files cannot be written by SQL')
 
 function invalidValues({ codec }: BranchTable, faults: readonly Fault[]) {
-  return invalidSql(
+  const error = invalidSql(
     `table [${codec.table.name}]: ${faults.map(({ message }) => message).join('; ')}`,
   )
+  const fields = missingFields(codec, faults)
+  return fields === undefined ? error : violationError(fields, error.message)
 }
 
 /** Runs operations on different records, in parts. */

@@ -18,7 +18,7 @@ export interface ConflictPage {
 export interface ConflictSection {
   /** The id of the table, or 0 for the schemas. */
   readonly tableId: number
-  readonly part: 'schema' | 'rows' | 'unique' | 'null' | 'check' | 'link'
+  readonly part: 'schema' | 'rows' | 'unique' | 'null' | 'limit' | 'check' | 'link'
 }
 
 /** A conflict, and the position after which the list continues. */

@@ -15,7 +15,7 @@ import {
   describeConflict,
   describeFailure,
   describeLink,
-  describeMissing,
+  describeRefused,
 } from './merge-conflicts.js'
 import type { MergePlan } from './merge-plan.js'
 import type { RecordResolution, TableResolution } from './resolutions.js'
@@ -166,7 +166,13 @@ async function listConflicts(
   conflicts.add(table.name, missing.length)
   await conflicts.list(
     sectionOf('null'),
-    readList(missing.map((found) => describeMissing(compared.codec, found))),
+    readList(missing.map((found) => describeRefused(compared.codec, 'notNull', found))),
+  )
+  const unfit = await compared.unfit(transaction)
+  conflicts.add(table.name, unfit.length)
+  await conflicts.list(
+    sectionOf('limit'),
+    readList(unfit.map((found) => describeRefused(compared.codec, 'limit', found))),
   )
   const failures = await compared.failures(transaction)
   conflicts.add(table.name, failures.length)

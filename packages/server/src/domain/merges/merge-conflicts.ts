@@ -83,21 +83,26 @@ export function describeLink(
   }
 }
 
-/** Describes rows that would have no value in a not-null column. */
-export function describeMissing(
+/** Describes rows that would have no value in a not-null column, or one that the column cannot have. */
+export function describeRefused(
   codec: TableCodec,
+  kind: 'notNull' | 'limit',
   { column, ids, tokens, count }: Found<TableComparison['missing']>[number],
 ): MergeConflict {
   const name = (codec.physical[column] ?? unknownColumn()).path.join('.')
   const records = count === 1 ? '1 record' : `${count} records`
+  const fault =
+    kind === 'notNull'
+      ? `is required; ${records} would have no value after the merge`
+      : `${records} would have a value after the merge that the column cannot have`
   return {
     table: codec.table.name,
     column: name,
-    kind: 'notNull',
+    kind,
     ids: [...ids],
     tokens,
     records: count,
-    message: `column [${name}]: is required; ${records} would have no value after the merge`,
+    message: `column [${name}]: ${fault}`,
   }
 }
 

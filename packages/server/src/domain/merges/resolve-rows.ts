@@ -165,8 +165,11 @@ export class TableResolutions {
     }
     const { uniqueKeys, checks, links } = this.#codec
     const rules = [...uniqueKeys, ...checks, ...links]
+    const { notNull, decimal, enum: values } = physical.column
     const hasRule =
-      physical.column.notNull === true || rules.some(({ columns }) => columns.includes(column))
+      notNull === true ||
+      (decimal ?? values) !== undefined ||
+      rules.some(({ columns }) => columns.includes(column))
     if ('take' in cell || !hasRule) {
       this.#refuse(request, notInConflict(path, id))
       return

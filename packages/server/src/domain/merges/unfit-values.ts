@@ -7,11 +7,11 @@ import { pairColumns } from '../schemas/alter-column.js'
 import type { SchemaConflict, TableRule } from '../schemas/merge-schemas.js'
 
 /*
- * One side may have changed the type or the possible values of a column, and the other one its values. The values of both
- * sides must convert to the merged definition. Those that are required or unique are checked with the outcome.
+ * One side may have changed the type of a column, and the other one its values. The values of both sides must convert to
+ * the merged definition. Values of the same type, and those that are required or unique, are checked with the outcome.
  */
 
-/** Finds columns with values, on one of the sides, that the merged definition does not allow. */
+/** Finds columns with values, on one of the sides, that do not convert to the merged definition. */
 export async function findUnfit(
   transaction: Queryable,
   options: {
@@ -51,7 +51,7 @@ async function checkTable(
   const successors = pairColumns(before.columns, after.columns)
   for (const column of before.columns) {
     const successor = successors.get(column.id)
-    if (successor === undefined) continue
+    if (successor === undefined || successor.id === column.id) continue
     // Rules of values are judged by the outcome.
     const { notNull: _, unique: __, onDelete: ___, ...unruled } = successor
     const problems = await new RowState(state.rows).findProblems(transaction, {

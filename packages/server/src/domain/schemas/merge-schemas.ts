@@ -472,7 +472,7 @@ function linkConflicts(tables: readonly StoredTable[]): SchemaConflict[] {
 function limitConflicts(
   before: readonly StoredTable[],
   after: readonly StoredTable[],
-  { tablesPerBranchMax, columnsPerTableMax, columnsPerBranchMax }: Limits,
+  { tablesPerBranchMax, columnsPerTableMax, columnsPerBranchMax, constraintsPerTableMax }: Limits,
 ): SchemaConflict[] {
   const conflicts: SchemaConflict[] = []
   const [last] = after.slice(-1)
@@ -492,8 +492,17 @@ function limitConflicts(
       const message = `a table cannot have more than ${columnsPerTableMax} columns`
       conflicts.push({ table: table.name, message, takes: NEITHER })
     }
+    const rules = countRules(table)
+    if (rules > constraintsPerTableMax && rules > countRules(old.get(table.id))) {
+      const message = `a table cannot have more than ${constraintsPerTableMax} constraints`
+      conflicts.push({ table: table.name, message, takes: NEITHER })
+    }
   }
   return conflicts
+}
+
+function countRules(table: StoredTable | undefined): number {
+  return table?.constraints?.length ?? 0
 }
 
 /** Names that differ in case only are taken to be the same. */
@@ -520,14 +529,19 @@ function setOf(ids: readonly number[] | undefined): ReadonlySet<number> {
 }
 
 /**
- * Returns whether two versions of a table are equal, apart from their indexes and the order of columns. The order
- * depends on the order of merges that have added columns.
+ * Returns whether two versions of a table are equal, apart from their indexes and the order of columns and constraints.
+ * The order depends on the order of merges that have added them.
  */
 export function sameTable(left: StoredTable, right: StoredTable): boolean {
   const [one, other] = [left, right].map((table) => {
     const columns = sortById(table.columns).map(withoutIndexes)
+    const constraints = (table.constraints ?? []).map(({ name }) => name).sort()
+    const rules = constraints.map((name) => [
+      name,
+      ruleOf(table.constraints?.find((each) => each.name === name)),
+    ])
     // A merged table may have its fields in another order than a stored one.
-    return toCanonicalJson({ ...table, columns })
+    return toCanonicalJson({ ...table, columns, constraints: rules })
   })
   return one === other
 }

@@ -3,7 +3,11 @@
  * request may contain thousands of them, and all are reported.
  */
 export class Fault {
-  constructor(readonly message: string) {}
+  constructor(
+    readonly message: string,
+    /** The dotted path of a column that must have a value and has none. undefined: the fault is another one. */
+    readonly missing?: string,
+  ) {}
 
   static expected(what: string, value: unknown): Fault {
     return new Fault(`expected ${what}, got ${describe(value)}`)

@@ -74,6 +74,7 @@ const REFUSED = ''
 const COLUMN_NOT_FOUND = new Fault('column not found')
 const CANNOT_BE_NULL = new Fault('cannot be null')
 const VALUE_REQUIRED = new Fault('a value is required')
+const MISSING: ReadonlySet<Fault> = new Set([CANNOT_BE_NULL, VALUE_REQUIRED])
 const IS_COMPUTED = new Fault('is computed and cannot be written')
 const FILE_NOT_PERMITTED = new Fault('file upload not permitted here')
 const MORE_FAULTS = new Fault('there are more faults')
@@ -161,7 +162,8 @@ class Encoding implements Room {
   private addFault(path: string, fault: Fault): void {
     this.faults ??= []
     if (this.faults.length < RECORD_FAULTS_MAX) {
-      this.faults.push(new Fault(`column [${path}]: ${fault.message}`))
+      const missing = MISSING.has(fault) ? path : undefined
+      this.faults.push(new Fault(`column [${path}]: ${fault.message}`, missing))
     } else if (this.faults.length === RECORD_FAULTS_MAX) this.faults.push(MORE_FAULTS)
   }
 }

@@ -20,7 +20,11 @@ function compile(columns: Omit<StoredColumn, 'id'>[], options: Partial<TableCode
 }
 
 const withLimits = (limits: Partial<Limits>) => ({ limits: { ...LIMITS, ...limits } })
-const faults = (...messages: string[]) => messages.map((message) => new Fault(message))
+const faults = (...messages: string[]) =>
+  messages.map((message) => {
+    const missing = /^column \[(.*)\]: (?:cannot be null|a value is required)$/.exec(message)?.[1]
+    return new Fault(message, missing)
+  })
 
 const zip = { id: 0, name: 'zip', type: 'string' } as const
 const lat = { id: 0, name: 'lat', type: 'float' } as const

@@ -143,21 +143,34 @@ export const rowColumns = (defaultEpoch = empty): Sql => sql`
     updated_at timestamptz(3) not null default now(),
     deleted boolean not null default false`
 
-function tableStatements(heap: HeapAddress, shapes: readonly ColumnShape[]): Sql[] {
+/** Returns a statement that creates a table like a heap, without its rules, indexes and past. */
+export function draftStatement(heap: HeapAddress, columns: readonly StoredColumn[]): Sql {
+  return heapStatement(heap, physicalShapes(columns))
+}
+
+function heapStatement(heap: HeapAddress, shapes: readonly ColumnShape[]): Sql {
+  return sql`
+      create table ${heapName(heap)} (
+        ${rowColumns()},
+        id text collate "C" primary key${columnDefinitions(shapes)}
+      )`
+}
+
+function columnDefinitions(shapes: readonly ColumnShape[]): Sql {
   const definitions = shapes.map(
     (shape) => sql`, ${ident(shape.physicalName)} ${raw(shape.sqlType)}`,
   )
+  return join([sql``, ...definitions], '')
+}
+
+function tableStatements(heap: HeapAddress, shapes: readonly ColumnShape[]): Sql[] {
   return [
-    sql`
-      create table ${heapName(heap)} (
-        ${rowColumns()},
-        id text collate "C" primary key${join([sql``, ...definitions], '')}
-      )`,
+    heapStatement(heap, shapes),
     sql`
       create table ${pastName(heap)} (
         ${rowColumns()},
         until integer not null,
-        id text collate "C" not null${join([sql``, ...definitions], '')},
+        id text collate "C" not null${columnDefinitions(shapes)},
         primary key (id, until)
       )`,
     // Finds changes since a fork. The partial index is empty for a branch that was never forked.

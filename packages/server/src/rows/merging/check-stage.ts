@@ -1,7 +1,9 @@
+import type { Limits } from '@offshoot/contract/limits'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
+import { fitsSql } from '../columns/conversions.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type CheckRule, failsCheck, type UniqueKey } from '../columns/table-rules.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
@@ -32,8 +34,8 @@ export interface FailedCheck {
   readonly count: number
 }
 
-/** Rows that would have no value in a not-null column. */
-export interface MissingValues {
+/** Rows that would have no value in a not-null column, or one that the column cannot have. */
+export interface RefusedValues {
   /** Index into the physical columns. */
   readonly column: number
   readonly ids: readonly string[]
@@ -47,6 +49,12 @@ export interface Outcome {
   readonly staged: StagedRows | undefined
   /** Ids of the not-null columns for which the target does not have this rule yet. */
   readonly newlyRequired: ReadonlySet<number>
+  /**
+   * Ids of the columns that can have fewer values than on a side, such as those of an enum. Rows of the target are looked
+   * at if it can have more.
+   */
+  readonly narrowed: Readonly<Record<'ours' | 'theirs', ReadonlySet<number>>>
+  readonly limits: Limits
   /** Ids of the unique columns, the required links and the constraints that the target does not have yet. */
   readonly newRules: ReadonlySet<number>
 }
@@ -224,6 +232,7 @@ export async function findRuleBreakers(
   }
   const breakers = [
     selectMissing(outcome, physical),
+    selectUnfit(outcome, physical),
     ...codec.checks.filter(isOf).map((check) => selectFailed(outcome, check)),
   ]
   for (const each of breakers) {
@@ -282,18 +291,57 @@ async function countFirst(
 }
 
 /** Finds the rows that would have no value in a not-null column after the merge. */
-export async function findMissingValues(
+export function findMissingValues(
   transaction: Transaction,
   outcome: Outcome,
-): Promise<MissingValues[]> {
-  const missing: MissingValues[] = []
+): Promise<RefusedValues[]> {
+  return findRefused(transaction, outcome, selectMissing)
+}
+
+/** Finds the rows that would have a value which their column cannot have after the merge. */
+export function findUnfitValues(
+  transaction: Transaction,
+  outcome: Outcome,
+): Promise<RefusedValues[]> {
+  return findRefused(transaction, outcome, selectUnfit)
+}
+
+async function findRefused(
+  transaction: Transaction,
+  outcome: Outcome,
+  select: (outcome: Outcome, physical: PhysicalColumn) => Sql | undefined,
+): Promise<RefusedValues[]> {
+  const refused: RefusedValues[] = []
   for (const [column, physical] of outcome.codec.physical.entries()) {
-    const rows = selectMissing(outcome, physical)
-    if (rows === undefined) continue
-    const found = await countFirst(transaction, rows)
-    if (found !== undefined) missing.push({ column, ...found })
+    const rows = select(outcome, physical)
+    const found = rows && (await countFirst(transaction, rows))
+    if (found !== undefined) refused.push({ column, ...found })
   }
-  return missing
+  return refused
+}
+
+/** Returns a query for the rows with a value that their column cannot have. undefined: there cannot be any. */
+function selectUnfit(
+  outcome: Outcome,
+  { id, physicalName, column }: PhysicalColumn,
+): Sql | undefined {
+  const { staged, narrowed, limits } = outcome
+  const isOurs = narrowed.ours.has(id)
+  const isUnfit = (alias: Sql) => {
+    const fits = fitsSql(sql`${alias}.${ident(physicalName)}`, column, limits)
+    return fits && sql`not (${fits})`
+  }
+  const [written, untouched] = [isUnfit(sql`s`), isUnfit(sql`r`)]
+  const sources: Sql[] = []
+  if (staged !== undefined && written !== undefined && (isOurs || narrowed.theirs.has(id))) {
+    sources.push(
+      sql`select s.id from ${staged.name} s where s.decision in ${WRITES} and ${written}`,
+    )
+  }
+  if (untouched !== undefined && isOurs) {
+    sources.push(sql`select r.id from (${selectUntouched(outcome)}) r where ${untouched}`)
+  }
+  return sources.length === 0 ? undefined : join(sources, ' union all ')
 }
 
 /** Returns a query for the rows without a value in a not-null column. undefined: there cannot be any. */

@@ -7,6 +7,7 @@ import {
 import { sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import { listNewRules } from '../columns/computed-columns.js'
+import { narrows } from '../columns/conversions.js'
 import { listAllColumns, type StoredSchema, type StoredTable } from '../columns/stored-schema.js'
 import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
 import { dropNewLayers, type NewLayer } from '../heaps/layers.js'
@@ -28,8 +29,9 @@ import {
   findFailedChecks,
   findMissingValues,
   findRuleBreakers,
+  findUnfitValues,
   findUniqueClashes,
-  type MissingValues,
+  type RefusedValues,
   type UniqueClash,
 } from './check-stage.js'
 import { listCompared, type RowTexts } from './compare-rows.js'
@@ -409,9 +411,21 @@ export class TableComparison {
       staged: this.#staged,
       ours: this.#merge.ours,
       newlyRequired: newRules('notNull'),
+      narrowed: { ours: this.#narrowed('ours'), theirs: this.#narrowed('theirs') },
+      limits: this.#compared.form.limits,
       newRules: new Set([...newRules('unique'), ...this.#newLinks, ...this.#newConstraints]),
       targetsOf: this.#others.rowsOf,
     }
+  }
+
+  /** The ids of the columns that can have fewer values than on a side. */
+  #narrowed(side: 'ours' | 'theirs'): ReadonlySet<number> {
+    const { table } = this.#compared[side]
+    const ids = this.codec.physical.flatMap(({ id, column }) => {
+      const before = findEarlier(table, column)
+      return before?.id === id && narrows(before, column) ? [id] : []
+    })
+    return new Set(ids)
   }
 
   /** The ids of the columns whose linked records must exist, and need not on the target. */
@@ -459,9 +473,15 @@ export class TableComparison {
   }
 
   /** Finds the not-null columns in which rows would have no value. */
-  async missing(transaction: Transaction): Promise<Tokened<MissingValues>[]> {
+  async missing(transaction: Transaction): Promise<Tokened<RefusedValues>[]> {
     if (this.#checked === undefined) return []
     return this.#withTokens(transaction, await findMissingValues(transaction, this.#checked))
+  }
+
+  /** Finds the columns in which rows would have values that these cannot have. */
+  async unfit(transaction: Transaction): Promise<Tokened<RefusedValues>[]> {
+    if (this.#checked === undefined) return []
+    return this.#withTokens(transaction, await findUnfitValues(transaction, this.#checked))
   }
 
   /** Finds the checks that rows would fail. */

@@ -80,8 +80,11 @@ function joinReviewed({
       ? []
       : { codec: compileTable(side.table, form).stored, rows: rowsOfTable(side), alias },
   )
-  // Resolutions name columns, so a column that has another name by now counts as changed.
-  const columns = sides.map(({ codec }) => codec.physical.map(({ id, path }) => [id, path]))
+  // Resolutions name columns, so a column that has another name by now counts as changed. Ids do not count: a column that
+  // a revert brings back has another one in each request.
+  const columns = sides.map(({ codec }) =>
+    codec.physical.map(({ path, column }) => [path, column.type]),
+  )
   const columnsDigest = createHash('sha256').update(JSON.stringify(columns)).digest('hex')
   const values = sides.flatMap(({ codec, alias }) => [
     sql`${alias}.id`,

@@ -71,6 +71,11 @@ export class TableRead {
     this.#plan = plan
   }
 
+  /** Returns the read with the rows of another state of the branch. */
+  on(lookup: TableLookup): TableRead {
+    return new TableRead(lookup, this.#plan)
+  }
+
   /** The number of tables of PostgreSQL that linked records come from. */
   get linkedArmCount(): number {
     return this.linkedTables.reduce((count, id) => {

@@ -51,6 +51,18 @@ export function insertNewStatement(parts: StatementParts): Statement {
     insert into ${parts.own} ${parts.rowColumns} ${selectNewRows(parts)}`)
 }
 
+/** Inserts the rows of a draft as they are. They replace tombstones. */
+export function insertDraftStatement(parts: StatementParts, draft: Sql): Statement {
+  const values = parts.names.map((name) => sql`d.${name}`)
+  return compileStatement(sql`
+    with u as (select d.id from ${draft} d where not d.deleted)${parts.keep(sql`select u.id from u`)}
+    insert into ${parts.own} ${parts.rowColumns}
+    select d.id, d.version, d.created_at, d.updated_at, ${parts.epoch}, false${furtherColumns(values)}
+    from ${draft} d
+    where not d.deleted
+    on conflict (id) do update set ${parts.overwrite}`)
+}
+
 /** COPY of id, epoch and all columns. A taken id makes the statement fail. */
 export function copyStatement({ own, names }: StatementParts): Statement {
   return compileStatement(sql`copy ${own} (id, epoch${furtherColumns(names)}) from stdin`)

@@ -17,7 +17,7 @@ import {
   failIfMissingStatement,
   type LinkColumn,
 } from './link-statements.js'
-import { BrokenLinkError } from './refusals.js'
+import { BrokenLinkError, findViolation, RuleBrokenAtEndError } from './refusals.js'
 import type { TableWriter } from './table-writer.js'
 
 /*
@@ -139,55 +139,69 @@ export class KeptLinks {
   }
 
   async #carryOut(): Promise<void> {
-    const { linkedRecordsMax } = this.#tables.limits
-    let left: number = linkedRecordsMax
+    const room = { left: this.#tables.limits.linkedRecordsMax }
     let level = new Map(this.#deleted)
     while (level.size > 0) {
       const next = new Map<number, Deleted>()
-      for (const [tableId, targets] of level) {
-        for (const column of this.#columnsOf(tableId)) {
-          if (column.link.onDelete === 'restrict') continue
-          const call = this.#find(column, targets, { countedMax: left + 1, listedMax: left + 1 })
-          const [rows = []] = await this.#transaction.run([call])
-          left -= rows.length
-          if (left < 0) throw tooMany(this.#nameOf(tableId), linkedRecordsMax)
-          const ids = rows.flatMap(([id]) => id ?? [])
-          if (ids.length > 0) await this.#follow(column, ids, next)
-        }
-      }
+      await this.#eachReferrer(level, { onDelete: 'cascade', room }, async (codec, ids) => {
+        const writer = this.#tables.writerOf(codec)
+        const [gone = []] = await this.#transaction.run([writer.delete(ids)])
+        addDeleted(
+          next,
+          codec,
+          gone.flatMap(([id]) => id ?? []),
+        )
+      })
       for (const [tableId, ids] of next) {
         addDeleted(this.#deleted, { table: { id: tableId } }, ids === 'all' ? undefined : [...ids])
       }
       level = next
     }
+    // Rows that are deleted by another of their links need not keep rules without this one.
+    await this.#eachReferrer(this.#deleted, { onDelete: 'setNull', room }, (codec, ids, link) =>
+      this.#removeLinks({ codec, link }, ids),
+    )
   }
 
-  /** Deletes rows whose linked record is gone, or removes the link. */
-  async #follow(
+  /** Finds the rows with links to deleted records that have the given effect. */
+  async #eachReferrer(
+    deleted: ReadonlyMap<number, Deleted>,
+    { onDelete, room }: { onDelete: LinkRule['onDelete']; room: { left: number } },
+    follow: (codec: TableCodec, ids: readonly string[], link: LinkRule) => Promise<void>,
+  ): Promise<void> {
+    const { linkedRecordsMax } = this.#tables.limits
+    for (const [tableId, targets] of deleted) {
+      for (const column of this.#columnsOf(tableId)) {
+        if (column.link.onDelete !== onDelete) continue
+        const max = room.left + 1
+        const call = this.#find(column, targets, { countedMax: max, listedMax: max })
+        const [rows = []] = await this.#transaction.run([call])
+        room.left -= rows.length
+        if (room.left < 0) throw tooMany(this.#nameOf(tableId), linkedRecordsMax)
+        const ids = rows.flatMap(([id]) => id ?? [])
+        if (ids.length > 0) await follow(column.codec, ids, column.link)
+      }
+    }
+  }
+
+  /** Removes links of rows. Throws if a row breaks a rule without its link. */
+  async #removeLinks(
     { codec, link }: { codec: TableCodec; link: LinkRule },
     ids: readonly string[],
-    next: Map<number, Deleted>,
   ): Promise<void> {
     const writer = this.#tables.writerOf(codec)
-    if (link.onDelete === 'cascade') {
-      const [gone = []] = await this.#transaction.run([writer.delete(ids)])
-      addDeleted(
-        next,
-        codec,
-        gone.flatMap(([id]) => id ?? []),
-      )
-      return
-    }
     const touched = codec.encodeUpdate({}, { now: new Date().toISOString(), userId: '' })
     if (isFaults(touched)) throw new Error('an update without values must be valid')
     const columns = [...touched.columns, link.column]
     const values = [...touched.values, null]
-    await this.#transaction.run([
-      writer.update(
-        ids.map((id) => ({ id, values })),
-        columns,
-      ),
-    ])
+    const call = writer.update(
+      ids.map((id) => ({ id, values })),
+      columns,
+    )
+    await this.#transaction.run([call]).catch((error: unknown) => {
+      const violation = findViolation(error, [codec])
+      throw violation === undefined ? error : new RuleBrokenAtEndError(violation, ids)
+    })
   }
 
   #find(

@@ -34,6 +34,22 @@ export class BrokenRuleError extends Error {
   }
 }
 
+/** A transaction would end with a row that breaks a unique key or a check. */
+export class RuleBrokenAtEndError extends AppError {
+  readonly violation: Violation
+
+  constructor(violation: Violation, records: readonly string[]) {
+    const { kind, codec, columns, constraint } = violation
+    const rule = constraint === undefined ? { column: columns.join() } : { columns, constraint }
+    super(
+      kind === 'check' ? 'check_violation' : 'unique_violation',
+      `invalid record: ${violation.message}`,
+      { details: { table: codec.table.name, ...rule, record: records[0] } },
+    )
+    this.violation = { ...violation, records }
+  }
+}
+
 /** A link that would be broken. */
 interface BrokenLink {
   /** The table with the link. */
@@ -104,13 +120,17 @@ export interface Violation {
   readonly message: string
   /** For a link: the linked record. */
   readonly target?: LinkTarget
+  /** For a unique key or a check that a whole transaction would have broken: the ids of the rows that break it. */
+  readonly records?: readonly string[]
   /** For a link that a whole transaction would have broken. */
   readonly broken?: BrokenLink
 }
 
 /** Returns the rule that a row of one of the tables breaks. undefined for any other error. */
-function findViolation(error: unknown, codecs: Iterable<TableCodec>): Violation | undefined {
-  if (error instanceof BrokenLinkError) return error.violation
+export function findViolation(error: unknown, codecs: Iterable<TableCodec>): Violation | undefined {
+  if (error instanceof BrokenLinkError || error instanceof RuleBrokenAtEndError) {
+    return error.violation
+  }
   const code = codeOf(error)
   if (code !== UNIQUE_VIOLATION && code !== CHECK_VIOLATION) return undefined
   const id = error instanceof BrokenRuleError ? error.rule?.id : ruleIdOf(constraintOf(error) ?? '')

@@ -18,6 +18,7 @@ import { updateOneStatement, updateStatement } from './change-statements.js'
 import { deleteStatement } from './delete-statement.js'
 import {
   copyStatement,
+  insertDraftStatement,
   insertNewStatement,
   insertOneStatement,
   insertStatement,
@@ -278,6 +279,11 @@ export class TableWriter {
       : this.#statement(`replace any ${returned}`, () => replaceAnyStatement(this.#parts, returned))
     const values = this.#arrays(rows, this.#codec.physical.length)
     return this.#call(statement, values, { ...this.#beforeRows(rows), ...this.#writes(rows) })
+  }
+
+  /** Inserts the rows of a draft, whose ids are those of deleted rows or new ones. */
+  insertDraft(draft: Sql): Call {
+    return { ...this.#call(insertDraftStatement(this.#parts, draft), []), isUnnamed: true }
   }
 
   /** Deletes rows. Returns the ids of deleted rows. */

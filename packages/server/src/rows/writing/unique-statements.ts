@@ -85,7 +85,8 @@ export function inheritedTwinOfStatement(parts: StatementParts, key: UniqueKey):
   return compileStatement(sql`${twins(parts, key, isMine)} limit 1`)
 }
 
-function twins(parts: StatementParts, key: UniqueKey, isMine: Sql): Sql {
+/** Selects the ids of own rows that meet a condition, and have the same value of the key as an inherited row. */
+export function twins(parts: StatementParts, key: UniqueKey, isMine: Sql): Sql {
   const { layout, codec, own } = parts
   const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
     all(

@@ -1,0 +1,142 @@
+import { randomUUID } from 'node:crypto'
+import { ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { type Call, toCall } from '../../postgres/statement.js'
+import { physicalName } from '../columns/column-tree.js'
+import type { TableCodec } from '../columns/table-codec.js'
+import { type CheckRule, failsCheck, type UniqueKey } from '../columns/table-rules.js'
+import { draftStatement } from '../heaps/heap-ddl.js'
+import { type Heap, heapName, type Layout } from '../layout/layout.js'
+import type { WriteTransaction } from '../running/transactions.js'
+import { RuleBrokenAtEndError, violationOf } from './refusals.js'
+import { StatementParts } from './statement-parts.js'
+import type { TableWriter } from './table-writer.js'
+import { twins } from './unique-statements.js'
+
+/*
+ * PostgreSQL keeps the rules of a heap with each row that it writes. A transaction whose rows break one on the way writes to
+ * drafts instead: tables without rules that hide the rows of the branch, like those of a fork. When it ends, the rows of the
+ * drafts are judged, and replace those of the branch.
+ */
+
+/** A table that a transaction writes to, with its rules. */
+interface DraftedTable {
+  readonly codec: TableCodec
+  /** Writes to the branch itself. */
+  readonly writer: TableWriter
+}
+
+export class Draft {
+  /** The branch with the drafts in front of its own rows. */
+  readonly layout: Layout
+  readonly #transaction: WriteTransaction
+  readonly #tables: readonly (DraftedTable & { readonly heap: Heap })[]
+
+  private constructor(
+    transaction: WriteTransaction,
+    layout: Layout,
+    tables: readonly (DraftedTable & { heap: Heap })[],
+  ) {
+    this.#transaction = transaction
+    this.#tables = tables
+    const heaps = new Map(tables.map(({ codec, heap }) => [codec.table.id, heap]))
+    const level = { branchId: '', asOf: undefined, heaps, layers: new Map<number, never>() }
+    // No fork sees a draft, so it keeps no old versions.
+    this.layout = { ...layout, hasForks: false, levels: [level, ...layout.levels] }
+  }
+
+  /** Creates drafts of tables. They exist in the transaction only. */
+  static async create(
+    transaction: WriteTransaction,
+    layout: Layout,
+    tables: readonly DraftedTable[],
+  ): Promise<Draft> {
+    const { databaseId } = layout
+    const drafted = tables.map((table) => {
+      const heapId = `draft_${randomUUID().replaceAll('-', '')}`
+      const columnIds = new Set(table.codec.physical.map(({ id }) => id))
+      return { ...table, heap: { databaseId, heapId, columnIds } }
+    })
+    await transaction.run(
+      drafted.map(({ heap, codec }) => once(draftStatement(heap, codec.table.columns))),
+    )
+    return new Draft(transaction, layout, drafted)
+  }
+
+  /** The transaction, for calls that write to drafts. Their statements are not kept prepared. */
+  get transaction(): WriteTransaction {
+    return {
+      ...this.#transaction,
+      run: (calls) => this.#transaction.run(calls.map((call) => ({ ...call, isUnnamed: true }))),
+    }
+  }
+
+  /** Throws a `RuleBrokenAtEndError` if rows break a rule. Otherwise they replace those of the branch. */
+  async publish(): Promise<void> {
+    for (const table of this.#tables) {
+      await this.#judge(table)
+      await this.#replace(table)
+    }
+    const names = this.#tables.map(({ heap }) => heapName(heap))
+    await this.#transaction.run([once(sql`drop table ${join(names, ', ')}`)])
+  }
+
+  async #judge({ codec, heap }: DraftedTable & { heap: Heap }): Promise<void> {
+    const parts = new StatementParts(this.layout, codec, heap, { isLocked: false })
+    const rules = [
+      ...codec.uniqueKeys.map((rule) => ({
+        rule,
+        breakers: sql`${repeated(parts, rule)} union all ${twins(parts, rule, IS_MINE)}`,
+      })),
+      ...codec.checks.map((rule) => ({ rule, breakers: failing(parts, rule) })),
+    ]
+    if (rules.length === 0) return
+    const found = await this.#transaction.run(
+      rules.map(({ breakers }) =>
+        once(sql`select b.id from (${breakers}) b order by b.id limit ${BREAKERS_MAX}`),
+      ),
+    )
+    for (const [index, { rule }] of rules.entries()) {
+      const records = (found[index] ?? []).flatMap(([id]) => id ?? [])
+      if (records.length > 0) throw new RuleBrokenAtEndError(violationOf(codec, rule), records)
+    }
+  }
+
+  /** Deletes all rows first, so that values can move between them. */
+  async #replace({ heap, writer }: DraftedTable & { heap: Heap }): Promise<void> {
+    const name = heapName(heap)
+    const [rows = []] = await this.#transaction.run([once(sql`select d.id from ${name} d`)])
+    const ids = rows.flatMap(([id]) => id ?? [])
+    if (ids.length === 0) return
+    await this.#transaction.run([writer.delete(ids), writer.insertDraft(name)])
+  }
+}
+
+/** Rows that break a rule which are looked at, to find the last operation that has written one of them. */
+const BREAKERS_MAX = 1000
+
+/** A statement of a draft runs once. */
+function once(statement: Sql): Call {
+  return { ...toCall(statement), isUnnamed: true }
+}
+
+const IS_MINE = sql`not mine.deleted`
+
+/** Selects the ids of rows of a draft that have the same value of a key as another one. */
+function repeated({ own, codec }: StatementParts, { columns }: UniqueKey): Sql {
+  const same = columns.flatMap((index) => {
+    const column = codec.physical[index]
+    if (column === undefined) return []
+    const name = ident(column.physicalName)
+    return [sql`other.${name} = mine.${name}`]
+  })
+  return sql`
+    select mine.id
+    from ${own} mine
+    join ${own} other on ${join(same, ' and ')} and other.id <> mine.id and not other.deleted
+    where ${IS_MINE}`
+}
+
+function failing({ own }: StatementParts, check: CheckRule): Sql {
+  const columnSql = (id: number) => sql`mine.${ident(physicalName({ id }))}`
+  return sql`select mine.id from ${own} mine where ${IS_MINE} and ${failsCheck(check, columnSql)}`
+}

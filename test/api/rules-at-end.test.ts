@@ -1,0 +1,188 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { sql } from '../../packages/server/src/postgres/sql.js'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+
+/*
+ * Unique keys and checks are looked at when a transaction ends, so that the order of its operations does not matter.
+ */
+
+let service: TestService
+let number = 0
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(() => service.close())
+
+const SEATS = [
+  { name: 'code', type: 'string', unique: true },
+  { name: 'row', type: 'int' },
+  { name: 'place', type: 'int' },
+] as const
+const GUESTS = [
+  { name: 'name', type: 'string', unique: true },
+  { name: 'seat', type: 'link', link: { table: 'seats', onDelete: 'cascade' } },
+] as const
+
+const update = (id: string, fields: object, table = 'seats') => ({ update: { table, id, fields } })
+const insert = (record: object, table = 'seats') => ({ insert: { table, record } })
+const remove = (id: string, table = 'seats') => ({ delete: { table, id } })
+
+describe.each(['main', 'main with a fork', 'a fork'])('a transaction on %s', (kind) => {
+  let branches: TestBranches
+  let branch: string
+  const run = (operations: readonly object[]) =>
+    branches.call(branch, 'POST', '/transaction', { operations })
+  const codes = async (of = branch) => {
+    const { body } = await branches.call(of, 'POST', '/tables/seats/query', { columns: ['*'] })
+    return Object.fromEntries(
+      body.records.map(({ id, code }: { id: string; code: string }) => [id, code]),
+    )
+  }
+
+  beforeAll(async () => {
+    const name = `atend${++number}`
+    branches = await TestBranches.create(service, name, { seats: SEATS, guests: GUESTS })
+    branch = kind === 'a fork' ? 'fork' : 'main'
+    for (const [constraint, body] of [
+      ['once', { unique: ['row', 'place'] }],
+      ['both', { check: '(row is null) = (place is null)' }],
+    ] as const) {
+      const path = `/tables/seats/constraints/${constraint}`
+      expect((await branches.call('main', 'PUT', path, body)).status).toBe(200)
+    }
+    await branches.put('main', 'seats', 'a', { code: 'A', row: 1, place: 1 })
+    await branches.put('main', 'seats', 'b', { code: 'B', row: 1, place: 2 })
+    if (kind !== 'main') await branches.fork('fork')
+  })
+
+  it('exchanges unique values', async () => {
+    const answer = await run([
+      update('a', { code: 'B', place: 2 }),
+      update('b', { code: 'A', place: 1 }),
+    ])
+    expect(answer).toMatchObject({ status: 200, body: { results: [{ rows: 1 }, { rows: 1 }] } })
+    expect(await codes()).toEqual({ a: 'B', b: 'A' })
+    expect((await branches.call(branch, 'GET', '/tables/seats/data/a')).body).toMatchObject({
+      code: 'B',
+      place: 2,
+      service: { version: 1 },
+    })
+    await run([update('a', { code: 'A', place: 1 }), update('b', { code: 'B', place: 2 })])
+    expect(await codes()).toEqual({ a: 'A', b: 'B' })
+    if (kind === 'main with a fork') expect(await codes('fork')).toEqual({ a: 'A', b: 'B' })
+  })
+
+  it('moves a value from a record that it deletes, before or after', async () => {
+    const moved = insert({ id: 'c', code: 'A' })
+    expect(await run([moved, remove('a')])).toMatchObject({ status: 200 })
+    expect(await codes()).toEqual({ b: 'B', c: 'A' })
+    const back = insert({ id: 'a', code: 'A', row: 1, place: 1 })
+    expect(await run([remove('c'), back])).toMatchObject({ status: 200 })
+    expect(await codes()).toEqual({ a: 'A', b: 'B' })
+    if (kind === 'main with a fork') expect(await codes('fork')).toEqual({ a: 'A', b: 'B' })
+  })
+
+  it('breaks rules on its way, and reads what it has written', async () => {
+    const read = { columns: ['code', 'row'] }
+    const answer = await run([
+      insert({ id: 'd', code: 'A' }),
+      { update: { table: 'seats', id: 'd', fields: { code: 'D', row: 3 }, ...read } },
+      { get: { table: 'seats', id: 'd', ...read } },
+      { update: { table: 'seats', id: 'd', fields: { place: 3 }, ifVersion: 1 } },
+    ])
+    expect(answer).toMatchObject({ status: 200 })
+    expect(answer.body.results[2].columns).toEqual({ code: 'D', row: 3 })
+    expect((await branches.call(branch, 'GET', '/tables/seats/data/d')).body).toMatchObject({
+      code: 'D',
+      row: 3,
+      place: 3,
+      service: { version: 2 },
+    })
+    expect(await run([remove('d')])).toMatchObject({ status: 200 })
+  })
+
+  it.each([
+    [
+      'a unique column',
+      [insert({ id: 'e', code: 'A' }), update('e', { code: 'B' })],
+      { code: 'unique_violation', table: 'seats', column: 'code' },
+    ],
+    [
+      'a unique constraint',
+      [insert({ id: 'e', code: 'A' }), update('e', { code: 'E', row: 1, place: 2 })],
+      { code: 'unique_violation', constraint: 'once', columns: ['row', 'place'] },
+    ],
+    [
+      'a check',
+      [insert({ id: 'e', code: 'A' }), update('e', { code: 'E', row: 9 })],
+      { code: 'check_violation', constraint: 'both' },
+    ],
+    [
+      'a value that two of its records have',
+      [insert({ id: 'e', code: 'A' }), update('e', { code: 'F' }), insert({ id: 'e2', code: 'F' })],
+      { code: 'unique_violation', table: 'seats', column: 'code' },
+    ],
+  ])('is refused as a whole if it ends with %s broken', async (what, operations, fields) => {
+    const answer = await run(operations)
+    expect(answer).toMatchObject({ status: 400, body: { code: 'transaction_failed' } })
+    const index = what.startsWith('a value') ? expect.any(Number) : 1
+    expect(answer.body.errors).toMatchObject([{ index, ...fields }])
+    expect(await codes()).toEqual({ a: 'A', b: 'B' })
+  })
+
+  it('counts statements of SQL as one transaction, and the rows of a statement as one change', async () => {
+    const sql = (statements: readonly string[]) =>
+      branches.call(branch, 'POST', '/sql/batch', {
+        statements: statements.map((statement) => ({ statement })),
+      })
+    const exchanged = await branches.call(branch, 'POST', '/sql', {
+      statement: "update seats set code = case code when 'A' then 'B' else 'A' end",
+    })
+    expect(exchanged).toMatchObject({ status: 200 })
+    expect(await codes()).toEqual({ a: 'B', b: 'A' })
+    const batch = await sql([
+      "update seats set code = 'A' where id = 'a'",
+      "update seats set code = 'B' where id = 'b' returning id, code",
+    ])
+    expect(batch).toMatchObject({ status: 200 })
+    expect(await codes()).toEqual({ a: 'A', b: 'B' })
+    const moved = await sql([
+      "insert into seats (id, code) values ('s', 'A')",
+      "update seats set code = 'S' where code = 'A' and id = 's'",
+      "delete from seats where code = 'S'",
+    ])
+    expect(moved).toMatchObject({ status: 200 })
+    const refused = await sql([
+      "insert into seats (id, code) values ('s', 'A')",
+      "update seats set row = 7 where id = 's'",
+    ])
+    expect(refused.status).toBe(400)
+    expect(await codes()).toEqual({ a: 'A', b: 'B' })
+  })
+
+  it('moves unique numbers of a set by arithmetic', async () => {
+    const move = (by: number) =>
+      branches.call(branch, 'PATCH', '/tables/seats/data', {
+        all: true,
+        set: { place: { $increment: by } },
+      })
+    for (const by of [1, -1]) {
+      expect(await move(by)).toMatchObject({ status: 200, body: { updated: 2 } })
+    }
+    expect(await branches.read(branch, 'seats', ['a', 'b'])).toMatchObject({
+      a: { place: 1 },
+      b: { place: 2 },
+    })
+  })
+
+  it('gives a value to another record than one that a deletion removes', async () => {
+    await branches.put(branch, 'guests', 'g', { name: 'Ada', seat: 'b' })
+    const again = insert({ id: 'h', name: 'Ada' }, 'guests')
+    expect(await run([remove('b'), again])).toMatchObject({ status: 200 })
+    expect(await branches.read(branch, 'guests', ['g', 'h'])).toEqual({ h: { name: 'Ada' } })
+    expect(await codes()).toEqual({ a: 'A' })
+    const left = sql`select relname from pg_class where relname like 'heap_draft%'`
+    expect(await service.database.query(left)).toEqual([])
+  })
+})
