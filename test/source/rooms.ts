@@ -33,6 +33,7 @@ const LEVELS: readonly (readonly string[])[] = [
   ['rows'],
   ['domain/access'],
   ['domain/log'],
+  ['domain/long-work'],
   ['domain/checkpoints'],
   ['domain/keys'],
   ['domain/users'],

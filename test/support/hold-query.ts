@@ -7,15 +7,15 @@ export class QueryHold {
   #reached: () => void = () => undefined
   #released: Promise<void> = Promise.resolve()
 
-  /** The tracing of the service whose queries are held back. Only queries of a single text are. */
+  /** The tracing of the service whose queries are held back. A batch is known by its first text. */
   readonly tracing: StatementTracing = {
     startCall: () => undefined,
     watch: (client: pg.ClientBase) => {
       const query = client.query.bind(client) as (...parts: unknown[]) => unknown
       Object.assign(client, {
         query: (...parts: readonly unknown[]) => {
-          const [first] = parts
-          if (typeof first !== 'string' || !this.#isHeld(first)) return query(...parts)
+          const text = firstText(parts[0])
+          if (text === undefined || !this.#isHeld(text)) return query(...parts)
           this.#isHeld = () => false
           this.#reached()
           return this.#released.then(() => query(...parts))
@@ -42,4 +42,9 @@ export class QueryHold {
       release()
     }
   }
+}
+
+function firstText(query: unknown): string | undefined {
+  if (typeof query === 'string') return query
+  return (query as { readonly statements?: readonly string[] }).statements?.[0]
 }

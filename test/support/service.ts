@@ -75,6 +75,7 @@ export const REGIONS = [
 const PATIENCE_MS = 200_000
 const PATIENT: Partial<Limits> = {
   requestTimeoutMs: PATIENCE_MS,
+  answerWithinMs: PATIENCE_MS,
   requestWaitMs: PATIENCE_MS,
   headersTimeoutMs: PATIENCE_MS,
   healthTimeoutMs: PATIENCE_MS,

@@ -1,4 +1,4 @@
-import type { DatabaseInfo, KeyInfo, KeyScope, WorkspaceInfo } from './api.js'
+import type { DatabaseInfo, KeyInfo, KeyScope, OperationInfo, WorkspaceInfo } from './api.js'
 import { type CallOptions, segment, type Transport } from './http.js'
 import { Workspace } from './workspace.js'
 
@@ -210,6 +210,33 @@ export class Account {
       path: `/user/keys/${segment(name)}`,
       signal: options.signal,
     })
+  }
+
+  /**
+   * Reads how far an operation has come, whose id `onProgress` of a merge was called with.
+   *
+   * @example
+   * ```ts
+   * const stateOf = async (id: string) => (await client.account.operation(id)).state
+   * console.log(stateOf.name)
+   * ```
+   */
+  operation(id: string, options: CallOptions = {}): Promise<OperationInfo> {
+    return this.#read(`/operations/${segment(id)}`, options)
+  }
+
+  /**
+   * Cancels an operation. It ends a moment later and has changed nothing, unless it takes effect before.
+   *
+   * @example
+   * ```ts
+   * const cancel = (id: string) => client.account.cancelOperation(id)
+   * console.log(cancel.name)
+   * ```
+   */
+  cancelOperation(id: string, options: CallOptions = {}): Promise<OperationInfo> {
+    const path = `/operations/${segment(id)}/cancel`
+    return this.#transport.json({ method: 'POST', path, signal: options.signal })
   }
 
   #read<Answer>(path: string, { signal }: CallOptions): Promise<Answer> {

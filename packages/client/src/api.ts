@@ -353,6 +353,24 @@ export interface ProposalDifference {
 
 export type MergeStrategy = 'fail' | 'ours' | 'theirs'
 
+/** Work that goes on after the answer to its request, because it takes longer than a request may. */
+export interface OperationInfo {
+  readonly id: string
+  readonly kind: 'merge' | 'pull' | 'revert'
+  /** Unless it is `done`, the operation has changed nothing. */
+  readonly state: 'running' | 'done' | 'failed' | 'cancelled'
+  readonly database: string
+  /** The branch of the request. */
+  readonly branch: string
+  readonly startedAt: string
+  readonly endedAt?: string
+  /** How far it has come. Parts differ in size. */
+  readonly progress: { readonly step: string; readonly done: number; readonly total: number }
+  /** What the request would have answered, if it is `done`. */
+  readonly result?: unknown
+  readonly error?: Readonly<Record<string, unknown>>
+}
+
 /** `ours` keeps the state of the target, `theirs` takes that of the merged branch. */
 export type Take = 'ours' | 'theirs'
 

@@ -18,7 +18,7 @@ import type {
   SchemaOperation,
   SchemaPreview,
 } from './api.js'
-import { type CallOptions, segment, type Transport } from './http.js'
+import { type CallOptions, type LongCallOptions, segment, type Transport } from './http.js'
 import { readLog } from './log.js'
 import type { TableName } from './schema.js'
 import { createSqlRunner, type SqlRunner } from './sql.js'
@@ -241,7 +241,7 @@ export class Branch<Schema> {
    * ```
    */
   merge(
-    options: MergeOptions & { readonly into?: string } & CallOptions = {},
+    options: MergeOptions & { readonly into?: string } & LongCallOptions = {},
   ): Promise<MergeResult> {
     return this.#change('merge', options)
   }
@@ -255,7 +255,7 @@ export class Branch<Schema> {
    * ```
    */
   pull(
-    options: MergeOptions & { readonly from?: string } & CallOptions = {},
+    options: MergeOptions & { readonly from?: string } & LongCallOptions = {},
   ): Promise<MergeResult> {
     return this.#change('pull', options)
   }
@@ -307,7 +307,7 @@ export class Branch<Schema> {
    * await main.revert({ from, to })
    * ```
    */
-  revert(options: RevertStep & MergeOptions & CallOptions): Promise<MergeResult> {
+  revert(options: RevertStep & MergeOptions & LongCallOptions): Promise<MergeResult> {
     return this.#change('revert', options)
   }
 
@@ -601,15 +601,16 @@ export class Branch<Schema> {
 
   #change(
     action: 'merge' | 'pull' | 'revert',
-    options: MergeOptions & CallOptions,
+    options: MergeOptions & LongCallOptions,
   ): Promise<MergeResult> {
-    const { signal, ...body } = options
+    const { signal, onProgress, ...body } = options
     return this.#transport.json({
       method: 'POST',
       path: `${this.#path}/${action}`,
       json: body,
       ...(options.dryRun === true ? { isRead: true } : { isOnce: true }),
       signal,
+      onProgress,
     })
   }
 }

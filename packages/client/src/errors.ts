@@ -29,6 +29,7 @@ export const SERVICE_ERROR_CODES = [
   'entry_not_found',
   'checkpoint_not_found',
   'proposal_not_found',
+  'operation_not_found',
   'table_not_found',
   'column_not_found',
   'index_not_found',
@@ -55,6 +56,8 @@ export const SERVICE_ERROR_CODES = [
   'outdated_resolution',
   'no_source',
   'unrelated_branches',
+  'operation_cancelled',
+  'operation_interrupted',
   'retry_limit',
   'idempotency_conflict',
   'link_in_use',
@@ -159,14 +162,22 @@ export async function errorOf(response: Response): Promise<OffshootError> {
   const body = parseObject(text)
   const requestId = response.headers.get('x-request-id') ?? undefined
   const { status } = response
-  if (typeof body?.message !== 'string' || typeof body.code !== 'string') {
-    return new OffshootError(`the server answered ${status}, but not as Offshoot does`, {
-      code: 'unexpected_answer',
-      status,
-      requestId,
-      body: { text: text.slice(0, 1000) },
-    })
-  }
+  const error = body && errorOfBody(body, { status, requestId })
+  if (error !== undefined) return error
+  return new OffshootError(`the server answered ${status}, but not as Offshoot does`, {
+    code: 'unexpected_answer',
+    status,
+    requestId,
+    body: { text: text.slice(0, 1000) },
+  })
+}
+
+/** Returns the error that a body of the service describes, or undefined if it is none. */
+export function errorOfBody(
+  body: Readonly<Record<string, unknown>>,
+  { status, requestId }: { status: number; requestId?: string | undefined },
+): OffshootError | undefined {
+  if (typeof body.message !== 'string' || typeof body.code !== 'string') return undefined
   return new OffshootError(body.message, {
     code: body.code as ErrorCode,
     status,

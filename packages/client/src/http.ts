@@ -1,4 +1,5 @@
-import { errorOf, OffshootError } from './errors.js'
+import type { OperationInfo } from './api.js'
+import { errorOf, errorOfBody, OffshootError } from './errors.js'
 
 /** A body that can be sent more than once. */
 export type RepeatableBody = string | Blob | Uint8Array<ArrayBuffer>
@@ -19,12 +20,22 @@ export interface ApiRequest {
   readonly signal?: AbortSignal | undefined
   /** Called after each attempt that failed and is going to be repeated. */
   readonly onFailure?: (error: OffshootError) => void
+  readonly onProgress?: LongCallOptions['onProgress']
 }
 
 /** Options that every method takes. */
 export interface CallOptions {
   /** Cancels the request. */
   readonly signal?: AbortSignal
+}
+
+/** Options of methods that can take long. */
+export interface LongCallOptions extends CallOptions {
+  /**
+   * Called about once a second while the service goes on with work that takes longer than a request may. With the id of the
+   * operation, another process can wait for its end, or cancel it.
+   */
+  readonly onProgress?: ((operation: OperationInfo) => void) | undefined
 }
 
 export interface TransportOptions {
@@ -40,6 +51,8 @@ export interface TransportOptions {
 }
 
 const RETRIES_DEFAULT = 5
+/** How often the state of an operation is read. */
+const FOLLOW_MS = 1000
 const FIRST_DELAY_MS = 100
 const DELAY_MS_MAX = 10_000
 /** A server that asks for more patience than this gets no further attempt. */
@@ -112,14 +125,34 @@ export class Transport {
       status: response.status,
     }))
     if (text === '') return undefined as Answer
+    let answer: unknown
     try {
-      return parse(text) as Answer
+      answer = parse(text)
     } catch (cause) {
       throw new OffshootError('the answer of the server is not JSON', {
         code: 'unexpected_answer',
         status,
         cause,
       })
+    }
+    if (status !== 202) return answer as Answer
+    return (await this.#follow(
+      (answer as { operation: OperationInfo }).operation,
+      request,
+    )) as Answer
+  }
+
+  /** Waits for the end of an operation, and returns its result. */
+  async #follow(started: OperationInfo, request: ApiRequest): Promise<unknown> {
+    const { signal, onProgress } = request
+    const path = `/operations/${segment(started.id)}`
+    for (let operation = started; ; ) {
+      const { state, result, error } = operation
+      if (state === 'done') return result
+      if (state !== 'running') throw failureOf(error)
+      onProgress?.(operation)
+      await pause(FOLLOW_MS, signal)
+      operation = await this.json({ method: 'GET', path, isRead: true, signal })
     }
   }
 
@@ -247,6 +280,19 @@ function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
     if (signal?.aborted) end()
     else signal?.addEventListener('abort', end, { once: true })
   })
+}
+
+/** Returns the error of an operation that has failed. */
+function failureOf(body: OperationInfo['error']): OffshootError {
+  const { status, requestId } = { status: Number(body?.status ?? 0), requestId: String(body?.id) }
+  const error = body && errorOfBody(body, { status, requestId })
+  return (
+    error ??
+    new OffshootError('the operation failed, but not as those of Offshoot do', {
+      code: 'unexpected_answer',
+      status,
+    })
+  )
 }
 
 function unreachable(origin: string, cause: unknown): OffshootError {

@@ -6,7 +6,7 @@ export type { Database, GitMapping } from './database.js'
 export { type ErrorCode, type Fault, OffshootError, SERVICE_ERROR_CODES } from './errors.js'
 export type { FileHandle } from './files.js'
 export type { Filter, Path, Sort } from './filter.js'
-export type { CallOptions, RepeatableBody, TransportOptions } from './http.js'
+export type { CallOptions, LongCallOptions, RepeatableBody, TransportOptions } from './http.js'
 export {
   InsertManyError,
   type InsertManyOptions,

@@ -6,7 +6,7 @@ import type {
   ProposalDetails,
   ProposalDifference,
 } from './api.js'
-import type { CallOptions, Transport } from './http.js'
+import type { CallOptions, LongCallOptions, Transport } from './http.js'
 
 /** Comments per request. */
 const COMMENTS_PAGE_SIZE = 200
@@ -164,9 +164,15 @@ export class Proposal {
    * await client.database.proposal(number).merge()
    * ```
    */
-  merge(options: Omit<MergeOptions, 'only'> & CallOptions = {}): Promise<MergeResult> {
-    const { signal, ...rules } = options
-    return this.#post('merge', rules, signal)
+  merge(options: Omit<MergeOptions, 'only'> & LongCallOptions = {}): Promise<MergeResult> {
+    const { signal, onProgress, ...rules } = options
+    return this.#transport.json({
+      method: 'POST',
+      path: `${this.#path}/merge`,
+      json: rules,
+      signal,
+      onProgress,
+    })
   }
 
   /**

@@ -61,6 +61,7 @@ export const ERROR_CODES = {
   entry_not_found: [404, 'The log of the branch has no such entry.'],
   checkpoint_not_found: [404, 'The branch has no such checkpoint, or none so old.'],
   proposal_not_found: [404, 'The database has no such proposal.'],
+  operation_not_found: [404, 'There is no such operation, or it has ended long ago.'],
   table_not_found: [404, 'The table does not exist on that branch.'],
   column_not_found: [404, 'The column does not exist in that table.'],
   index_not_found: [404, 'The column has no index.'],
@@ -105,6 +106,11 @@ export const ERROR_CODES = {
   ],
   no_source: [409, 'The branch was not forked from another branch, or that branch was deleted.'],
   unrelated_branches: [409, 'The two branches have no common ancestor.'],
+  operation_cancelled: [409, 'The operation was cancelled; it has changed nothing.'],
+  operation_interrupted: [
+    409,
+    'The service was stopped while the operation was running; it has changed nothing. Send the request again.',
+  ],
   retry_limit: [409, 'Concurrent requests kept changing the same data; nothing was applied.'],
   idempotency_conflict: [409, 'A request with the same Idempotency-Key is still running.'],
   idempotency_outdated: [

@@ -100,6 +100,12 @@ export const LIMITS = {
   /** Bytes of one string in a JSON body: the longest file in base64, plus a fifth for escapes. */
   jsonStringBytesMax: 24 * 1024 * 1024,
   requestTimeoutMs: 30_000,
+  /** Time after which a merge that is still running is answered by an operation, and goes on. */
+  answerWithinMs: 20_000,
+  /** Time that each statement of a large merge may take. */
+  operationTimeoutMs: 60 * 60 * 1000,
+  /** Operations that one process runs after their requests were answered. */
+  operationsAtOnceMax: 4,
   /** Concurrent connections of clients. A connection beyond the limit is closed immediately. */
   connectionsMax: 5000,
   /** Concurrent connections from one address. Connections of trusted proxies do not count. */

@@ -6,6 +6,7 @@ import { admissionMetrics } from './http/admission/admission-metrics.js'
 import { answerClientError } from './http/client-errors.js'
 import { requestIdFrom } from './http/common-headers.js'
 import { readJsonBodies } from './http/json-body.js'
+import { LongAnswers } from './http/long-answers.js'
 import { decorateOrigin } from './http/origin.js'
 import { addressPlugin, rewriteUrl } from './http/plugins/address.js'
 import { admissionPlugin, useLane } from './http/plugins/admission.js'
@@ -35,6 +36,7 @@ import { fileLinkRoutes, fileRoutes, linkKeyRoutes } from './http/routes/files.j
 import { healthRoutes } from './http/routes/health.js'
 import { indexRoutes } from './http/routes/indexes.js'
 import { type MetricsAccess, metricsRoutes } from './http/routes/metrics.js'
+import { operationRoutes } from './http/routes/operations.js'
 import { makePrivateRoutes, privateFileRoutes } from './http/routes/private-files.js'
 import { proposalRoutes } from './http/routes/proposals.js'
 import { queryRoutes } from './http/routes/query.js'
@@ -157,6 +159,8 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     await app.register(metricsRoutes(metrics, metricsAccess))
   }
   await app.register(fileLinkRoutes(services))
+  const longAnswers = new LongAnswers(services)
+  app.addHook('onClose', () => longAnswers.stop())
   await app.register(async (protectedApp) => {
     limitBodies(protectedApp, services.limits.controlBytesMax)
     useLane(protectedApp, 'control')
@@ -167,7 +171,8 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     await protectedApp.register(workspaceRoutes(services))
     await protectedApp.register(databaseRoutes(services))
     await protectedApp.register(branchRoutes(services))
-    await protectedApp.register(proposalRoutes(services))
+    await protectedApp.register(proposalRoutes(services, longAnswers))
+    await protectedApp.register(operationRoutes(services))
     await protectedApp.register(schemaRoutes(services))
     await protectedApp.register(indexRoutes(services))
   })
@@ -175,7 +180,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     limitBodies(branchApp, services.limits.controlBytesMax)
     useLane(branchApp, 'control')
     await branchApp.register(branchSessionPlugin, services)
-    await branchApp.register(branchChangeRoutes(services))
+    await branchApp.register(branchChangeRoutes(services, longAnswers))
   })
   const sqlEngine = createSqlEngine(services.database, services.limits)
   app.decorate('sqlEngine', sqlEngine)

@@ -5,6 +5,7 @@ import { collectUploadClaims } from './data/files/upload-claim.js'
 import { collectAnswers, shrinkAnswers } from './data/records/idempotency.js'
 import { deleteExpiredBranches } from './domain/branches/expire-branches.js'
 import { collectLog } from './domain/log/collect.js'
+import { collectOperations } from './domain/long-work/operations.js'
 import { collectCheckpoints, keepCheckpoints } from './domain/merges/checkpoints.js'
 import { compactDatabase } from './domain/merges/history/compact-database.js'
 import { collectPins } from './domain/merges/pins.js'
@@ -96,6 +97,7 @@ function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
       schedules: often(() => keepCheckpoints(storage, limits)),
       log: rarely((work) => collectLog(database, work)),
       proposals: rarely(() => collectProposals(database)),
+      operations: rarely(() => collectOperations(database)),
       spares: rarely(rows.collectSpares),
       schemas: rarely(rows.collectSchemas),
       gates: rarely(rows.collectGates),

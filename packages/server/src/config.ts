@@ -429,6 +429,10 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   jsonValuesMax: 'Values in a JSON body; in a bulk insert, values in one record.',
   jsonStringBytesMax: 'Bytes of one string in a JSON body.',
   requestTimeoutMs: 'Milliseconds that one request may take.',
+  answerWithinMs:
+    'Milliseconds after which a merge, pull or revert that is still running is answered by an operation, and goes on.',
+  operationTimeoutMs: 'Milliseconds that each statement of a large merge may take.',
+  operationsAtOnceMax: 'Operations that go on after the answer to their request, in one process.',
   connectionsMax: 'Concurrent connections of clients.',
   connectionsPerAddressMax: 'Concurrent connections from one address.',
   addressRequestsPerSecondMax: 'Requests per second without a valid API key from one address.',

@@ -1,7 +1,10 @@
 import type { Column } from '@offshoot/contract/schema'
+import { newOperationId } from '../../../packages/server/src/common/ids.js'
+import { insertOperation } from '../../../packages/server/src/domain/long-work/queries.js'
+import { sql } from '../../../packages/server/src/postgres/sql.js'
 import { createKey } from '../people.js'
 import { Random } from '../seeded-random.js'
-import type { CallableService } from '../service.js'
+import type { CallableService, TestService } from '../service.js'
 import { addTables, expectOk } from '../tables.js'
 import { createTenant, TENANT_TABLES, type Tenant, userRecord } from '../tenants.js'
 import type { Document, Operation } from './document.js'
@@ -50,7 +53,7 @@ export class Lane implements Caller {
     readonly options: {
       readonly name: string
       readonly seed: number
-      readonly service: CallableService
+      readonly service: CallableService & Partial<Pick<TestService, 'database'>>
       readonly document: Document
       readonly neighbour: Tenant
     },
@@ -216,6 +219,23 @@ export class Lane implements Caller {
     }
     const proposal = { from: 'dev', into: 'main', title: 'kept' }
     await this.#make('POST', `${this.#tenant?.workspace}/dbs/shop/proposals`, proposal)
+    await this.#addOperation()
+  }
+
+  /**
+   * Stores the operation of a merge that never ends, if the database is at hand. Real ones end before anything can be asked
+   * about them.
+   */
+  async #addOperation(): Promise<void> {
+    const { database } = this.options.service
+    if (database === undefined) return
+    const [shop] = await database.query<{ id: string }>(sql`
+      select id from offshoot.databases where workspace_id = ${this.workspaceId} and name = 'shop'`)
+    const id = newOperationId()
+    const progress = { step: 'starting', done: 0, total: 1 }
+    const row = { id, kind: 'merge', databaseId: shop?.id ?? '', branchName: 'dev' } as const
+    await database.query(insertOperation({ ...row, progress, startedAt: new Date() }))
+    this.#stock.add('operationId', id)
   }
 
   /** Lifts the protection of all branches, which would keep the database from being deleted. */

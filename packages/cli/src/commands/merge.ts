@@ -1,4 +1,5 @@
 import {
+  type LongCallOptions,
   type MergeOptions,
   type MergeResult,
   OffshootError,
@@ -9,7 +10,7 @@ import type { Command } from 'commander'
 import { action, createCommand } from '../shared/command.js'
 import { describeConflict } from '../shared/describe-conflict.js'
 import { EXIT, UsageError } from '../shared/failure.js'
-import { notice, print, printJson, printTable } from '../shared/output.js'
+import { notice, OperationProgress, print, printJson, printTable } from '../shared/output.js'
 import { requireTerminal } from '../shared/prompts.js'
 import { readInput } from '../shared/read-input.js'
 import { refusedResolutions, resolveConflicts } from '../shared/resolve-conflicts.js'
@@ -145,7 +146,7 @@ interface Merging {
   /** Names what is changed. It is printed when the flags are known to be right. */
   readonly announcement: string
   readonly branch: { schema(): Promise<SchemaDefinition> }
-  merge(options: MergeOptions): Promise<MergeResult>
+  merge(options: MergeOptions & Pick<LongCallOptions, 'onProgress'>): Promise<MergeResult>
   /** The last line of the output. By default it has the names of both branches. */
   readonly done?: string
 }
@@ -153,10 +154,11 @@ interface Merging {
 /** Runs a merge and prints its result. Conflicts end with the exit code 3. */
 export async function runMerge(
   flags: MergeFlags,
-  { announcement, ...on }: Merging,
+  { announcement, merge, ...rest }: Merging,
 ): Promise<number> {
   const options = optionsOf(flags)
   notice(announcement)
+  const on = { ...rest, merge: (asked: MergeOptions) => shownMerge(merge, asked) }
   try {
     if (flags.interactive) return await mergeInteractively(flags, options, on)
     const result = await on.merge({ ...options, ...(await readResolutions(flags.resolutions)) })
@@ -167,6 +169,16 @@ export async function runMerge(
     explainRefusal(error)
     notice(`Nothing was merged. ${ADVICE[error.code]}`)
     return EXIT.conflict
+  }
+}
+
+/** Merges, and shows the progress if it takes long. */
+async function shownMerge(merge: Merging['merge'], options: MergeOptions): Promise<MergeResult> {
+  const progress = new OperationProgress()
+  try {
+    return await merge({ ...options, onProgress: progress.update })
+  } finally {
+    progress.clear()
   }
 }
 

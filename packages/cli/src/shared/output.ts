@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { Writable } from 'node:stream'
+import type { OperationInfo } from '@offshoot/client'
 
 /**
  * Characters that control a terminal or reorder its text: C0 and C1 controls, line separators, and directional
@@ -140,6 +141,33 @@ export function stdoutWriter(kind: 'text' | 'data'): Writable {
   })
 }
 
+const BAR_WIDTH = 24
+
+/** Draws a bar of which a part is filled. */
+function bar(part: number): string {
+  const filled = Math.round(Math.min(1, part) * BAR_WIDTH)
+  return `${'█'.repeat(filled)}${'░'.repeat(BAR_WIDTH - filled)}`
+}
+
+/** Shows the progress of an operation on one line of a terminal; without a terminal it tells once that it goes on. */
+export class OperationProgress {
+  readonly #isShown = process.stderr.isTTY === true
+  #isTold = false
+
+  readonly update = ({ id, progress: { step, done, total } }: OperationInfo): void => {
+    if (!this.#isTold) notice(`This takes longer. It goes on in the service as operation ${id}.`)
+    this.#isTold = true
+    if (this.#isShown)
+      process.stderr.write(`\r${bar(done / total)} ${printable(step)}${CLEAR_REST}`)
+  }
+
+  clear(): void {
+    if (this.#isShown && this.#isTold) process.stderr.write(`\r${CLEAR_REST}`)
+  }
+}
+
+const CLEAR_REST = '\u001b[K'
+
 /** Shows progress on one line of a terminal; without a terminal it shows nothing. */
 export class Progress {
   readonly #startedAt = performance.now()
@@ -158,16 +186,14 @@ export class Progress {
     const now = performance.now()
     if (!this.#isShown || now - this.#shownAt < 100) return
     this.#shownAt = now
-    const width = 24
-    const filled = part === undefined ? 0 : Math.round(Math.min(1, part) * width)
-    const bar = part === undefined ? '' : ` ${'█'.repeat(filled)}${'░'.repeat(width - filled)}`
+    const drawn = part === undefined ? '' : ` ${bar(part)}`
     process.stderr.write(
-      `\r${this.#meanwhile} ${rows.toLocaleString('en')} rows${bar} ${this.#rate(rows)}\u001b[K`,
+      `\r${this.#meanwhile} ${rows.toLocaleString('en')} rows${drawn} ${this.#rate(rows)}${CLEAR_REST}`,
     )
   }
 
   clear(): void {
-    if (this.#isShown) process.stderr.write('\r\u001b[K')
+    if (this.#isShown) process.stderr.write(`\r${CLEAR_REST}`)
   }
 
   end(rows: number): void {

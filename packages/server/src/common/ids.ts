@@ -90,6 +90,7 @@ export const newInviteId = (): string => `inv_${timeOrderedId()}`
 export const newMigrationId = (): string => `mig_${timeOrderedId()}`
 export const newCheckpointId = (): string => `cp_${timeOrderedId()}`
 export const newCommentId = (): string => `com_${timeOrderedId()}`
+export const newOperationId = (): string => `op_${timeOrderedId()}`
 export const newEntryId = (): string => `log_${timeOrderedId()}`
 export const newBranchId = (): string =>
   `bb_${timeOrderedId()}${randomText(DIGITS, 6)}_${randomText(WORD, 6)}`

@@ -34,6 +34,7 @@ import { log } from './migrations/030-log.js'
 import { sequences } from './migrations/031-sequences.js'
 import { checkpoints } from './migrations/032-checkpoints.js'
 import { proposals } from './migrations/033-proposals.js'
+import { operations } from './migrations/037-operations.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -92,6 +93,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 31, name: 'sequences', statements: sequences },
   { number: 32, name: 'checkpoints', statements: checkpoints },
   { number: 33, name: 'proposals', statements: proposals },
+  { number: 37, name: 'operations', statements: operations },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

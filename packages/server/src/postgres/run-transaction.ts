@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { retries } from '../telemetry/events.js'
+import { type Bounds, runBounded } from './bounds.js'
 import {
   COMMIT_CALLS,
   releaseAfter,
@@ -14,7 +15,7 @@ import { codeOf, isRetryable, toAppError, UNDEFINED_TABLE } from './failures.js'
 import { runPipeline } from './pipeline.js'
 import { QueryBatches } from './query-batches.js'
 import { serverOf } from './server.js'
-import type { Sql } from './sql.js'
+import { raw, type Sql, sql } from './sql.js'
 import { type Call, type TextRows, toCall } from './statement.js'
 
 export interface Transaction extends Queryable {
@@ -37,6 +38,8 @@ export interface TransactionOptions {
   readonly opening?: readonly Call[]
   /** The `begin` is sent with the first query. Until then, the connection must not be used otherwise. */
   readonly beginsLate?: boolean
+  /** Limits that replace the one of a request. The transaction is cancelled until its COMMIT is sent. */
+  readonly bounds?: Bounds | undefined
   /** Whose share of the connections is used; none for the process itself and the control plane. */
   readonly owner?: string | undefined
 }
@@ -84,23 +87,26 @@ export function runTransaction<Result>(
   options: TransactionOptions = {},
 ): Promise<Result> {
   return retry(options, () =>
-    attempt(database, options, async (client) => {
-      const batches = await begin(client, options)
-      const transaction = transactionOn(client, batches)
-      const result = await body(transaction)
-      await batches.open()
-      for (const step of transaction.lastSteps) await step()
-      // A COMMIT must not be cancelled, see `commit.ts`.
-      if (!options.readOnly) {
-        const calls = [...transaction.lastStatements.map(toCall), ...COMMIT_CALLS]
-        await settleCommit(client, runPipeline(client, calls))
-      }
-      // A snapshot that only reads cannot fail at its COMMIT, so the caller does not wait for it.
-      else if (options.isolation === 'repeatable read') {
-        return { result, ending: client.query('commit') }
-      } else await client.query('commit')
-      return { result }
-    }),
+    attempt(database, options, (client) =>
+      runBounded({ database, client, bounds: options.bounds }, async (unbind) => {
+        const batches = await begin(client, options)
+        const transaction = transactionOn(client, batches)
+        const result = await body(transaction)
+        await batches.open()
+        for (const step of transaction.lastSteps) await step()
+        await unbind()
+        // A COMMIT must not be cancelled, see `commit.ts`.
+        if (!options.readOnly) {
+          const calls = [...transaction.lastStatements.map(toCall), ...COMMIT_CALLS]
+          await settleCommit(client, runPipeline(client, calls))
+        }
+        // A snapshot that only reads cannot fail at its COMMIT, so the caller does not wait for it.
+        else if (options.isolation === 'repeatable read') {
+          return { result, ending: client.query('commit') }
+        } else await client.query('commit')
+        return { result }
+      }),
+    ),
   )
 }
 
@@ -191,9 +197,13 @@ function openingOf(client: pg.PoolClient, options: TransactionOptions): Call[] {
   return [
     { statement, values: [] },
     ...(options.isRepeatable ? serverOf(client).beginRepeatable : []),
+    ...(options.bounds ? [timeoutCall(options.bounds)] : []),
     ...(options.opening ?? []),
   ]
 }
+
+const timeoutCall = ({ timeoutMs }: Bounds): Call =>
+  toCall(sql`set local statement_timeout = ${raw(String(timeoutMs))}`)
 
 async function begin(client: pg.PoolClient, options: TransactionOptions): Promise<QueryBatches> {
   if (options.beginsLate) return new QueryBatches(client, openingOf(client, options))

@@ -24,6 +24,7 @@ export const collected = new KindCounter(
     'blob',
     'answer',
     'migration',
+    'operation',
     'log entry',
     'checkpoint',
     'proposal',

@@ -104,7 +104,7 @@ function compareInSnapshot(
           isNothingNew: compared.conflicts.count === 0 && hasNothingNew(plan, compared),
         }
       },
-      { ...WRITABLE_SNAPSHOT, opening: [check] },
+      { ...WRITABLE_SNAPSHOT, opening: [check], bounds: options.work?.bounds },
     ),
   )
 }
@@ -149,7 +149,10 @@ function runLocked<Result>(
   body: (transaction: Transaction, sides: MergeSides) => Promise<Result>,
 ): Promise<Result> {
   return confirmWithBranches(storage, [options.from, options.into], {
-    read: (transaction) => findSides(transaction, options, { locks: true }),
+    read: async (transaction) => {
+      options.work?.begin({ step: 'reading the branches', done: 0, total: 1 })
+      return findSides(transaction, options, { locks: true })
+    },
     body: async (transaction, sides) => {
       await admitMerge(transaction, options)
       return body(transaction, sides)
@@ -179,5 +182,6 @@ async function mergeLocked(
   const effect = { ...compared, tables: outcome.tables }
   const result = logMerge(transaction, plan, { effect, checkpoint })
   await plan.keep?.(transaction, result)
+  await plan.work?.keep(transaction, result)
   return { result, outcome }
 }

@@ -18,6 +18,7 @@ import {
   describeRefused,
 } from './merge-conflicts.js'
 import type { MergePlan } from './merge-plan.js'
+import { progressOf } from './progress.js'
 import type { RecordResolution, TableResolution } from './resolutions.js'
 import { TableResolutions } from './resolve-rows.js'
 
@@ -53,7 +54,8 @@ export async function compareMerge(
     const records = decisions.ofRecords(plan.schema, sides)
     const ofTables = decisions.ofTables(plan.schema, sides)
     const tables = new Map<number, ResolvedTable>()
-    for (const table of plan.schema.tables) {
+    for (const [count, table] of plan.schema.tables.entries()) {
+      plan.work?.begin(progressOf(plan, { step: 'compare', name: table.name, count }))
       const asked = { requests: records.get(table.id) ?? [], rest: ofTables.get(table.id) }
       const compared = await compareTable(transaction, { plan, table, ...asked, comparison })
       if (compared !== undefined) tables.set(table.id, compared)

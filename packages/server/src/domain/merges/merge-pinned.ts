@@ -53,6 +53,7 @@ import {
   toResult,
 } from './merge-result.js'
 import { deleteLostPins, deletePins } from './pins.js'
+import { progressOf } from './progress.js'
 import { getStepStates } from './step-states.js'
 
 /*
@@ -110,7 +111,7 @@ export function isNewForSure(database: Database, options: MergeOptions): Promise
       }
       return false
     },
-    SNAPSHOT,
+    { ...SNAPSHOT, bounds: options.work?.bounds },
   )
 }
 
@@ -145,7 +146,13 @@ export async function mergePinned(
     // Whether a merge brings something new is known before its states are pinned.
     if (plan.step && hasNothingNew(plan, compared)) return toResult(plan, compared)
     const writtenMax = WRITTEN_SHARE * options.limits.mergeLockedRowsMax
-    await compared.comparison.prepare(database, writtenMax)
+    await compared.comparison.prepare(database, {
+      rowsMax: writtenMax,
+      bounds: options.work?.bounds,
+      onTable: (name, count) =>
+        options.work?.begin(progressOf(plan, { name, count, step: 'write' })),
+    })
+    options.work?.begin(progressOf(plan, { step: 'publish' }))
     // The merged state is pinned, so its branch can go on.
     return await withBranches(storage, [into], (transaction) =>
       publish(transaction, { plan, compared, pins }),
@@ -173,7 +180,7 @@ function comparePins(
       if (plan.dataLoss.length > 0 && !plan.allowDataLoss) throw dataLossError(plan.dataLoss)
       return { plan, compared: await compareMerge(transaction, plan, { pinId: pins.ours }) }
     },
-    WRITABLE_SNAPSHOT,
+    { ...WRITABLE_SNAPSHOT, bounds: options.work?.bounds },
   )
 }
 
@@ -207,6 +214,7 @@ async function publish(
   }
   const result = logMerge(transaction, plan, { effect: { ...compared, tables }, checkpoint })
   await plan.keep?.(transaction, result)
+  await plan.work?.keep(transaction, result)
   return result
 }
 

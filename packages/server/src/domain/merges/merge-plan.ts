@@ -14,6 +14,7 @@ import { requireDirectChanges } from '../access/approvals.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { type BranchState, getStartOf, getState, readState } from '../branches/branch-state.js'
 import { getRequiredApprovals } from '../branches/queries.js'
+import type { LongWork } from '../long-work/long-work.js'
 import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
 import type { MergeStrategy, Take } from '../schemas/merge-definitions.js'
@@ -67,6 +68,8 @@ export interface MergeOptions {
    * that requires approvals is refused.
    */
   readonly admit?: ((transaction: Transaction) => Promise<void>) | undefined
+  /** Tells how far the merge has come, and whether it was cancelled. */
+  readonly work?: LongWork | undefined
   /** Called at the end of the transaction that publishes the merge. */
   readonly keep?: ((transaction: Transaction, result: MergeResult) => Promise<void>) | undefined
 }

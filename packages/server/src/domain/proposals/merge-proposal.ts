@@ -7,6 +7,7 @@ import { StaleError } from '../../rows/running/staleness.js'
 import type { BranchAccess, DatabaseAccess } from '../access/resolve.js'
 import { withBranches } from '../branches/lock-branches.js'
 import { getRequiredApprovals } from '../branches/queries.js'
+import type { LongWork } from '../long-work/long-work.js'
 import { mergeBranches } from '../merges/merge-branch.js'
 import { deletePins } from '../merges/pins.js'
 import type { Quotas } from '../quotas/quotas.js'
@@ -35,6 +36,8 @@ interface Work {
   readonly number: number
   readonly sides: Record<Side, BranchAccess>
   readonly rules: MergeProposal
+  /** Tells how far the merge has come. */
+  readonly long?: LongWork | undefined
 }
 
 /** The branch was written between the new revision and the merge. The merge starts over. */
@@ -50,13 +53,14 @@ const ATTEMPTS_MAX = 5
 export async function mergeProposal(
   context: MergeContext,
   access: DatabaseAccess,
-  { number, rules }: { number: number; rules: MergeProposal },
+  { number, rules, long }: Pick<Work, 'number' | 'rules' | 'long'>,
 ): Promise<MergeResult> {
   const { database } = context.storage
   const row = await getProposal(database, access, number)
   requireReviewer(access, row)
   const sides = await getSides(database, access, requireOpen(row))
-  const work = { access, number, sides, rules }
+  long?.belongTo(sides.from)
+  const work = { access, number, sides, rules, long }
   if (rules.dryRun) return merge(context, work)
   for (let attempt = 1; ; attempt++) {
     try {
@@ -106,6 +110,7 @@ function merge(
       kind: 'merge',
       page: { size: CONFLICTS_PAGE_SIZE, ...page },
       limits,
+      work: work.long,
       admit: (transaction) => admit(transaction, work, { limits, isLast }),
       keep: async (transaction, { entry }) => {
         const row = await lockOpen(transaction, access, number)

@@ -61,6 +61,10 @@ async function generate({ routes, version }: DocumentRequest): Promise<Uint8Arra
           description: 'Review what a branch would change before it is merged.',
         },
         {
+          name: 'Operations',
+          description: 'Merges, pulls and reverts that go on after their requests were answered.',
+        },
+        {
           name: 'Git mapping',
           description: 'Connects git branches with branches of a database.',
         },

@@ -40,34 +40,35 @@ const READ_MANY = /^\/db\/[^/]+\/tables\/[^/]+\/data$/
 export const errorsPlugin = fastifyPlugin(async (app: FastifyInstance) => {
   const routes = routeMap(app)
 
-  app.setErrorHandler((error: FastifyError, request, reply) => {
-    const known = toKnownError(error, request)
-    if (known === undefined) {
-      request.log.error({ err: error, ...placeOf(request) }, 'request failed')
-      return sendError(
-        request,
-        reply,
-        new AppError(
-          'internal',
-          'internal error; the id of this answer is also in the log of the service',
-        ),
-      )
-    }
-    // Overload is not logged for each request; the admission plugin logs a summary.
-    if (known.status >= 500 && known.code !== 'overloaded') {
-      request.log.warn(
-        { err: known.cause ?? known, code: known.code, ...placeOf(request) },
-        known.message,
-      )
-    }
-    return sendError(request, reply, known)
-  })
+  app.setErrorHandler((error: FastifyError, request, reply) =>
+    sendError(request, reply, reportError(error, request)),
+  )
 
   app.decorate('notFoundError', (request, reply) => notFoundError(request, reply, routes))
   app.setNotFoundHandler((request, reply) =>
     sendError(request, reply, notFoundError(request, reply, routes)),
   )
 })
+
+/** Returns the error that the client is told, and logs what it is not told. */
+export function reportError(error: unknown, request: FastifyRequest): AppError {
+  const known = toKnownError(error as FastifyError, request)
+  if (known === undefined) {
+    request.log.error({ err: error, ...placeOf(request) }, 'request failed')
+    return new AppError(
+      'internal',
+      'internal error; the id of this answer is also in the log of the service',
+    )
+  }
+  // Overload is not logged for each request; the admission plugin logs a summary.
+  if (known.status >= 500 && known.code !== 'overloaded') {
+    request.log.warn(
+      { err: known.cause ?? known, code: known.code, ...placeOf(request) },
+      known.message,
+    )
+  }
+  return known
+}
 
 function placeOf(request: FastifyRequest): { method: string; route: string | null } {
   return { method: request.method, route: request.routeOptions.url ?? null }
@@ -129,17 +130,22 @@ function notFoundError(request: FastifyRequest, reply: FastifyReply, routes: Rou
   )
 }
 
-function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError): FastifyReply {
-  request.errorCode = error.code
+/** Returns the body of the answer for an error. */
+export function errorBody(error: AppError, request: FastifyRequest): ErrorBody {
   const body: ErrorBody = { id: request.id, message: messageOf(error, request), code: error.code }
   Object.assign(body, error.details)
   if (error.errors !== undefined) Object.assign(body, { errors: error.errors })
+  if (error.code === 'version_conflict') body.status = error.status
+  return body
+}
+
+function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError): FastifyReply {
+  request.errorCode = error.code
   // The rest of a late body is not read.
   if (error.code === 'request_timeout') reply.header('connection', 'close')
-  if (error.code === 'version_conflict') body.status = error.status
   const status = statusOf(error, request)
   if (status === 401) reply.header('www-authenticate', challenge(request))
-  return reply.code(status).type('application/json').send(body)
+  return reply.code(status).type('application/json').send(errorBody(error, request))
 }
 
 /** Returns the `WWW-Authenticate` header: the scheme, and an error if a key was sent (RFC 6750). */

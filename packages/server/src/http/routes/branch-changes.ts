@@ -17,6 +17,7 @@ import { StatusSchema } from '@offshoot/contract/databases'
 import { AppError } from '@offshoot/contract/errors'
 import { LogQuerySchema, LogSchema } from '@offshoot/contract/log'
 import { CONFLICTS_PAGE_SIZE } from '@offshoot/contract/merge-conflicts'
+import { OperationStartedSchema } from '@offshoot/contract/operations'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { type IdempotencyContext, resultOnce } from '../../data/records/idempotency.js'
@@ -33,6 +34,7 @@ import { mergeBranches } from '../../domain/merges/merge-branch.js'
 import { resetBranch } from '../../domain/merges/reset-branch.js'
 import { revertBranch } from '../../domain/merges/revert-branch.js'
 import { idempotent } from '../idempotency-key.js'
+import type { LongAnswers } from '../long-answers.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { refusals } from '../responses.js'
 import { sendJson } from '../send-json.js'
@@ -65,7 +67,10 @@ const CHECKS_APPROVALS = { checksApprovals: true } as const
  * Access to the branch of the path comes from its session. The transaction of each operation checks that the key still
  * has it. The other branch of an operation is looked up in the same database.
  */
-export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebox {
+export function branchChangeRoutes(
+  services: Services,
+  longAnswers: LongAnswers,
+): FastifyPluginAsyncTypebox {
   const { database, storage, limits, sessions } = services
   const { quotas } = sessions
 
@@ -162,23 +167,30 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
             'Merges schema and rows in one transaction. Changes of different columns of a record are combined. A column that both sides changed is a conflict: nothing is merged, unless `strategy` resolves it. `dryRun` reports the result without merging. If the target would lose columns or tables that contain values, the merge is refused with `data_loss`, unless `allowDataLoss` is true. Requests with the same `Idempotency-Key` are executed once.',
           params,
           body: Type.Union([MergeRequestSchema, Type.Null()]),
-          response: { 200: MergeResultSchema, ...refusals(404, 409, 422) },
+          response: {
+            200: MergeResultSchema,
+            202: OperationStartedSchema,
+            ...refusals(404, 409, 422),
+          },
         },
         config: { acceptsIdempotencyKey: true },
       },
-      async (request) => {
+      async (request, reply) => {
         const { into: name, page, ...rules } = request.body ?? {}
-        const options = { ...RULES, ...rules, page: pageOf(page), limits }
-        return run(
-          request,
-          options.dryRun ? 'read' : 'write',
-          (from, session) =>
-            withOther(database, from, { name, need: 'write' }, (into) =>
-              resultOnce(onceOf(request, session, options), (keep) =>
-                mergeBranches({ storage, quotas }, { ...options, kind: 'merge', from, into, keep }),
-              ),
-            ),
-          CHECKS_APPROVALS,
+        const options = { ...RULES, ...rules, page: pageOf(page), limits, kind: 'merge' } as const
+        return longAnswers.answer(request, reply, 'merge', (work) =>
+          run(
+            request,
+            options.dryRun ? 'read' : 'write',
+            (from, session) =>
+              withOther(database, from, { name, need: 'write' }, (into) => {
+                work.belongTo(from)
+                return resultOnce(onceOf(request, session, options), (keep) =>
+                  mergeBranches({ storage, quotas }, { ...options, from, into, keep, work }),
+                )
+              }),
+            CHECKS_APPROVALS,
+          ),
         )
       },
     )
@@ -195,23 +207,30 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
             'The opposite direction of `merge`, with the same options. Requests with the same `Idempotency-Key` are executed once.',
           params,
           body: Type.Union([PullRequestSchema, Type.Null()]),
-          response: { 200: MergeResultSchema, ...refusals(404, 409, 422) },
+          response: {
+            200: MergeResultSchema,
+            202: OperationStartedSchema,
+            ...refusals(404, 409, 422),
+          },
         },
         config: { acceptsIdempotencyKey: true },
       },
-      async (request) => {
+      async (request, reply) => {
         const { from: name, page, ...rules } = request.body ?? {}
-        const options = { ...RULES, ...rules, page: pageOf(page), limits }
-        return run(
-          request,
-          'write',
-          (into, session) =>
-            withOther(database, into, { name, need: 'read' }, (from) =>
-              resultOnce(onceOf(request, session, options), (keep) =>
-                mergeBranches({ storage, quotas }, { ...options, kind: 'pull', from, into, keep }),
-              ),
-            ),
-          CHECKS_APPROVALS,
+        const options = { ...RULES, ...rules, page: pageOf(page), limits, kind: 'pull' } as const
+        return longAnswers.answer(request, reply, 'pull', (work) =>
+          run(
+            request,
+            'write',
+            (into, session) =>
+              withOther(database, into, { name, need: 'read' }, (from) => {
+                work.belongTo(into)
+                return resultOnce(onceOf(request, session, options), (keep) =>
+                  mergeBranches({ storage, quotas }, { ...options, from, into, keep, work }),
+                )
+              }),
+            CHECKS_APPROVALS,
+          ),
         )
       },
     )
@@ -228,18 +247,25 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
             'Takes back what an entry of the log did: a merge, a pull, a reset, a revert, or a migration that lost values; or everything between two checkpoints. What came later stays. It is a merge of the state before the change, with the state after it as the base, and has the same options, conflicts and answer. Requests with the same `Idempotency-Key` are executed once.',
           params,
           body: RevertRequestSchema,
-          response: { 200: MergeResultSchema, ...refusals(404, 409, 422) },
+          response: {
+            200: MergeResultSchema,
+            202: OperationStartedSchema,
+            ...refusals(404, 409, 422),
+          },
         },
         config: { acceptsIdempotencyKey: true },
       },
-      async (request) => {
+      async (request, reply) => {
         const { entry, from, to, page, ...rules } = request.body
         const named = { entry, from, to }
         const options = { ...RULES, ...rules, page: pageOf(page), limits, named }
-        return run(request, 'write', (access, session) =>
-          resultOnce(onceOf(request, session, options), (keep) =>
-            revertBranch({ storage, quotas }, access, { ...options, keep }),
-          ),
+        return longAnswers.answer(request, reply, 'revert', (work) =>
+          run(request, 'write', (access, session) => {
+            work.belongTo(access)
+            return resultOnce(onceOf(request, session, options), (keep) =>
+              revertBranch({ storage, quotas }, access, { ...options, keep, work }),
+            )
+          }),
         )
       },
     )

@@ -1,5 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { MergeResultSchema } from '@offshoot/contract/branch-changes'
+import { OperationStartedSchema } from '@offshoot/contract/operations'
 import {
   CommentListQuerySchema,
   CommentListSchema,
@@ -33,6 +34,7 @@ import {
 } from '../../domain/proposals/operations.js'
 import { addReview, withdrawReview } from '../../domain/proposals/reviews.js'
 import { addressed } from '../addressed.js'
+import type { LongAnswers } from '../long-answers.js'
 import { refusals } from '../responses.js'
 import { sendJson, sendLarge } from '../send-json.js'
 import type { Services } from '../services.js'
@@ -47,7 +49,10 @@ import type { Services } from '../services.js'
  * POST   /dbs/:databaseName/proposals/:number/close
  * POST   /dbs/:databaseName/proposals/:number/reopen
  */
-export function proposalRoutes(services: Services): FastifyPluginAsyncTypebox {
+export function proposalRoutes(
+  services: Services,
+  longAnswers: LongAnswers,
+): FastifyPluginAsyncTypebox {
   const { database, storage, limits, sessions } = services
   const { databaseOf } = addressed(database)
   const context = { storage, limits, quotas: sessions.quotas }
@@ -225,13 +230,19 @@ export function proposalRoutes(services: Services): FastifyPluginAsyncTypebox {
             'Merges the branch into the target, with the options of a merge. If the target requires approvals, the proposal needs enough of them that are not stale, and nobody may have requested changes.',
           params,
           body: Type.Union([MergeProposalSchema, Type.Null()]),
-          response: { 200: MergeResultSchema, ...refusals(404, 409, 422) },
+          response: {
+            200: MergeResultSchema,
+            202: OperationStartedSchema,
+            ...refusals(404, 409, 422),
+          },
         },
       },
-      async (request) => {
+      async (request, reply) => {
         const { number } = request.params
         const access = await accessOf(request, 'write')
-        return mergeProposal(context, access, { number, rules: request.body ?? {} })
+        return longAnswers.answer(request, reply, 'merge', (work) =>
+          mergeProposal(context, access, { number, rules: request.body ?? {}, long: work }),
+        )
       },
     )
 

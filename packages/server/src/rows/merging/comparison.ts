@@ -1,3 +1,4 @@
+import type { Bounds } from '../../postgres/bounds.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import {
   runTransaction,
@@ -162,20 +163,28 @@ export class Comparison {
 
   /**
    * Prepares publishing, so that at most `rowsMax` rows are left to be written while the target is locked: writes the
-   * outcome for the largest tables to layers.
+   * outcome for the largest tables to layers. `onTable` is called before each, with the number of tables before it.
    */
-  async prepare(database: Database, rowsMax: number): Promise<void> {
+  async prepare(
+    database: Database,
+    options: {
+      rowsMax: number
+      bounds: Bounds | undefined
+      onTable: (name: string, count: number) => void
+    },
+  ): Promise<void> {
+    const { rowsMax, bounds, onTable } = options
     let rows = 0
     for (const table of this.tables) await table.bound(database, rowsMax)
     const tables = [...this.tables].sort((left, right) => left.effects - right.effects)
     for (const table of tables) {
       rows += table.effects
       if (rows <= rowsMax || !table.takesLayer) continue
-      const layer = await runTransaction(
-        database,
-        (transaction) => table.buildLayer(transaction),
-        WRITABLE_SNAPSHOT,
-      )
+      onTable(table.name, this.#layers.size)
+      const layer = await runTransaction(database, (transaction) => table.buildLayer(transaction), {
+        ...WRITABLE_SNAPSHOT,
+        bounds,
+      })
       this.#layers.set(table.codec.table.id, layer)
     }
   }

@@ -1,0 +1,66 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { OperationKind, OperationStarted } from '@offshoot/contract/operations'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { LongWork } from '../domain/long-work/long-work.js'
+import { interrupted } from '../domain/long-work/operations.js'
+import { errorBody, reportError } from './plugins/errors.js'
+import type { Services } from './services.js'
+
+/** Answers requests whose work may take longer than a request may. */
+export class LongAnswers {
+  readonly #services: Pick<Services, 'database' | 'limits'>
+  /** The work of this process whose requests are answered, and the end of each. */
+  readonly #running = new Map<LongWork, Promise<void>>()
+
+  constructor(services: Pick<Services, 'database' | 'limits'>) {
+    this.#services = services
+  }
+
+  /** Answers with the result of the work, or with an operation if it does not end in time. */
+  async answer<Result extends object>(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    kind: OperationKind,
+    run: (work: LongWork) => Promise<Result>,
+  ): Promise<Result | OperationStarted> {
+    const { database, limits } = this.#services
+    const work = new LongWork(database, { kind, limits })
+    const running = run(work)
+    const ended = new AbortController()
+    running.finally(() => ended.abort()).catch(() => undefined)
+    const isLate = await delay(limits.answerWithinMs, true, { signal: ended.signal }).catch(
+      () => false,
+    )
+    if (!isLate || this.#running.size >= limits.operationsAtOnceMax) return running
+    // The work may fail before its branch is known.
+    const operation = await Promise.race([work.toOperation(), running.then(() => undefined)])
+    if (operation === undefined) return running
+    this.#running.set(work, this.#follow(request, { work, running }))
+    return reply
+      .code(202)
+      .header('location', `/operations/${operation.id}`)
+      .send({ operation }) as unknown as OperationStarted
+  }
+
+  /** Stores how the work ends. */
+  async #follow(
+    request: FastifyRequest,
+    { work, running }: { work: LongWork; running: Promise<object> },
+  ): Promise<void> {
+    try {
+      await work.end({ state: 'done', result: await running })
+    } catch (error) {
+      const known = work.cancelled ?? reportError(error, request)
+      const state = known.code === 'operation_cancelled' ? 'cancelled' : 'failed'
+      await work.end({ state, error: { ...errorBody(known, request), status: known.status } })
+    } finally {
+      this.#running.delete(work)
+    }
+  }
+
+  /** Stops all work of the process. */
+  async stop(): Promise<void> {
+    for (const work of this.#running.keys()) work.cancel(interrupted())
+    await Promise.all(this.#running.values())
+  }
+}

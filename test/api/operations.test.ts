@@ -1,0 +1,268 @@
+import { createClient, type OperationInfo } from '@offshoot/client'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { collectOperations } from '../../packages/server/src/domain/long-work/operations.js'
+import { sql } from '../../packages/server/src/postgres/sql.js'
+import { TestBranches } from '../support/branches.js'
+import { createKey, createUser } from '../support/people.js'
+import { until } from '../support/process.js'
+import { createTestService, type TestService } from '../support/service.js'
+import { expectOk } from '../support/tables.js'
+
+/*
+ * A merge that does not end in time is answered by an operation. Here every answer is late, and a lock on the heap of the
+ * merged branch keeps the merge from ending.
+ */
+
+const limits = { answerWithinMs: 0, mergeLockedRowsMax: 0, automaticCheckpointsMax: 20 }
+
+let service: TestService
+let number = 0
+
+beforeAll(async () => {
+  service = await createTestService({ limits })
+})
+afterAll(() => service.close())
+
+/** The fork `dev` has records that `main` does not have. */
+async function open(via = service): Promise<TestBranches> {
+  const branches = await TestBranches.create(service, `late${++number}`, {
+    items: [{ name: 'price', type: 'int' }],
+  })
+  await branches.put('main', 'items', 'a', { price: 1 })
+  await branches.fork('dev')
+  await branches.put('dev', 'items', 'b', { price: 2 })
+  return branches.through(via)
+}
+
+/** Locks the rows of `dev`, and returns a function that releases them. */
+async function hold({ database }: TestBranches): Promise<() => Promise<void>> {
+  const [heap] = await service.database.query<{ name: string }>(sql`
+    select format('offshoot_db_%s.heap_%s', h.database_id, h.id) as name
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id and b.name = 'dev'
+    join offshoot.databases d on d.id = b.database_id and d.name = ${database}`)
+  const client = await service.database.pool.connect()
+  await client.query('begin')
+  await client.query(`lock table ${heap?.name} in access exclusive mode`)
+  return async () => {
+    await client.query('rollback')
+    client.release()
+  }
+}
+
+const read = (id: string, key = service.key) => service.call('GET', `/operations/${id}`, { key })
+
+/** Waits until an operation has ended, and returns it. */
+async function ended(id: string) {
+  await until(async () => expectOk(await read(id)).body.state !== 'running')
+  return expectOk(await read(id)).body
+}
+
+/** Starts a merge that is held, and returns its operation and what releases it. */
+async function start(branches: TestBranches, body?: unknown) {
+  const release = await hold(branches)
+  const answer = await branches.merging('dev', body)
+  expect(answer.status).toBe(202)
+  return { release, answer, operation: answer.body.operation, id: answer.body.operation.id }
+}
+
+describe('a merge that takes longer than a request may', () => {
+  it('is answered by an operation that ends with the result of the merge', async () => {
+    const branches = await open()
+    const { release, answer, operation, id } = await start(branches)
+    expect(answer.headers.location).toBe(`/operations/${id}`)
+    expect(operation).toMatchObject({
+      kind: 'merge',
+      state: 'running',
+      database: branches.database,
+      branch: 'dev',
+    })
+    expect(expectOk(await read(id)).body.state).toBe('running')
+    expect(await branches.record('main', 'items', 'b')).toBeUndefined()
+    await release()
+    const { state, result, endedAt, error } = await ended(id)
+    expect({ state, error }).toEqual({ state: 'done', error: undefined })
+    expect(Date.parse(endedAt)).toBeGreaterThanOrEqual(Date.parse(operation.startedAt))
+    expect(result).toMatchObject({ merged: true, tables: [{ name: 'items', inserted: 1 }] })
+    expect(result.entry).toMatch(/^log_/)
+    expect(await branches.record('main', 'items', 'b')).toMatchObject({ price: 2 })
+  })
+
+  it('tells what it does', async () => {
+    const branches = await open()
+    const { release, id } = await start(branches)
+    await until(async () => expectOk(await read(id)).body.progress.step !== 'starting')
+    expect(expectOk(await read(id)).body.progress).toEqual({
+      step: 'reading the branches',
+      done: 0,
+      total: 1,
+    })
+    await release()
+    await ended(id)
+  })
+
+  it('ends with the error that its request would have got', async () => {
+    const branches = await open()
+    await branches.patch('dev', 'items', 'a', { price: 5 })
+    await branches.patch('main', 'items', 'a', { price: 6 })
+    const { release, id } = await start(branches)
+    await release()
+    const { state, error, result } = await ended(id)
+    expect({ state, result }).toEqual({ state: 'failed', result: undefined })
+    expect(error).toMatchObject({ code: 'merge_conflict', status: 409, conflictCount: 1 })
+    expect(await branches.record('main', 'items', 'b')).toBeUndefined()
+  })
+
+  it('can be a dry run, a pull or a revert', async () => {
+    const branches = await open()
+    const dry = await start(branches, { dryRun: true })
+    await dry.release()
+    expect(await ended(dry.id)).toMatchObject({ state: 'done', result: { merged: false } })
+    const release = await hold(branches)
+    const pull = await branches.pulling('main', { from: 'dev' })
+    expect(pull.body.operation).toMatchObject({ kind: 'pull', branch: 'main' })
+    await release()
+    const { result } = await ended(pull.body.operation.id)
+    expect(await branches.record('main', 'items', 'b')).toMatchObject({ price: 2 })
+    const body = { entry: result.entry }
+    const revert = await branches.call('main', 'POST', '/revert', body)
+    expect(revert.body.operation).toMatchObject({ kind: 'revert', branch: 'main' })
+    expect(await ended(revert.body.operation.id)).toMatchObject({ state: 'done' })
+    expect(await branches.record('main', 'items', 'b')).toBeUndefined()
+  })
+
+  it('can be cancelled, and has changed nothing then', async () => {
+    const branches = await open()
+    const { release, id } = await start(branches)
+    expectOk(await service.call('POST', `/operations/${id}/cancel`))
+    const { state, error } = await ended(id)
+    expect({ state, code: error.code }).toEqual({
+      state: 'cancelled',
+      code: 'operation_cancelled',
+    })
+    await release()
+    expect(await branches.record('main', 'items', 'b')).toBeUndefined()
+    // An operation that has ended stays as it is.
+    expect(expectOk(await service.call('POST', `/operations/${id}/cancel`)).body.state).toBe(
+      'cancelled',
+    )
+    const again = await branches.merging('dev')
+    expect(await ended(again.body.operation.id)).toMatchObject({ state: 'done' })
+  })
+
+  it('fails if the process stops, and another process says so', async () => {
+    const stopped = await createTestService({ url: service.url, limits })
+    const branches = await open(stopped)
+    const { release, id } = await start(branches)
+    await stopped.close()
+    const { state, error } = await ended(id)
+    expect({ state, code: error.code }).toEqual({
+      state: 'failed',
+      code: 'operation_interrupted',
+    })
+    await release()
+    expect(await branches.through(service).record('main', 'items', 'b')).toBeUndefined()
+  })
+
+  it('counts as interrupted if its process is gone, and cannot take effect afterwards', async () => {
+    const branches = await open()
+    const { release, id } = await start(branches)
+    // The process is not gone, but says nothing for long.
+    await service.database.query(sql`
+      create function offshoot_work.keep_silent() returns trigger language plpgsql as
+        $$ begin new.seen_at := now() - interval '1 hour'; return new; end $$`)
+    await service.database.query(sql`
+      create trigger silent before update on offshoot_work.operations
+        for each row execute function offshoot_work.keep_silent()`)
+    await until(async () => expectOk(await read(id)).body.state === 'failed')
+    expect(expectOk(await read(id)).body.error.code).toBe('operation_interrupted')
+    await collectOperations(service.database)
+    await service.database.query(sql`drop function offshoot_work.keep_silent cascade`)
+    await release()
+    const { error } = await ended(id)
+    expect(error.code).toBe('operation_interrupted')
+    expect(await branches.record('main', 'items', 'b')).toBeUndefined()
+  })
+
+  it('is answered as ever if enough operations are running', async () => {
+    const few = await createTestService({
+      url: service.url,
+      limits: { ...limits, operationsAtOnceMax: 1 },
+    })
+    const first = await open(few)
+    const { release, id } = await start(first)
+    const second = await open(few)
+    expect((await second.merging('dev')).status).toBe(200)
+    await release()
+    await ended(id)
+    await few.close()
+  })
+})
+
+describe('the client', () => {
+  it('waits for the operation of a merge, and tells its progress', async () => {
+    const branches = await open()
+    const release = await hold(branches)
+    const url = await service.app.listen({ port: 0, host: '127.0.0.1' })
+    const client = createClient({
+      url,
+      apiKey: service.key,
+      workspace: service.workspaceId,
+      database: branches.database,
+      branch: 'dev',
+    })
+    const told: OperationInfo[] = []
+    const onProgress = (operation: OperationInfo) => {
+      if (told.push(operation) === 1) void release()
+    }
+    expect(await client.branch().merge({ onProgress })).toMatchObject({ merged: true })
+    expect(told[0]).toMatchObject({ kind: 'merge', state: 'running' })
+    const id = told[0]?.id ?? ''
+    expect(await client.account.operation(id)).toMatchObject({ state: 'done' })
+    expect(await client.account.cancelOperation(id)).toMatchObject({ state: 'done' })
+    await branches.patch('dev', 'items', 'a', { price: 5 })
+    await branches.patch('main', 'items', 'a', { price: 6 })
+    const again = await hold(branches)
+    const failing = client.branch().merge({ onProgress: () => void again() })
+    await expect(failing).rejects.toMatchObject({ code: 'merge_conflict', status: 409 })
+  })
+})
+
+describe('an operation', () => {
+  it('is known to those who may read its branch, and cancelled by those who may write', async () => {
+    const branches = await open()
+    const { release, id } = await start(branches)
+    const stranger = await createUser(service, 'stranger')
+    const missing = { status: 404, body: { code: 'operation_not_found' } }
+    expect(await read(id, stranger.key)).toMatchObject(missing)
+    expect(await read('op_missing')).toMatchObject(missing)
+    const other = await createKey(service, `other${number}`, {
+      fields: { scope: { branches: ['main'] } },
+    })
+    expect(await read(id, other)).toMatchObject(missing)
+    const reader = await createKey(service, `reader${number}`, {
+      fields: { scope: { access: 'read' } },
+    })
+    expectOk(await read(id, reader))
+    const cancelling = await service.call('POST', `/operations/${id}/cancel`, { key: reader })
+    expect(cancelling).toMatchObject({ status: 403, body: { code: 'key_scope' } })
+    await release()
+    expect((await ended(id)).state).toBe('done')
+  })
+
+  it('is kept for some days after its end', async () => {
+    const branches = await open()
+    const { release, id } = await start(branches)
+    await release()
+    await ended(id)
+    const age = (interval: string) =>
+      service.database.query(sql`
+        update offshoot_work.operations set ended_at = now() - ${interval}::interval where id = ${id}`)
+    await age('6 days 23 hours')
+    await collectOperations(service.database)
+    expectOk(await read(id))
+    await age('7 days 1 hour')
+    await collectOperations(service.database)
+    expect((await read(id)).status).toBe(404)
+  })
+})
