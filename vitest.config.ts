@@ -1,9 +1,7 @@
 import { defineConfig } from 'vitest/config'
+import { compiledCode } from './test/support/compiled-code.js'
 import { ProjectSequencer } from './test/support/project-sequencer.js'
 import { SummaryReporter } from './test/support/summary-reporter.js'
-
-const resolve = { conditions: ['source'] }
-const ssr = { resolve: { conditions: ['source'] } }
 
 /**
  * These measure what the machine can do, or fill a disk up to a certain moment, so nothing else of the run may
@@ -16,7 +14,13 @@ const ALONE = ['test/e2e/overload.test.ts', 'test/proof/disk-full.test.ts']
  * machine may be busy with other work.
  */
 const HANGING_MS = 300_000
-const timeouts = { testTimeout: HANGING_MS, hookTimeout: HANGING_MS, teardownTimeout: HANGING_MS }
+const timeouts = {
+  testTimeout: HANGING_MS,
+  hookTimeout: HANGING_MS,
+  teardownTimeout: HANGING_MS,
+  // The limit of vitest is one second. This one leaves the test time to say what it has waited for.
+  expect: { poll: { timeout: HANGING_MS * 0.8 } },
+}
 
 /**
  * Files of a project share the processes of the run, so that each process loads the service once. Their
@@ -48,8 +52,7 @@ export default defineConfig({
     outputFile: { json: 'test-results.json' },
     projects: [
       {
-        resolve,
-        ssr,
+        plugins: [compiledCode()],
         test: {
           name: 'pure',
           include: [
@@ -64,8 +67,7 @@ export default defineConfig({
         },
       },
       {
-        resolve,
-        ssr,
+        plugins: [compiledCode()],
         test: {
           name: 'postgres',
           include: ['packages/*/src/**/*.pg.test.ts', 'test/api/**/*.test.ts'],
@@ -76,8 +78,7 @@ export default defineConfig({
         },
       },
       {
-        resolve,
-        ssr,
+        plugins: [compiledCode()],
         test: {
           name: 'console',
           include: ['test/console/**/*.test.ts'],
@@ -88,8 +89,7 @@ export default defineConfig({
         },
       },
       {
-        resolve,
-        ssr,
+        plugins: [compiledCode()],
         test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
@@ -99,8 +99,7 @@ export default defineConfig({
         },
       },
       {
-        resolve,
-        ssr,
+        plugins: [compiledCode()],
         test: {
           name: 'proof',
           include: ['test/proof/**/*.test.ts'],
@@ -110,8 +109,7 @@ export default defineConfig({
         },
       },
       {
-        resolve,
-        ssr,
+        plugins: [compiledCode()],
         test: {
           name: 'alone',
           include: ALONE,

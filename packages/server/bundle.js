@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { replaceFolder } from '../../scripts/replace-folder.js'
 
 /*
- * Bundles the built server with the packages that it loads at its start. The modules are more than a thousand files,
+ * Bundles the built server and its commands with the packages that they load. The modules are more than a thousand files,
  * and finding and reading them takes two thirds of the time that loading takes. Names and lines are kept, so
  * stack traces stay readable. `src/start.ts` uses the modules themselves if the bundle is missing or stale.
  */
@@ -21,6 +21,7 @@ export async function bundleServer() {
     const built = await rolldown({
       input: {
         main: path.join(folder, 'dist', 'main.js'),
+        backup: path.join(folder, 'dist', 'backup', 'run.js'),
         'plan-worker': path.join(folder, 'dist', 'data', 'sql', 'plan-worker.js'),
         'openapi-worker': path.join(folder, 'dist', 'http', 'openapi', 'openapi-worker.js'),
       },

@@ -1,6 +1,5 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, type Socket } from 'node:net'
-import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { ANY_CHUNKS_MAX, CHUNK_BYTES_MIN } from '../../packages/server/src/http/counted-message.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
@@ -215,6 +214,8 @@ describe('more requests than can be worked on', () => {
 const count = { summaries: { total: { count: '*' } } }
 
 describe('a body', () => {
+  const held = () => service.app.admission.budget.bytes
+
   it('that takes its time holds no place', async () => {
     const body = '{"name":"slow"}'
     const sockets = await Promise.all(
@@ -224,7 +225,7 @@ describe('a body', () => {
         ),
       ),
     )
-    await delay(200)
+    await until(async () => held() === sockets.length * 4)
     expect(lanes().work.inside).toBe(0)
     expectOk(await insert())
     for (const socket of sockets) {
@@ -242,8 +243,6 @@ describe('a body', () => {
       head('POST', '/tables/items/data', 'content-length: 60000000\r\n').replace(service.key, key) +
         large(bytes).slice(0, bytes),
     )
-  const held = () => service.app.admission.budget.bytes
-
   it('counts with what has arrived of it, not with what it announces', async () => {
     const sockets = await Promise.all(Array.from({ length: 20 }, () => openBody(1000)))
     await until(async () => held() === 20_000)
@@ -272,8 +271,7 @@ describe('a body', () => {
     for (const key of keys) {
       for (let count = 0; count < 5; count++) sockets.push(await openBody(100_000, key))
     }
-    await delay(200)
-    expect(held()).toBeGreaterThan(700_000)
+    await until(async () => held() > 700_000)
     const answer = await call('POST', '/tables/items/data', { body: large(100_000) })
     expect(answer.status).toBe(201)
     for (const socket of sockets) socket.destroy()

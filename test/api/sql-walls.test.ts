@@ -110,7 +110,7 @@ async function expectEnded(statement: string): Promise<void> {
   expect({ statement, status: answer.status, code: answer.body.code }).toMatchObject({
     status: expect.toSatisfy((status) => [200, 400, 503].includes(Number(status))),
   })
-  await expect.poll(busyBackends, { timeout: 20_000, message: statement }).toBe(0)
+  await expect.poll(busyBackends, { message: statement }).toBe(0)
 }
 
 describe('every function that may be called', () => {
@@ -202,7 +202,7 @@ describe('patterns in a list', () => {
   ])('are bounded as single ones: %s', async (statement) => {
     const answer = await ask(statement)
     expect(answer).toMatchObject({ status: 400, body: { code: 'query_too_costly' } })
-    await expect.poll(busyBackends, { timeout: 20_000 }).toBe(0)
+    await expect.poll(busyBackends).toBe(0)
   })
 })
 
@@ -302,7 +302,7 @@ describe('connections for SQL', () => {
       )
       return found.length > 0
     }
-    await expect.poll(isOpen, { timeout: 20_000 }).toBe(false)
+    await expect.poll(isOpen).toBe(false)
     expect(connections.state).toEqual({ held: 0, lost: 0, waiting: 0 })
   })
 
@@ -322,7 +322,7 @@ describe('connections for SQL', () => {
     expect(error.code).toBe('query_too_costly')
     client.release(error)
     expect(connections.state).toEqual({ held: 1, lost: 1, waiting: 0 })
-    await expect.poll(() => connections.state.held, { timeout: 240_000 }).toBe(0)
+    await expect.poll(() => connections.state.held).toBe(0)
     await delay(0)
   })
 })

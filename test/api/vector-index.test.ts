@@ -109,7 +109,7 @@ describe('with pgvector', () => {
     needsExtension(context)
     const before = await countScans()
     await search({ queryVector: vector() })
-    await expect.poll(countScans, { timeout: 200_000 }).toBeGreaterThan(before)
+    await expect.poll(countScans).toBeGreaterThan(before)
   })
 
   it('as many are found as there are, also when the index leads to fewer', async (context) => {

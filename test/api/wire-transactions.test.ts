@@ -370,7 +370,7 @@ describe('a transaction that others wait for', () => {
     expect(lettersOf(await raw.until('Z'))).toBe('CCZT')
     if (state === 'busy') raw.send(query('select count(*) from generate_series(1, 1000000000)'))
     raw.close()
-    await expect.poll(heldConnections, { timeout: 30_000 }).toBe(0)
+    await expect.poll(heldConnections).toBe(0)
     expect(await agesOf(await wire.connect(`shop:gone-${state}`))).toEqual([41, 17])
   })
 

@@ -16,8 +16,6 @@ interface Outcome {
 }
 
 const git = promisify(execFile)
-/** For states that are reached in any case, sooner or later. */
-const WAIT = { timeout: 60_000 }
 
 /** `script` of util-linux runs a command in a pseudo terminal. Other systems have other options. */
 const hasScript = (() => {
@@ -318,7 +316,7 @@ describe('the command line', () => {
     }
     const atomic = await interrupt('pipe1', [])
     atomic.child.kill('SIGINT')
-    await expect.poll(atomic.text, WAIT).toContain('cancelled; nothing was inserted')
+    await expect.poll(atomic.text).toContain('cancelled; nothing was inserted')
     // The command cannot end while it waits for a pipe. In a terminal, Ctrl-C also ends the program that writes to it.
     await atomic.pipe.close()
     expect(await atomic.ended).toBe(130)
@@ -328,11 +326,11 @@ describe('the command line', () => {
     }
     expect(await stored('pipe1')).toBe(0)
     const partial = await interrupt('pipe2', ['--partial'])
-    await expect.poll(() => stored('pipe2'), WAIT).toBe(10_000)
+    await expect.poll(() => stored('pipe2')).toBe(10_000)
     partial.child.kill('SIGINT')
-    await expect.poll(partial.text, WAIT).toContain('Press Ctrl-C again')
+    await expect.poll(partial.text).toContain('Press Ctrl-C again')
     partial.child.kill('SIGINT')
-    await expect.poll(partial.text, WAIT).toContain('10000 were inserted; no others were inserted')
+    await expect.poll(partial.text).toContain('10000 were inserted; no others were inserted')
     await partial.pipe.close()
     expect(await partial.ended).toBe(130)
     expect(await stored('pipe2')).toBe(10_000)

@@ -21,6 +21,7 @@ import { startEmbedded } from '../../packages/embedded-postgres/src/index.js'
 import { makeDataFolder } from '../support/data-folder.js'
 import {
   type Banner,
+  CHECKOUT_PROGRAM,
   endAll,
   freePort,
   type OffshootProcess,
@@ -89,8 +90,8 @@ describe('a service that npm has started', () => {
       cwd = path.join(folder, `${name}-project`)
       await mkdir(path.join(cwd, 'node_modules', '.bin'), { recursive: true })
       await writeFile(path.join(cwd, 'package.json'), '{"name": "project", "version": "1.0.0"}')
-      await chmod(PROGRAM, 0o755)
-      await symlink(PROGRAM, path.join(cwd, 'node_modules', '.bin', 'offshoot'))
+      await chmod(CHECKOUT_PROGRAM, 0o755)
+      await symlink(CHECKOUT_PROGRAM, path.join(cwd, 'node_modules', '.bin', 'offshoot'))
     }
     const [program = '', ...args] = command.split(' ')
     const launcher = spawn(program, args, {

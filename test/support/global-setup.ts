@@ -55,6 +55,10 @@ async function start(): Promise<PostgresServer & { stop(): Promise<void> }> {
       synchronous_commit: 'off',
       full_page_writes: 'off',
       wal_compression: 'off',
+      // To drop a table or a database, PostgreSQL looks through all of its buffers. The data of tests are small.
+      shared_buffers: '32MB',
+      // Tests analyze what they need to. Otherwise their plans would depend on the moment.
+      autovacuum: 'off',
     },
   })
   const { user, password, host, port, database } = postgres.connection

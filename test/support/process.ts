@@ -6,7 +6,13 @@ import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 
-export const PROGRAM = fileURLToPath(new URL('../../packages/cli/bin/offshoot.js', import.meta.url))
+/** The command as an installed package runs it. */
+export const PROGRAM = fileURLToPath(new URL('./offshoot.js', import.meta.url))
+
+/** The command of a checkout, which first compiles the sources that have changed. */
+export const CHECKOUT_PROGRAM = fileURLToPath(
+  new URL('../../packages/cli/bin/offshoot.js', import.meta.url),
+)
 
 interface Ended {
   readonly code: number | null

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util'
-import { runBackup } from '@offshoot/server/backup'
+import { runBackup } from '@offshoot/server/start'
 import { DATABASE_OPTIONS, refuse, selectedDatabase, show } from './usage.js'
 
 const USAGE = `Usage: offshoot backup [--database NAME] [--output FILE]

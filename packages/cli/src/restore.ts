@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util'
-import { runRestore, runRestoreDatabase } from '@offshoot/server/backup'
+import { runRestore, runRestoreDatabase } from '@offshoot/server/start'
 import { DATABASE_OPTIONS, refuse, selectedDatabase, show } from './usage.js'
 
 const USAGE = `Usage: offshoot restore FILE

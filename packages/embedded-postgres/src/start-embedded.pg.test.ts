@@ -279,7 +279,7 @@ test('an uncaught exception does not leave the server behind', async () => {
   const pid = Number(await parent.line('pid '))
   parent.child.stdin?.write('fail\n')
   await parent.ended
-  await expect.poll(() => isRunning(pid), { timeout: 200_000 }).toBe(false)
+  await expect.poll(() => isRunning(pid)).toBe(false)
   expect(await exists(join(cluster, 'postmaster.pid'))).toBe(false)
 })
 
@@ -317,7 +317,7 @@ test('a first start that was killed halfway is begun again', async () => {
   const parent = processes.start(startAndTellPid, dataDir, 'SELECT 1')
   const isUnderWay = async () =>
     (await readdir(dataDir).catch(() => [])).some((name) => name.startsWith('postgres.new-'))
-  await expect.poll(isUnderWay, { interval: 10, timeout: 200_000 }).toBe(true)
+  await expect.poll(isUnderWay, { interval: 10 }).toBe(true)
   parent.child.kill('SIGKILL')
   await parent.ended
   expect(await exists(cluster)).toBe(false)
@@ -471,7 +471,7 @@ test.skipIf(!isRoot)('root can keep the data where the other user cannot get', a
   const { rows } = await victim.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
   process.kill(rows[0]?.pid ?? 0, 'SIGKILL')
   const read = () => query(server, readTable).catch(() => undefined)
-  await expect.poll(read, { timeout: 200_000 }).toEqual(keptRows)
+  await expect.poll(read).toEqual(keptRows)
 
   process.kill(await postmasterPid(), 'SIGKILL')
   await server.exited

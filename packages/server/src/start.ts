@@ -3,6 +3,13 @@ import nodeModule from 'node:module'
 import { fileURLToPath } from 'node:url'
 import type { MainOptions } from './main.js'
 
+/** Modules that run the commands of the service, and that the bundle has under the same names. */
+const MODULES = {
+  main: () => import('./main.js'),
+  backup: () => import('./backup/run.js'),
+}
+type Modules = { [Name in keyof typeof MODULES]: Awaited<ReturnType<(typeof MODULES)[Name]>> }
+
 const BUNDLE = new URL('../bundle/main.js', import.meta.url)
 /** Replaced with the bundle, so it does not grow. Whoever can write to it can also change the code. */
 const COMPILED = new URL('../bundle/.compiled', import.meta.url)
@@ -16,17 +23,27 @@ const NEWER_IF_STALE = [
   '../../../node_modules/.package-lock.json',
 ]
 
-/**
- * Runs the service until it is told to stop. Resolves with the exit code. The service is loaded from its bundle
- * if there is one, because that takes a third of the time of loading all modules.
- */
+/** Runs the service until it is told to stop. Resolves with the exit code. */
 export async function main(options: MainOptions = {}): Promise<number> {
-  const isFresh = isBundleFresh()
-  if (isFresh) keepCompiled()
-  const service = (
-    isFresh ? await import(BUNDLE.href) : await import('./main.js')
-  ) as typeof import('./main.js')
-  return service.main(options)
+  return (await load('main')).main(options)
+}
+
+export const runBackup: Modules['backup']['runBackup'] = async (options) =>
+  (await load('backup')).runBackup(options)
+
+export const runRestore: Modules['backup']['runRestore'] = async (options) =>
+  (await load('backup')).runRestore(options)
+
+export const runRestoreDatabase: Modules['backup']['runRestoreDatabase'] = async (options) =>
+  (await load('backup')).runRestoreDatabase(options)
+
+/**
+ * Loads modules from the bundle if there is one, because that takes a third of the time of loading them one by one.
+ */
+async function load<Name extends keyof Modules>(name: Name): Promise<Modules[Name]> {
+  if (!isBundleFresh()) return (await MODULES[name]()) as Modules[Name]
+  keepCompiled()
+  return (await import(new URL(`${name}.js`, BUNDLE).href)) as Modules[Name]
 }
 
 /**

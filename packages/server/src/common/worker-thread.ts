@@ -26,7 +26,7 @@ export class WorkerThread {
   #running: { worker: Worker; ready: Promise<void> } | undefined
 
   constructor(file: URL, options: { budgetMs: number; resourceLimits: ResourceLimits }) {
-    this.#file = compiled(file)
+    this.#file = file
     this.#options = options
   }
 
@@ -105,10 +105,4 @@ export class WorkerThread {
     if (this.#running?.worker === worker) this.#running = undefined
     void worker.terminate()
   }
-}
-
-/** A thread cannot load TypeScript: where the sources are run, it gets what was compiled of them. */
-function compiled(file: URL): URL {
-  if (!import.meta.url.endsWith('.ts')) return file
-  return new URL(file.href.replace(/\/src\/(?!.*\/src\/)/, '/dist/'))
 }

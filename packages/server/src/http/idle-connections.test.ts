@@ -36,46 +36,64 @@ describe('an idle connection', () => {
     expect(isOpen).toBe(false)
   })
 
-  it('is not closed while it is used', async () => {
-    let now = 0
+  /** A clock that only a test moves. */
+  function startClock() {
     let checks = 0
+    const clock = {
+      time: 0,
+      now: () => {
+        checks++
+        return clock.time
+      },
+      /** What has happened has been seen once a whole check has passed. */
+      async checked() {
+        for (const from = checks; checks < from + 2; ) await delay(5)
+      },
+    }
+    return clock
+  }
+
+  it('is not closed while it is used', async () => {
+    const clock = startClock()
     const used = createServer((_request, response) => response.end('hello'))
     closeIdleConnections(used, {
       idleMsMax: 100,
       checkMs: 5,
       answerOf: handleOneAtATime(used),
-      now: () => {
-        checks++
-        return now
-      },
+      now: clock.now,
     })
     used.listen(0, '127.0.0.1')
     await once(used, 'listening')
     const socket = connect((used.address() as AddressInfo).port, '127.0.0.1')
     const closed = new Promise<void>((resolve) => socket.on('close', () => resolve()))
-    // The answer has been seen once a whole check has passed.
-    const checked = async () => {
-      for (const from = checks; checks < from + 2; ) await delay(5)
-    }
     for (let count = 0; count < 5; count++) {
       socket.write(HEAD)
       const [answer] = await once(socket, 'data')
       expect(String(answer)).toMatch(/^HTTP\/1.1 200 /)
-      await checked()
-      now += 80
-      await checked()
+      await clock.checked()
+      clock.time += 80
+      await clock.checked()
     }
-    now += 80
+    clock.time += 80
     await closed
     used.close()
   })
 
   it('is not the connection of an answer that takes long', async () => {
-    const slow = createServer((_request, response) => {
+    const clock = startClock()
+    const slow = createServer(async (_request, response) => {
       response.write('a')
-      setTimeout(() => response.end('b'), 400)
+      await clock.checked()
+      clock.time += 1000
+      await clock.checked()
+      response.end('b')
     })
-    closeIdleConnections(slow, { idleMsMax: 50, checkMs: 10, answerOf: handleOneAtATime(slow) })
+    closeIdleConnections(slow, {
+      idleMsMax: 50,
+      checkMs: 10,
+      answerOf: handleOneAtATime(slow),
+      now: clock.now,
+    })
     slow.listen(0, '127.0.0.1')
     await once(slow, 'listening')
     const outgoing = httpRequest({ port: (slow.address() as AddressInfo).port, host: '127.0.0.1' })
