@@ -91,6 +91,7 @@ const VERBS = [
   'replace',
   'reset',
   'resolve',
+  'restore',
   'revert',
   'review',
   'rotate',

@@ -9,6 +9,7 @@ import { dbCommand } from './commands/db.js'
 import { diffCommand } from './commands/diff.js'
 import { envCommand, runCommand } from './commands/env.js'
 import { exportCommand } from './commands/export.js'
+import { historyCommand } from './commands/history.js'
 import { hookCommand } from './commands/hook.js'
 import { importCommand } from './commands/import.js'
 import { keysCommand } from './commands/keys.js'
@@ -68,6 +69,7 @@ function createProgram(): Command {
         sqlCommand(),
         importCommand(),
         exportCommand(),
+        historyCommand(),
         schemaCommand(),
         codegenCommand(),
         completionCommand(() => program),

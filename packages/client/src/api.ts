@@ -104,6 +104,12 @@ export interface ColumnProblem {
   readonly message: string
 }
 
+/** How long versions of the records of a table are kept. */
+export interface TableHistory {
+  /** A number of hours or days, such as `12h` or `30d`. */
+  readonly keep: string
+}
+
 export interface TableDefinition {
   readonly id?: string
   readonly name: string
@@ -111,6 +117,8 @@ export interface TableDefinition {
   readonly idType?: IdType
   readonly columns: readonly ColumnDefinition[]
   readonly constraints?: readonly ConstraintDefinition[]
+  /** Left out, if versions of records are not kept. */
+  readonly history?: TableHistory
   readonly revLinks?: readonly { readonly table: string; readonly column: string }[]
 }
 
@@ -120,7 +128,13 @@ export interface SchemaDefinition {
 }
 
 export type SchemaOperation =
-  | { readonly addTable: { readonly table: string; readonly idType?: IdType } }
+  | {
+      readonly addTable: {
+        readonly table: string
+        readonly idType?: IdType
+        readonly history?: TableHistory
+      }
+    }
   | { readonly removeTable: { readonly table: string } }
   | { readonly renameTable: { readonly oldName: string; readonly newName: string } }
   | { readonly addColumn: { readonly table: string; readonly column: ColumnDefinition } }
@@ -137,6 +151,13 @@ export type SchemaOperation =
     }
   | { readonly removeConstraint: { readonly table: string; readonly constraint: string } }
   | { readonly alterColumn: { readonly table: string; readonly column: string } & ColumnChanges }
+  | {
+      readonly alterTable: {
+        readonly table: string
+        /** Null: versions are not kept, and those that exist are deleted. */
+        readonly history: TableHistory | null
+      }
+    }
 
 /** A table or column whose removal would lose values. */
 export interface DataLoss {
@@ -668,4 +689,44 @@ export interface Migration {
   readonly title?: string
   readonly message?: string
   readonly createdAt: string
+}
+
+export interface RecordHistoryOptions {
+  /** Versions per page. Default: 20. */
+  readonly size?: number
+  /** The cursor of the previous page. */
+  readonly cursor?: string
+}
+
+/** A version of a record. */
+export interface RecordVersion<Row> {
+  readonly version: string
+  readonly at: string
+  readonly operation: 'insert' | 'update' | 'delete'
+  /** What has changed the record, if that was no write of it. */
+  readonly cause?: 'merge' | 'pull' | 'revert'
+  readonly user?: string
+  readonly email?: string
+  /** The name of the API key. */
+  readonly key?: string
+  /** Null: the record was deleted. */
+  readonly record: Row | null
+  /** The columns that an update has changed. */
+  readonly changes?: Readonly<Record<string, { readonly from: unknown; readonly to: unknown }>>
+}
+
+/** A record at a checkpoint, or on another branch. */
+export interface RecordState<Row> {
+  readonly checkpoint?: { readonly id: string; readonly name: string; readonly createdAt: string }
+  readonly branch?: string
+  /** Null: the record did not exist. */
+  readonly record: Row | null
+}
+
+/** The versions of a record, newest first. */
+export interface RecordHistory<Row> {
+  readonly versions: readonly RecordVersion<Row>[]
+  /** Only for a table that keeps no versions. */
+  readonly states?: readonly RecordState<Row>[]
+  readonly meta: { readonly cursor?: string; readonly more: boolean }
 }

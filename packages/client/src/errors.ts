@@ -68,6 +68,7 @@ export const SERVICE_ERROR_CODES = [
   'already_exists',
   'invite_settled',
   'version_conflict',
+  'version_not_found',
   'limit_reached',
   'idempotency_mismatch',
   'idempotency_outdated',

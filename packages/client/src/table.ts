@@ -1,4 +1,10 @@
-import type { IndexInfo, SearchIndexInfo, TableIndexes } from './api.js'
+import type {
+  IndexInfo,
+  RecordHistory,
+  RecordHistoryOptions,
+  SearchIndexInfo,
+  TableIndexes,
+} from './api.js'
 import { FileHandle } from './files.js'
 import type { Filter, Sort } from './filter.js'
 import { type CallOptions, segment, type Transport } from './http.js'
@@ -257,6 +263,49 @@ export class Table<Schema, Name extends TableName<Schema>> {
         .then(() => true),
     )
     return deleted ?? false
+  }
+
+  /**
+   * Reads the versions of a record, newest first, if the table keeps them. Otherwise `states` has the record at the
+   * checkpoints of the branch and on other branches.
+   *
+   * @example
+   * ```ts
+   * const { versions } = await client.table('users').history('ada', { size: 50 })
+   * for (const { at, operation, email, changes } of versions) console.log(at, operation, email, changes)
+   * ```
+   */
+  history(
+    id: string,
+    options: RecordHistoryOptions & CallOptions = {},
+  ): Promise<RecordHistory<FullRecord<Schema, Name>>> {
+    const { size, cursor, signal } = options
+    return this.#transport.json({
+      method: 'GET',
+      path: `${this.#record(id)}/history`,
+      query: { size, cursor },
+      isRead: true,
+      signal,
+    })
+  }
+
+  /**
+   * Gives a record the values of one of its versions. It is an ordinary update, which makes a new version.
+   *
+   * @example
+   * ```ts
+   * const { versions } = await client.table('users').history('ada')
+   * const first = versions.at(-1)
+   * if (first?.record) await client.table('users').restoreVersion('ada', first.version)
+   * ```
+   */
+  restoreVersion(id: string, version: string, options: CallOptions = {}): Promise<BaseRecord> {
+    return this.#transport.json({
+      method: 'POST',
+      path: `${this.#record(id)}/history/${segment(version)}/restore`,
+      isOnce: true,
+      signal: options.signal,
+    })
   }
 
   /**

@@ -60,6 +60,7 @@ export const ERROR_CODES = {
   branch_not_found: [404, 'The branch does not exist.'],
   entry_not_found: [404, 'The log of the branch has no such entry.'],
   checkpoint_not_found: [404, 'The branch has no such checkpoint, or none so old.'],
+  version_not_found: [404, 'The record has no such version, or it is no longer kept.'],
   proposal_not_found: [404, 'The database has no such proposal.'],
   operation_not_found: [404, 'There is no such operation, or it has ended long ago.'],
   table_not_found: [404, 'The table does not exist on that branch.'],

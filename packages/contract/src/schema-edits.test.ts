@@ -79,8 +79,21 @@ describe('bodies', () => {
     expect(check(edits.PreviewEditsSchema, {})).toBe(true)
   })
 
-  test('a rename requires a name', () => {
-    expect(check(edits.RenameTableSchema, {})).toBe(false)
+  test('a change of a table changes something', () => {
+    expect(check(edits.UpdateTableSchema, {})).toBe(false)
+    expect(check(edits.UpdateTableSchema, { name: 'people' })).toBe(true)
+    expect(check(edits.UpdateTableSchema, { history: null })).toBe(true)
+  })
+
+  test.each([
+    ['30d', true],
+    ['12h', true],
+    ['0d', false],
+    ['30', false],
+    ['123456d', false],
+    ['1 month', false],
+  ])('versions are kept for %s', (keep, fits) => {
+    expect(check(edits.UpdateTableSchema, { history: { keep } })).toBe(fits)
   })
 
   test('a change of a column changes something', () => {

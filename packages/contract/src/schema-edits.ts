@@ -28,6 +28,7 @@ import {
   IdTypeSchema,
   OnDeleteSchema,
   type Schema,
+  TableHistorySchema,
 } from './schema.js'
 
 const closed = { additionalProperties: false } as const
@@ -87,7 +88,21 @@ export const CompareBranchParamsSchema = Type.Object({
 })
 
 const AddTableSchema = Type.Object(
-  { table: TableNameSchema, idType: Type.Optional(IdTypeSchema) },
+  {
+    table: TableNameSchema,
+    idType: Type.Optional(IdTypeSchema),
+    history: Type.Optional(TableHistorySchema),
+  },
+  closed,
+)
+
+const HistoryChangeSchema = Type.Union([TableHistorySchema, Type.Null()], {
+  description:
+    'How long versions of records are kept. Null: they are not, and those that exist are deleted.',
+})
+
+const AlterTableSchema = Type.Object(
+  { table: TableNameSchema, history: HistoryChangeSchema },
   closed,
 )
 const RemoveTableSchema = Type.Object({ table: TableNameSchema }, closed)
@@ -172,6 +187,7 @@ export const SchemaOperationSchema = Type.Object(
     addConstraint: Type.Optional(AddConstraintSchema),
     removeConstraint: Type.Optional(RemoveConstraintSchema),
     alterColumn: Type.Optional(AlterColumnSchema),
+    alterTable: Type.Optional(AlterTableSchema),
   },
   {
     ...closed,
@@ -195,6 +211,7 @@ export const SchemaOperationSchema = Type.Object(
       },
       { removeConstraint: { table: 'bookings', constraint: 'one_per_day' } },
       { alterColumn: { table: 'users', column: 'age', type: 'int' } },
+      { alterTable: { table: 'users', history: { keep: '30d' } } },
     ],
   },
 )
@@ -211,6 +228,7 @@ export type SchemaOperation =
   | { readonly addConstraint: Read<Static<typeof AddConstraintSchema>> }
   | { readonly removeConstraint: Read<Static<typeof RemoveConstraintSchema>> }
   | { readonly alterColumn: Read<Static<typeof AlterColumnSchema>> }
+  | { readonly alterTable: Read<Static<typeof AlterTableSchema>> }
 
 const OperationReference = Type.Unsafe<SchemaOperation>(Type.Ref('SchemaOperation'))
 const OperationsSchema = Type.Array(OperationReference)
@@ -237,12 +255,16 @@ export const SchemaUpdateSchema = Type.Object(
 export type SchemaUpdate = Static<typeof SchemaUpdateSchema>
 
 export const CreateTableSchema = Type.Object(
-  { id: Type.Optional(Type.Object({ type: IdTypeSchema }, closed)) },
+  {
+    id: Type.Optional(Type.Object({ type: IdTypeSchema }, closed)),
+    history: Type.Optional(TableHistorySchema),
+  },
   {
     ...closed,
     title: 'CreateTable',
-    description: 'The type of the ids. Without a body, ids are strings.',
-    examples: [{ id: { type: 'int' } }],
+    description:
+      'The type of the ids, and how long versions of records are kept. Without a body, ids are strings, and no versions are kept.',
+    examples: [{ id: { type: 'int' }, history: { keep: '30d' } }],
   },
 )
 export type CreateTable = Static<typeof CreateTableSchema>
@@ -267,11 +289,17 @@ export const DeletedTableSchema = Type.Object(
 )
 export type DeletedTable = Static<typeof DeletedTableSchema>
 
-export const RenameTableSchema = Type.Object(
-  { name: TableNameSchema },
-  { ...closed, title: 'RenameTable', examples: [{ name: 'people' }] },
+export const UpdateTableSchema = Type.Object(
+  { name: Type.Optional(TableNameSchema), history: Type.Optional(HistoryChangeSchema) },
+  {
+    ...closed,
+    title: 'UpdateTable',
+    description: 'Fields that are not given stay as they are.',
+    minProperties: 1,
+    examples: [{ name: 'people' }, { history: { keep: '30d' } }],
+  },
 )
-export type RenameTable = Static<typeof RenameTableSchema>
+export type UpdateTable = Static<typeof UpdateTableSchema>
 
 const columnsExample = {
   columns: [

@@ -221,6 +221,24 @@ export const ConstraintSchema = Type.Object(
 export type ConstraintRule = { readonly unique: readonly string[] } | { readonly check: string }
 export type Constraint = { readonly name: string } & ConstraintRule
 
+/** The longest time for which the versions of records are kept, in days. */
+export const HISTORY_DAYS_MAX = 3650
+
+/** How long the versions of the records of a table are kept. */
+export const TableHistorySchema = Type.Object(
+  {
+    keep: Type.String({
+      pattern: '^[1-9][0-9]{0,4}[hd]$',
+      description: `How long a version is kept after it was replaced: a number of hours (\`12h\`) or days (\`30d\`), at most ${HISTORY_DAYS_MAX} days.`,
+      examples: ['30d'],
+    }),
+  },
+  { ...closed, title: 'TableHistory', examples: [{ keep: '30d' }] },
+)
+export interface TableHistory {
+  readonly keep: string
+}
+
 export const TableSchema = Type.Object(
   {
     id: Type.Optional(Type.String()),
@@ -228,6 +246,7 @@ export const TableSchema = Type.Object(
     idType: Type.Optional(IdTypeSchema),
     columns: Type.Array(Type.Ref('Column')),
     constraints: Type.Optional(Type.Array(Type.Ref('Constraint'))),
+    history: Type.Optional(TableHistorySchema),
     revLinks: Type.Optional(Type.Array(RevLinkSchema)),
   },
   { ...closed, $id: 'Table', title: 'Table' },
@@ -238,6 +257,8 @@ export interface Table {
   readonly idType?: IdType
   readonly columns: readonly Column[]
   readonly constraints?: readonly Constraint[]
+  /** undefined: versions of records are not kept. */
+  readonly history?: TableHistory
   readonly revLinks?: readonly RevLink[]
 }
 

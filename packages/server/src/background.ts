@@ -101,6 +101,7 @@ function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
       spares: rarely(rows.collectSpares),
       schemas: rarely(rows.collectSchemas),
       gates: rarely(rows.collectGates),
+      versions: rarely(rows.collectVersions),
       shapes: rarely(() => collectShapes(database)),
       answers: rarely((work) => collectAnswers(database, work)),
       claims: rarely(() => collectUploadClaims(database)),

@@ -168,6 +168,10 @@ export function describeOperation(operation: SchemaOperation): string {
     const { table, column, ...changes } = operation.alterColumn
     return `~ column ${table}.${column} (${describeChanges(changes)})`
   }
+  if ('alterTable' in operation) {
+    const { table, history } = operation.alterTable
+    return `~ table ${table} (history: ${history === null ? 'none' : history.keep})`
+  }
   const { table, oldName, newName } = operation.renameColumn
   return `~ column ${table}.${oldName} → ${table}.${newName}`
 }

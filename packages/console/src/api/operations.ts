@@ -46,6 +46,10 @@ export function describeOperation(operation: SchemaOperation): string {
     const { table, column, ...changes } = operation.alterColumn
     return `Change column ${table}.${column}: ${Object.keys(changes).join(', ')}`
   }
+  if ('alterTable' in operation) {
+    const { table, history } = operation.alterTable
+    return `Change table ${table}: history ${history?.keep ?? 'none'}`
+  }
   const { table, oldName, newName } = operation.renameColumn
   return `Rename column ${table}.${oldName} to ${newName}`
 }

@@ -34,6 +34,12 @@ export function describeOperation(operation: SchemaOperation): string {
     const { table, column, ...changes } = operation.alterColumn
     return `Change column ${column} of ${table}: ${describeChanges(changes)}`
   }
+  if ('alterTable' in operation) {
+    const { table, history } = operation.alterTable
+    return history === null
+      ? `Keep no versions of records of ${table}`
+      : `Keep versions of records of ${table} for ${history.keep}`
+  }
   const { table, oldName, newName } = operation.renameColumn
   return `Rename column ${oldName} of ${table} to ${newName}`
 }

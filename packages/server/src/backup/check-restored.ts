@@ -13,6 +13,7 @@ import {
   type ColumnType,
   ConstraintNameSchema,
   LINK_ACTIONS,
+  TableHistorySchema,
 } from '@offshoot/contract/schema'
 import { type Static, type TSchema, Type } from 'typebox'
 import { Value } from 'typebox/value'
@@ -121,6 +122,7 @@ const StoredSchemaSchema = Type.Object(
           columns: Type.Array(Type.Unknown()),
           searchIndex: Type.Optional(Type.Boolean()),
           constraints: Type.Optional(Type.Array(StoredConstraintSchema)),
+          history: Type.Optional(TableHistorySchema),
         },
         closed,
       ),

@@ -369,7 +369,7 @@ async function tablesOfDatabase(
 ): Promise<TableDefinition[]> {
   const heaps = await moment.query<{ id: string }>(sql`
     select id from offshoot.heaps where ${isHeapOfDatabase(sql`${databaseId}::bigint`)}`)
-  const names = new Set(heaps.flatMap(({ id }) => [`heap_${id}`, `past_${id}`]))
+  const names = new Set(heaps.flatMap(({ id }) => [`heap_${id}`, `past_${id}`, `versions_${id}`]))
   return tables.filter(({ schema, name }) =>
     schema === 'offshoot' ? tableOfDatabase(name) !== undefined : names.has(name),
   )

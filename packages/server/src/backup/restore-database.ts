@@ -164,7 +164,7 @@ class Load implements Target {
   }
 
   #rename(table: TableDefinition): TableShape {
-    const [, kind, oldId = ''] = /^(heap|past)_([0-9]{1,18})$/.exec(table.name) ?? []
+    const [, kind, oldId = ''] = /^(heap|past|versions)_([0-9]{1,18})$/.exec(table.name) ?? []
     const id = this.#heapIds?.get(oldId)
     if (kind === undefined || id === undefined) {
       throw new DamagedArchiveError(`unexpected table [${tableName(table)}]`)

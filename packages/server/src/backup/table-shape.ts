@@ -68,6 +68,20 @@ const TABLES: readonly {
     hasUserColumns: true,
   },
   {
+    name: /^versions_[0-9]{1,18}$/,
+    columns: {
+      id: ['text'],
+      at: TIMES,
+      epoch: ['integer'],
+      user_id: ['text'],
+      key_name: ['text'],
+      cause: ['text'],
+      old_row: ['jsonb'],
+      new_row: ['jsonb'],
+    },
+    hasUserColumns: false,
+  },
+  {
     name: /^idempotency_keys$/,
     columns: {
       hash: ['bytea'],

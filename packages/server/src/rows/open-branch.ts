@@ -13,6 +13,7 @@ import { schemaName } from './layout/database-schema.js'
 import { type BranchRows, layoutOf, ownHeap, withTable } from './layout/layout.js'
 import { requireGuard, StreamLayer, type StreamPin } from './merging/publish-stream.js'
 import { refuseColumns, type TableLookup } from './reading/read-plan.js'
+import { RecordVersions } from './reading/record-versions.js'
 import { TableRead } from './reading/table-read.js'
 import { TableRows } from './reading/table-rows.js'
 import { isLinkingCall } from './running/calls.js'
@@ -64,6 +65,8 @@ export interface SchemaTables {
   readonly limits: Limits
   tableByName(name: string): TableCodec | undefined
   tableById(id: number): TableCodec | undefined
+  /** Whether any table keeps versions of records. */
+  readonly hasHistory: boolean
   /** Whether any column requires that linked records exist. */
   readonly hasRequiredLinks: boolean
   /** Returns the tables with columns that require that linked records of a table exist. */
@@ -101,7 +104,7 @@ export class OpenBranch implements TableLookup {
     { isDraft = false } = {},
   ) {
     this.#isDraft = isDraft
-    this.guard = guard
+    this.guard = schema.hasHistory ? { ...guard, isNoted: true } : guard
     this.#shared = shared
     this.#schema = schema
   }
@@ -153,6 +156,11 @@ export class OpenBranch implements TableLookup {
       this.#tableRows.set(id, rows)
     }
     return rows
+  }
+
+  /** Returns the versions of the records of a table. `read` reads all columns. */
+  versionsOf({ codec }: BranchTable, read: TableRead): RecordVersions {
+    return new RecordVersions(this.rows, codec, read)
   }
 
   /** Returns the rows of one table only, so that less data is sent to a worker thread. */

@@ -11,6 +11,7 @@ import { absorbLayers, absorbNext } from './heaps/absorb.js'
 import { collectHeap } from './heaps/collect.js'
 import { DeepFolds, foldNext } from './heaps/folds.js'
 import { collectSpares, SPARES_MAX, SpareHeaps } from './heaps/spare-heaps.js'
+import { collectVersions } from './heaps/versions.js'
 import { collectSchema } from './layout/database-schema.js'
 import { type ForkOutcome, toForkOutcome } from './layout/fork.js'
 import { analyzeGrownHeaps } from './layout/heap-statistics.js'
@@ -45,6 +46,7 @@ export class Storage implements SharedByBranches {
     collectSpares: () => collectSpares(this.database),
     collectSchemas: () => collectSchema(this.database),
     collectGates: () => collectGates(this.database),
+    collectVersions: () => collectVersions(this.database),
   }
   readonly reads = new SharedCache<TableRead>({
     max: READS_MAX,

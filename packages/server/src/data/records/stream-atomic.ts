@@ -134,8 +134,9 @@ export class AtomicStream {
   ): Promise<void> {
     const { codec } = table
     // Records that exist are looked for by the lines of a stage that has no rules.
-    // Links can only be checked when the rows are inserted.
-    const mayReplace = this.#request.existing === 'refuse' && codec.links.length === 0
+    // Links can only be checked when the rows are inserted, and versions are only kept then.
+    const isPlain = codec.links.length === 0 && codec.table.history === undefined
+    const mayReplace = this.#request.existing === 'refuse' && isPlain
     this.#rows ??= await session.branch.stageRows({ table, mayReplace })
     const turn = new Turn()
     for (let start = 0; start < rows.length; start += codec.rowsPerStep) {

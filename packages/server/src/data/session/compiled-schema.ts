@@ -18,6 +18,8 @@ export interface CompiledSchema {
   readonly columnCount: number
   tableByName(name: string): TableCodec | undefined
   tableById(id: number): TableCodec | undefined
+  /** Whether any table keeps versions of records. */
+  readonly hasHistory: boolean
   /** Whether any column requires that linked records exist. */
   readonly hasRequiredLinks: boolean
   /** Returns the tables with columns that require that linked records of a table exist. */
@@ -90,6 +92,7 @@ function compileSchema(
     ),
     tableByName: (name) => compile(byName.get(name)),
     tableById: (tableId) => compile(byId.get(tableId)),
+    hasHistory: document.tables.some(({ history }) => history !== undefined),
     hasRequiredLinks: referrers.size > 0,
     referrersOf: (tableId) =>
       (referrers.get(tableId) ?? []).flatMap((table) => compile(table) ?? []),

@@ -34,7 +34,7 @@ export async function applyMerge(
   const early = changes.filter((change) => !isLate(change))
   const isChanged = await applySchema(transaction, { ...plan, ours }, changes, early)
   const target = isChanged ? await getRows(transaction, plan) : ours.rows
-  await outcome.publish(transaction, target)
+  await outcome.publish(transaction, target, { by: plan.into.principal, cause: plan.kind })
   const late = changes.filter(isLate)
   if (late.length > 0) {
     await new RowState(await getRows(transaction, plan)).change(transaction, {

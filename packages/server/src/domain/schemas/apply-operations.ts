@@ -41,6 +41,7 @@ function applyOperation(draft: SchemaDraft, operation: SchemaOperation): void {
   } else if ('renameColumn' in operation) {
     draft.renameColumn(operation.renameColumn.table, operation.renameColumn)
   } else if ('alterColumn' in operation) draft.alterColumn(operation.alterColumn)
+  else if ('alterTable' in operation) draft.alterTable(operation.alterTable)
   else if ('addConstraint' in operation) {
     draft.addConstraint(operation.addConstraint.table, operation.addConstraint.constraint)
   } else

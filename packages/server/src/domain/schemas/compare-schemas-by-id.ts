@@ -62,6 +62,7 @@ function compareTableById(
   }))
   const { removed, renamed, added } = compareNames(paired, after.columns)
   const columns = new Map((definition?.columns ?? []).map((column) => [column.name, column]))
+  const isHistoryChanged = before !== undefined && before.history?.keep !== after.history?.keep
   const alterations = old.flatMap((column) => {
     const successor = successors.get(column.id)
     const changes = successor && changesOf(column, successor, pathsOf(after.columns))
@@ -73,6 +74,7 @@ function compareTableById(
   })
   const uses = ({ computed }: { readonly computed?: string }) => computed !== undefined
   return [
+    ...(isHistoryChanged ? [{ alterTable: { table, history: after.history ?? null } }] : []),
     ...rules.removed.map((constraint) => ({ removeConstraint: { table, constraint } })),
     ...removed.map((column) => ({ removeColumn: { table, column } })),
     ...renamed.map((names) => ({ renameColumn: { table, ...names } })),
@@ -168,7 +170,9 @@ export function storageChanges(before: StoredSchema, after: StoredSchema): Schem
       if (previous === undefined) return [{ kind: 'tableAdded', table }]
       const successors = pairColumns(previous.columns, table.columns)
       const known = new Set([...successors.values()].map((column) => column.id))
+      const isHistoryChanged = previous.history?.keep !== table.history?.keep
       return [
+        ...(isHistoryChanged ? [{ kind: 'historyChanged' as const, table }] : []),
         ...changedConstraints('constraintRemoved', previous, table),
         ...previous.columns.flatMap((column): SchemaChange[] => {
           const successor = successors.get(column.id)

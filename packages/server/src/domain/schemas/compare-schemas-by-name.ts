@@ -1,5 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
-import type { IdType, Schema, Table } from '@offshoot/contract/schema'
+import type { IdType, Schema, Table, TableHistory } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import { compareColumns, compareConstraints } from './compare-columns.js'
@@ -20,11 +20,17 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
   const addComputed: SchemaOperation[] = []
   const listFor = ({ computed }: { readonly computed?: string }) =>
     computed === undefined ? addColumns : addComputed
-  for (const { name: table, idType, columns, constraints = [] } of target.tables) {
+  for (const { name: table, idType, history, columns, constraints = [] } of target.tables) {
     const old = sourceTables.get(table)
     // A table that the target lists twice is added the second time, which applying the edits refuses.
-    if (!sourceTables.delete(table)) addTables.push(addTable({ name: table, idType }))
-    else if (old !== undefined) requireSameIds(old, { name: table, idType })
+    if (!sourceTables.delete(table)) addTables.push(addTable({ name: table, idType, history }))
+    else if (old !== undefined) {
+      requireSameIds(old, { name: table, idType })
+      // A schema that does not name it leaves it as it is: a file of columns must not delete versions.
+      if (history !== undefined && history.keep !== old.history?.keep) {
+        addColumns.push({ alterTable: { table, history } })
+      }
+    }
     const { removed, added, altered } = compareColumns(old?.columns ?? [], columns)
     for (const column of removed) removeColumns.push({ removeColumn: { table, column } })
     for (const column of added) {
@@ -56,11 +62,18 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
 interface NewTable {
   readonly name: string
   readonly idType?: IdType | undefined
+  readonly history?: TableHistory | undefined
 }
 
 /** Returns the edit that adds a table. */
-export function addTable({ name, idType }: NewTable): SchemaOperation {
-  return { addTable: { table: name, ...(idType !== undefined && { idType }) } }
+export function addTable({ name, idType, history }: NewTable): SchemaOperation {
+  return {
+    addTable: {
+      table: name,
+      ...(idType !== undefined && { idType }),
+      ...(history !== undefined && { history }),
+    },
+  }
 }
 
 /** The type of ids never changes. A schema need not name it. */

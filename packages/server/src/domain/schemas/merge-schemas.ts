@@ -274,7 +274,11 @@ function mergeTable(
   })
   const { constraints: _, ...rest } = table
   const merged = { ...rest, name, columns, ...(constraints.length > 0 && { constraints }) }
-  return mergeSearchIndex({ before, ours: merged, theirs: other })
+  return mergeHistory({
+    before,
+    ours: mergeSearchIndex({ before, ours: merged, theirs: other }),
+    theirs: other,
+  })
 }
 
 /** Merges the constraints of a table by name. It is a conflict if both sides have changed one, and not in the same way. */
@@ -389,6 +393,18 @@ function mergeSearchIndex(sides: {
   return theirs.searchIndex === before?.searchIndex
     ? ours
     : { ...ours, searchIndex: theirs.searchIndex ?? false }
+}
+
+/** Applies what `theirs` has changed since the base about versions of records. This never conflicts. */
+function mergeHistory(sides: {
+  before: StoredTable | undefined
+  ours: StoredTable
+  theirs: StoredTable
+}): StoredTable {
+  const { before, ours, theirs } = sides
+  if (theirs.history?.keep === before?.history?.keep) return ours
+  const { history: _, ...table } = ours
+  return theirs.history === undefined ? table : { ...table, history: theirs.history }
 }
 
 /** Merges a name. It is a conflict if both sides have changed it, and not to the same name. */

@@ -20,6 +20,7 @@ export function toPublicSchema(schema: StoredSchema): Schema {
         ...(table.constraints && {
           constraints: table.constraints.map((each) => toPublicConstraint(each, table.columns)),
         }),
+        ...(table.history && { history: table.history }),
         ...(tableRevLinks && { revLinks: tableRevLinks }),
       }
     }),

@@ -1,5 +1,11 @@
 import { AppError } from '@offshoot/contract/errors'
-import type { Column, Constraint, IdType } from '@offshoot/contract/schema'
+import {
+  type Column,
+  type Constraint,
+  HISTORY_DAYS_MAX,
+  type IdType,
+  type TableHistory,
+} from '@offshoot/contract/schema'
 import type { ParsedExpressions, RowExpression } from '../../dialect/row-expression.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
@@ -41,7 +47,10 @@ interface Rename {
 
 /** A step of the migration. It changes the storage, unless a later step undoes it. */
 type Step =
-  | { readonly kind: 'tableAdded' | 'tableRemoved'; readonly tableId: number }
+  | {
+      readonly kind: 'tableAdded' | 'tableRemoved' | 'historyChanged'
+      readonly tableId: number
+    }
   | { readonly kind: 'columnAdded'; readonly tableId: number; readonly columnId: number }
   | { readonly kind: 'columnRemoved'; readonly tableId: number; readonly column: StoredColumn }
   | {
@@ -82,10 +91,16 @@ export class SchemaDraft {
     this.#order = schema.tablesOrder && orderTables(schema).map((table) => table.id)
   }
 
-  addTable({ table: name, idType = 'string' }: { table: string; idType?: IdType }): void {
+  addTable(added: { table: string; idType?: IdType; history?: TableHistory }): void {
+    const { table: name, idType = 'string', history } = added
     this.#checkTableName(name)
+    if (history !== undefined) checkHistory(name, history)
     const id = this.#options.nextId()
-    const table = { id, name, ...(idType !== 'string' && { idType }), columns: [] }
+    const table = {
+      ...{ id, name, columns: [] },
+      ...(idType !== 'string' && { idType }),
+      ...(history !== undefined && { history: { keep: history.keep } }),
+    }
     this.#tables.set(table)
     this.#order?.push(table.id)
     this.#addedLinks.tableNamed(table)
@@ -107,6 +122,14 @@ export class SchemaDraft {
     const renamed = { ...table, name: newName }
     this.#tables.set(renamed)
     this.#addedLinks.tableNamed(renamed)
+  }
+
+  alterTable({ table: name, history }: { table: string; history: TableHistory | null }): void {
+    const { history: before, ...table } = this.#getTable(name)
+    if (history !== null) checkHistory(name, history)
+    if (before?.keep === history?.keep) return
+    this.#tables.set(history === null ? table : { ...table, history: { keep: history.keep } })
+    this.#steps.push({ kind: 'historyChanged', tableId: table.id })
   }
 
   addColumn(tableName: string, column: Column): void {
@@ -393,6 +416,8 @@ export class SchemaDraft {
         return after ? [{ kind: 'tableAdded', table: after }] : []
       case 'tableRemoved':
         return before ? [{ kind: 'tableRemoved', table: before }] : []
+      case 'historyChanged':
+        return before && after ? [{ kind: 'historyChanged', table: after }] : []
       case 'columnAdded': {
         const column = after?.columns.find(({ id }) => id === step.columnId)
         return before && after && column ? [{ kind: 'columnAdded', table: after, column }] : []
@@ -453,6 +478,17 @@ function findTarget(
   const target = targets.get(column.id)
   if (target && 'tableId' in target) return target
   throw invalid(`${path}: linked table [${target?.missing}] not found`)
+}
+
+const HOURS_PER_DAY = 24
+
+function checkHistory(table: string, { keep }: TableHistory): void {
+  const count = Number.parseInt(keep, 10)
+  const days = keep.endsWith('h') ? count / HOURS_PER_DAY : count
+  if (days <= HISTORY_DAYS_MAX) return
+  throw invalid(
+    `table [${table}]: field [history.keep]: versions can be kept for at most ${HISTORY_DAYS_MAX} days`,
+  )
 }
 
 function invalid(message: string): AppError {

@@ -3,6 +3,11 @@ import { AppError } from '@offshoot/contract/errors'
 import { LIMITS } from '@offshoot/contract/limits'
 import { RECORD_ID_PATTERN } from '@offshoot/contract/names'
 import {
+  RecordHistoryQuerySchema,
+  RecordHistorySchema,
+  RecordVersionParamsSchema,
+} from '@offshoot/contract/record-history'
+import {
   ColumnsQuerySchema,
   InputRecordSchema,
   ReadRecordQuerySchema,
@@ -14,6 +19,7 @@ import {
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
+import { readRecordHistory, restoreRecordVersion } from '../../data/records/record-history.js'
 import {
   createRecord,
   deleteRecord,
@@ -25,7 +31,7 @@ import {
 import type { Need } from '../../domain/access/scope.js'
 import { readColumns } from '../columns.js'
 import { idempotent } from '../idempotency-key.js'
-import { stateRequest } from '../plugins/branch-session.js'
+import { sessionRequest, stateRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'
 import { sendJson } from '../send-json.js'
 import type { Services } from '../services.js'
@@ -48,6 +54,8 @@ const isRecordId = (text: string): boolean =>
 /**
  * POST   /db/:databaseBranch/tables/:tableName/data
  * GET    /db/:databaseBranch/tables/:tableName/data/:recordId      PUT, PATCH, POST, DELETE
+ * GET    /db/:databaseBranch/tables/:tableName/data/:recordId/history
+ * POST   /db/:databaseBranch/tables/:tableName/data/:recordId/history/:version/restore
  */
 export function recordRoutes({ database, sessions, files }: Services): FastifyPluginAsyncTypebox {
   const run = <Result>(
@@ -192,6 +200,65 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
         const options = { id: request.params.recordId, fields: request.body, ifVersion }
         const { answer, created } = await run(request, 'write', (context) =>
           updateRecord(context, { ...options, upserts: true }),
+        )
+        return sendJson(reply.code(created ? 201 : 200), answer)
+      },
+    )
+
+    app.get(
+      `${url}/:recordId/history`,
+      {
+        schema: {
+          tags,
+          operationId: 'getRecordHistory',
+          summary: 'Read the versions of a record',
+          description:
+            'For a table without a history, the answer has the states of the record at the checkpoints of the branch and on other branches instead.',
+          params: RecordParamsSchema,
+          querystring: RecordHistoryQuerySchema,
+          response: { 200: RecordHistorySchema, ...refusals(404) },
+        },
+      },
+      async (request, reply) => {
+        const { size, cursor } = request.query
+        const { recordId: id, tableName } = request.params
+        const asked = stateRequest(request, 'read')
+        const answer = await sessions.run(asked, (session) => {
+          const contextOf = (used: typeof session): RecordContext => ({
+            ...{ database, files, session: used, tableName },
+            ...{ columns: undefined, idempotent: undefined },
+          })
+          return readRecordHistory(contextOf(session), {
+            ...{ id, size, cursor },
+            readState: (state, operation) =>
+              sessions.run({ ...sessionRequest(request, 'read'), ...state }, (used) =>
+                operation(contextOf(used)),
+              ),
+          })
+        })
+        return sendJson(reply, answer)
+      },
+    )
+
+    app.post(
+      `${url}/:recordId/history/:version/restore`,
+      {
+        schema: {
+          tags,
+          operationId: 'restoreRecordVersion',
+          summary: 'Give a record the values of one of its versions',
+          description:
+            'It is an ordinary update, which makes a new version. A deleted record is created again. Files stay as they are. Requests with the same `Idempotency-Key` are executed once.',
+          params: RecordVersionParamsSchema,
+          querystring: ColumnsQuerySchema,
+          response: { 200: RecordSchema, 201: RecordSchema, ...refusals(404, 409, 422) },
+        },
+        config: { acceptsIdempotencyKey: true },
+      },
+      async (request, reply) => {
+        const { recordId: id, version } = request.params
+        const { answer, created } = await run(request, 'write', (context) =>
+          restoreRecordVersion(context, { id, version }),
         )
         return sendJson(reply.code(created ? 201 : 200), answer)
       },

@@ -21,12 +21,12 @@ import {
   PreviewEditsSchema,
   PreviewSchema,
   PushMigrationsSchema,
-  RenameTableSchema,
   ReplaceColumnsSchema,
   SchemaUpdateSchema,
   TableColumnsSchema,
   TableParamsSchema,
   UpdateSchemaSchema,
+  UpdateTableSchema,
 } from '@offshoot/contract/schema-edits'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
@@ -124,8 +124,13 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
       },
       async (request, reply) => {
         const { databaseBranch, tableName } = request.params
-        const idType = request.body?.id?.type
-        const operations = [{ addTable: { table: tableName, ...(idType && { idType }) } }]
+        const { id, history } = request.body ?? {}
+        const addTable = {
+          table: tableName,
+          ...(id && { idType: id.type }),
+          ...(history && { history }),
+        }
+        const operations = [{ addTable }]
         const { status, entry } = await applySchemaOperations(
           storage,
           await step(request),
@@ -143,16 +148,20 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
       {
         schema: {
           tags,
-          operationId: 'renameTable',
-          summary: 'Rename a table',
+          operationId: 'updateTable',
+          summary: 'Rename a table, or change how long versions of its records are kept',
           params: TableParamsSchema,
-          body: RenameTableSchema,
+          body: UpdateTableSchema,
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
         },
       },
       async (request) => {
-        const renameTable = { oldName: request.params.tableName, newName: request.body.name }
-        return applySchemaOperations(storage, await step(request), [{ renameTable }])
+        const { tableName: table } = request.params
+        const { name, history } = request.body
+        return applySchemaOperations(storage, await step(request), [
+          ...(history === undefined ? [] : [{ alterTable: { table, history } }]),
+          ...(name === undefined ? [] : [{ renameTable: { oldName: table, newName: name } }]),
+        ])
       },
     )
 

@@ -30,6 +30,8 @@ export interface StoredTable {
   /** Whether text columns have a search index, including columns added later. */
   readonly searchIndex?: boolean
   readonly constraints?: readonly StoredConstraint[]
+  /** How long versions of records are kept. undefined: they are not. */
+  readonly history?: { readonly keep: string }
 }
 
 /** A rule that the rows of a table keep. Its id is unique among those of tables and columns, too. */

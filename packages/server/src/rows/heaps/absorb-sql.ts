@@ -11,6 +11,7 @@ import {
   pastName,
 } from '../layout/layout.js'
 import { heapColumns } from '../reading/arms.js'
+import { BEGIN_MOVING, END_MOVING } from './versions.js'
 
 /*
  * Moving rows from a layer to the heap below it. They get the epoch of the layer, and the versions that they replace are
@@ -29,6 +30,8 @@ export interface LayeredHeap {
   readonly layer: Layer
   /** The branch inherits no rows of the table, so deleted rows leave no tombstones. */
   readonly isPlain: boolean
+  /** The heap keeps versions of records. */
+  readonly isKept: boolean
   /** The ids of the columns of each unique key. */
   readonly keys: readonly (readonly number[])[]
 }
@@ -43,6 +46,7 @@ export function findLayered(layout: Layout, table: StoredTable): LayeredHeap | u
     heap,
     layer,
     isPlain: !inheritsRows(layout, table.id),
+    isKept: table.history !== undefined,
     keys: [...listKeyColumns(table).values()],
   }
 }
@@ -68,7 +72,8 @@ export interface KeyValues {
  */
 export function absorbSql(target: LayeredHeap, rows: WrittenRows): Sql[] {
   const move = moveSql(target, rows)
-  return target.keys.length === 0 ? [move] : [retireSql(target, rows), move]
+  const moves = target.keys.length === 0 ? [move] : [retireSql(target, rows), move]
+  return target.isKept ? [BEGIN_MOVING, ...moves, END_MOVING] : moves
 }
 
 function moveSql({ heap, layer, isPlain }: LayeredHeap, rows: WrittenRows): Sql {

@@ -57,9 +57,10 @@ export async function createFilledHeap(
 ): Promise<FilledHeap | undefined> {
   const { branchId, databaseId } = layout
   const own = ownHeap(layout, table.id)
-  // Heaps that are elsewhere are made known to all nodes, and an index of vectors depends on the extensions of PostgreSQL.
+  // A heap that keeps versions must see each row that is written. Heaps that are elsewhere are made known to all nodes, and an index of vectors depends on the extensions of PostgreSQL.
   const isExcluded =
     database.server.hasRowsApart ||
+    table.history !== undefined ||
     listAllColumns(table.columns).some(({ type }) => type === 'vector')
   if (own === undefined || isExcluded) return undefined
   if (ownLayer(layout, table.id) !== undefined || inheritsRows(layout, table.id)) return undefined

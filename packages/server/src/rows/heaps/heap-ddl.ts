@@ -34,9 +34,11 @@ import {
   pastName,
   qualified,
   uniqueIndexName,
+  versionsName,
 } from '../layout/layout.js'
 import { StorageHold } from '../layout/storage-hold.js'
 import { storedValue } from '../reading/arms.js'
+import { movingRows, newVersionsStatements } from './versions.js'
 
 type ColumnShape = Pick<PhysicalColumn, 'id' | 'physicalName' | 'sqlType' | 'column'>
 
@@ -82,6 +84,7 @@ export async function createTables(
     const shapes = physicalShapes(heap.table.columns)
     statements.push(...tableStatements(heap, shapes), ...idIndexStatements(heap, heap.table))
     statements.push(...ruleStatements(heap, heap.table))
+    statements.push(...newVersionsStatements(transaction, heap, heap.table))
     for (const { column } of shapes) {
       statements.push(...(await newIndexStatements(transaction, { ...heap, column })))
     }
@@ -220,8 +223,10 @@ export async function addHeapColumn(
     }
     if (options.column.from !== undefined) {
       const converted = storedValue(sql`h`, options.column, heap)
-      await transaction.query(
-        sql`update ${table} h set ${ident(physicalName(options.column))} = ${converted} where not h.deleted`,
+      await movingRows(transaction, options.table, () =>
+        transaction.query(
+          sql`update ${table} h set ${ident(physicalName(options.column))} = ${converted} where not h.deleted`,
+        ),
       )
     }
   }
@@ -441,6 +446,7 @@ export async function dropHeap(transaction: Queryable, heap: HeapAddress): Promi
     return
   }
   await stopBuilding(transaction, heapId)
-  await transaction.query(sql`drop table if exists ${heapName(heap)}, ${pastName(heap)}`)
+  await transaction.query(sql`
+    drop table if exists ${heapName(heap)}, ${pastName(heap)}, ${versionsName(heap)}`)
   await transaction.query(sql`delete from offshoot.heaps where id = ${heapId}`)
 }

@@ -35,6 +35,7 @@ import {
   dropHeap,
   dropHeapConstraint,
 } from './heap-ddl.js'
+import { changeHistory, completeVersions } from './versions.js'
 
 const TOO_MANY_COLUMNS = '54011'
 
@@ -42,6 +43,7 @@ const TOO_MANY_COLUMNS = '54011'
 export type SchemaChange =
   | { readonly kind: 'tableAdded'; readonly table: StoredTable }
   | { readonly kind: 'tableRemoved'; readonly table: StoredTable }
+  | { readonly kind: 'historyChanged'; readonly table: StoredTable }
   | { readonly kind: 'columnAdded'; readonly table: StoredTable; readonly column: StoredColumn }
   | { readonly kind: 'columnRemoved'; readonly table: StoredTable; readonly column: StoredColumn }
   | ({ readonly kind: 'columnAltered' } & AlteredColumn)
@@ -91,6 +93,9 @@ export async function applySchemaChanges(
       case 'tableRemoved':
         // Forks may still read the rows. The collector drops the heap when there are no forks left.
         if (heap !== undefined && !layout.hasForks) await dropHeap(transaction, heap)
+        break
+      case 'historyChanged':
+        if (heap !== undefined) await changeHistory(transaction, heap, change.table)
         break
       case 'columnAdded': {
         const { table, column } = change
@@ -178,7 +183,7 @@ async function setComputed(
 
 /**
  * Completes the heaps of a restored database, or of all: queues the indexes that need an extension, and adds the checks
- * that schemas define. Backups leave them out, because nothing of an archive is run.
+ * and the triggers that schemas define. Backups leave them out, because nothing of an archive is run.
  */
 export async function completeRestored(
   database: Queryable,
@@ -197,6 +202,7 @@ export async function completeRestored(
   for (const { table, ...heap } of heaps) {
     for (const check of listStoredChecks(table)) await addHeapCheck(database, heap, check)
   }
+  await completeVersions(database, { databaseId })
 }
 
 async function addColumn(

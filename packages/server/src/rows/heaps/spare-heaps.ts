@@ -16,6 +16,7 @@ import {
   layoutSql,
   pastName,
   toLayout,
+  versionsName,
 } from '../layout/layout.js'
 import { removeEach } from '../layout/storage-hold.js'
 import { createTables, describeHeap, HEAP_COLUMNS, HEAP_VALUES } from './heap-ddl.js'
@@ -50,9 +51,10 @@ interface SpareTables {
  */
 function definitionOf(table: StoredTable): string | undefined {
   if (listAllColumns(table.columns).some(({ type }) => type === 'vector')) return undefined
-  const { id, idType, columns, searchIndex, constraints } = table
+  const { id, idType, columns, searchIndex, constraints, history } = table
+  const isKept = history !== undefined
   return createHash('sha256')
-    .update(JSON.stringify({ id, idType, columns, searchIndex, constraints }))
+    .update(JSON.stringify({ id, idType, columns, searchIndex, constraints, isKept }))
     .digest('base64url')
 }
 
@@ -283,7 +285,8 @@ export async function dropSpare(transaction: Queryable, heap: HeapAddress): Prom
     )
     returning heap_id`)
   if (spare === undefined) return false
-  await transaction.query(sql`drop table if exists ${heapName(heap)}, ${pastName(heap)}`)
+  await transaction.query(sql`
+    drop table if exists ${heapName(heap)}, ${pastName(heap)}, ${versionsName(heap)}`)
   return true
 }
 
@@ -296,5 +299,5 @@ export async function listSpareTables(
   if (known === undefined) return []
   return database.query(sql`
     select ${SCHEMA_PREFIX} || s.database_id as schema, kind || s.heap_id as name
-    from offshoot_work.spares s, unnest(array['heap_', 'past_']) kind`)
+    from offshoot_work.spares s, unnest(array['heap_', 'past_', 'versions_']) kind`)
 }

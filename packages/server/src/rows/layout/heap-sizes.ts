@@ -4,12 +4,16 @@ import { sql } from '../../postgres/sql.js'
 import { schemaName } from './database-schema.js'
 import type { HeapAddress } from './layout.js'
 
-/** Returns the tables of a heap: that with the rows, and its past. */
-export function tablesOf({ databaseId, heapId }: HeapAddress): [TableAddress, TableAddress] {
+/** Returns the tables of a heap: that with the rows, its past, and the versions of its records. */
+export function tablesOf({
+  databaseId,
+  heapId,
+}: HeapAddress): [TableAddress, TableAddress, TableAddress] {
   const schema = schemaName(databaseId)
   return [
     { schema, name: `heap_${heapId}` },
     { schema, name: `past_${heapId}` },
+    { schema, name: `versions_${heapId}` },
   ]
 }
 

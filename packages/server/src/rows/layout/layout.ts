@@ -392,6 +392,9 @@ export const heapName = ({ databaseId, heapId }: HeapAddress): Sql =>
   qualified(databaseId, `heap_${heapId}`)
 export const pastName = ({ databaseId, heapId }: HeapAddress): Sql =>
   qualified(databaseId, `past_${heapId}`)
+/** Returns the table with the versions of records, which only heaps of tables with a history have. */
+export const versionsName = ({ databaseId, heapId }: HeapAddress): Sql =>
+  qualified(databaseId, `versions_${heapId}`)
 export const indexName = (
   table: 'heap' | 'past',
   {

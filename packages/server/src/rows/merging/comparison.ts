@@ -13,6 +13,7 @@ import { listAllColumns, type StoredSchema, type StoredTable } from '../columns/
 import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
 import { dropNewLayers, type NewLayer } from '../heaps/layers.js'
 import type { SpareHeaps } from '../heaps/spare-heaps.js'
+import { type Author, noteAuthor } from '../heaps/versions.js'
 import { type BranchRows, layoutOf, ownHeap, ownLayer } from '../layout/layout.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
 import {
@@ -697,12 +698,14 @@ export class Outcome {
     return this.#tables.map(({ staged, tally }) => ({ name: staged.codec.table.name, tally }))
   }
 
-  /** Writes the rows to the target. Its schema must be that of the outcome by now. */
-  async publish(transaction: Transaction, target: BranchRows): Promise<void> {
+  /** Writes the rows to the target, in the name of `author`. Its schema must be that of the outcome by now. */
+  async publish(transaction: Transaction, target: BranchRows, author: Author): Promise<void> {
     const layout = layoutOf(target)
+    const written = this.#tables.map(({ staged }) => staged.codec.table)
+    await noteAuthor(transaction, written, author)
     const built = this.#tables.flatMap(({ layer }) => layer ?? [])
-    const written = this.#tables.filter((table) => table.layer === undefined && isWritten(table))
-    const tallies = await publishRows(transaction, written, layout)
+    const unlayered = this.#tables.filter((table) => table.layer === undefined && isWritten(table))
+    const tallies = await publishRows(transaction, unlayered, layout)
     this.#tables = this.#tables.map((table) => {
       const tally = tallies.get(table.staged)
       return tally === undefined ? table : { ...table, tally }

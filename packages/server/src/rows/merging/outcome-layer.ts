@@ -6,7 +6,8 @@ import type { TableCodec } from '../columns/table-codec.js'
 import { failsCheck, type UniqueKey } from '../columns/table-rules.js'
 import { describeHeap } from '../heaps/heap-ddl.js'
 import { buildLayer, type NewLayer, publishLayers } from '../heaps/layers.js'
-import { type BranchRows, heapName, layoutOf } from '../layout/layout.js'
+import { keepLayerVersions } from '../heaps/versions.js'
+import { type BranchRows, heapName, layoutOf, ownHeap } from '../layout/layout.js'
 import { joinVisible, selectVisible } from '../reading/arms.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
 import { getTarget, openTarget } from './publish-stage.js'
@@ -184,7 +185,7 @@ function selectTaken(
 
 /**
  * Publishes outcomes on the branch `into`, whose gate must be locked. Takes a statement for each table, whatever
- * the number of rows. Returns false if one is gone.
+ * the number of rows, except for tables that keep versions. Returns false if one is gone.
  */
 export async function publishOutcomes(
   transaction: Transaction,
@@ -193,7 +194,13 @@ export async function publishOutcomes(
 ): Promise<boolean> {
   if (outcomes.length === 0) return true
   const tables = outcomes.flatMap(({ table }) => table ?? [])
-  const { epoch } = await openTarget(transaction, tables, await getTarget(transaction, into))
+  const target = await openTarget(transaction, tables, await getTarget(transaction, into))
+  const { epoch } = target
+  for (const layer of outcomes) {
+    const heap = ownHeap(target, layer.tableId)
+    // Moving the rows to the heap makes no versions, so they are made now: in a time that depends on the number of rows.
+    if (layer.table?.history && heap) await keepLayerVersions(transaction, { heap, layer, epoch })
+  }
   const place = { branchId: into, epoch, isLasting: true, nextBranchId: into }
   return publishLayers(transaction, outcomes, place)
 }

@@ -10,6 +10,7 @@ import type { CheckRule } from '../columns/table-rules.js'
 import { requestFolds } from '../heaps/folds.js'
 import { addHeapCheck, createHeaps, dropHeapConstraint } from '../heaps/heap-ddl.js'
 import { assignSparesIn } from '../heaps/spare-heaps.js'
+import { movingRows } from '../heaps/versions.js'
 import { findLayout, type Heap, heapName, type Layout, ownHeap } from '../layout/layout.js'
 import { AbsorbCalls } from '../writing/absorb-calls.js'
 import { clearStatement } from '../writing/change-statements.js'
@@ -130,7 +131,9 @@ async function clearMoved(
   for (const key of codec.uniqueKeys) {
     const columns = key.columns.flatMap((index) => codec.physical[index] ?? [])
     const parts = new StagedParts({ layout, heap }, codec, selectHolders(rows, heap, columns))
-    await runOnce(transaction, clearStatement(parts, key.columns))
+    await movingRows(transaction, codec.table, () =>
+      runOnce(transaction, clearStatement(parts, key.columns)),
+    )
   }
 }
 

@@ -151,7 +151,10 @@ function armColumn(
 }
 
 /** The columns that a table has. */
-type TableColumns = Pick<Arm, 'columnIds' | 'storedAs'>
+interface TableColumns extends Pick<Arm, 'columnIds' | 'storedAs'> {
+  /** Returns the condition that a row has a column of the table, if some rows are older than the column. */
+  isIn?(name: string): Sql
+}
 
 /**
  * Returns a column of a table as an expression. If the table lacks the column, that is the converted value of the column
@@ -160,10 +163,15 @@ type TableColumns = Pick<Arm, 'columnIds' | 'storedAs'>
 export function storedValue(alias: Sql, column: StoredColumn, table: TableColumns): Sql {
   const { columnIds, storedAs } = table
   const stored = storedAs?.get(column.id)
-  if (columnIds === undefined || columnIds.has(column.id)) {
-    return sql`${alias}.${ident(physicalName(stored ?? column))}`
-  }
+  const name = physicalName(stored ?? column)
   const { fill } = stored?.column ?? column
+  if (columnIds === undefined || columnIds.has(column.id)) {
+    const value = sql`${alias}.${ident(name)}`
+    if (table.isIn === undefined || (column.from === undefined && fill === undefined)) return value
+    const others = new Set([...(columnIds ?? [])].filter((id) => id !== column.id))
+    const older = storedValue(alias, column, { ...table, columnIds: others })
+    return sql`case when ${table.isIn(name)} then ${value} else ${older} end`
+  }
   const constant = fill === undefined ? sql`null` : literal(fill)
   const rest = sql`(${constant}::${raw(COLUMN_TYPE_ENTRIES[column.type].sqlType)})`
   if (column.from === undefined) return rest
@@ -276,6 +284,26 @@ export function joinForCopy(
     cross join lateral (
       select * from (${inherited} union all ${own}) r limit 1
     ) ${alias}`
+}
+
+/** Selects a row of a heap, given as JSON, as a row of a table. Columns that are left out have no values. */
+export function selectJsonRow(
+  json: Sql,
+  codec: ReadColumns,
+  { heap, isLeftOut }: { heap: Heap; isLeftOut: ReadonlySet<number> },
+): Sql {
+  const isIn = (name: string) => sql`jsonb_exists(${json}, ${literal(name)})`
+  const columns = codec.physical.map(({ id, column, sqlType, physicalName: name, computed }) => {
+    // An expression may fail for values that the row has had.
+    const value =
+      isLeftOut.has(id) || computed !== undefined
+        ? sql`null::${raw(sqlType)}`
+        : storedValue(sql`h`, column, { ...heap, isIn })
+    return sql`, ${value} as ${ident(name)}`
+  })
+  return sql`
+    select h.id, h.version, h.created_at, h.updated_at${join([empty, ...columns], '')}
+    from jsonb_populate_record(null::${heapName(heap)}, ${json}) h`
 }
 
 /** Returns a relation with the columns of a table and without rows. */

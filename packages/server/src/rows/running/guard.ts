@@ -19,6 +19,8 @@ export interface Guard {
   /** undefined for a link to a file: its signature authorises the request. */
   readonly keyId: string | undefined
   readonly keyStamp: string | undefined
+  /** A table keeps versions of records, so writers note who they are. */
+  readonly isNoted?: boolean
 }
 
 /** Returns whose share of the connections a request takes: that of its key, or of the linked branch. */
@@ -109,6 +111,13 @@ function statementsOf({ keyId }: Guard): typeof BY_KEY {
 function guardValues({ rows, keyId, keyStamp }: Guard): Parameter[] {
   const { branchId, stamp } = layoutOf(rows)
   return [branchId, stamp, keyId ?? null, keyStamp ?? null]
+}
+
+const AUTHOR = compileStatement(sql`select set_config('offshoot.key_id', ${slot(0)}::text, true)`)
+
+/** Notes the key of a writer for the versions that its transaction makes. */
+export function authorCalls({ keyId, isNoted }: Guard): Call[] {
+  return isNoted ? [{ statement: AUTHOR, values: [keyId ?? ''] }] : []
 }
 
 export function momentValues({ epoch, latestFork }: Moment): Parameter[] {

@@ -9,7 +9,14 @@ import type { Gates } from '../gates/gates.js'
 import type { Moment } from '../layout/layout.js'
 import { atMoment, BEGIN, BEGIN_READS, type Linking, NO_TIMEOUT } from './calls.js'
 import { retryConflicts, withConnection } from './connection.js'
-import { type Guard, guardCall, momentFrom, ownerOf, writerGuardCall } from './guard.js'
+import {
+  authorCalls,
+  type Guard,
+  guardCall,
+  momentFrom,
+  ownerOf,
+  writerGuardCall,
+} from './guard.js'
 import { type Moments, withMoment } from './moments.js'
 import { confirmed, StaleError } from './staleness.js'
 
@@ -68,7 +75,7 @@ async function openWrites(
   guard: Guard,
   { client, isKnown }: { client: pg.PoolClient; isKnown: boolean },
 ): Promise<{ opening: readonly Call[]; moment: Moment }> {
-  const entering = [BEGIN, gates.enterCall(guard.rows.branchId)]
+  const entering = [BEGIN, gates.enterCall(guard.rows.branchId), ...authorCalls(guard)]
   if (isKnown) {
     const moment = moments.recall(guard)
     return { opening: [...entering, writerGuardCall(guard, moment)], moment }
