@@ -233,17 +233,6 @@ describe('a transaction', () => {
     expect(await agesOf(client)).toEqual([1, 17])
   })
 
-  it('does not change the schema, which is a transaction of its own', async () => {
-    const client = await forkTo('schema')
-    await client.query('begin')
-    expect(await codeOf(client.query('create table more (id text primary key)'))).toBe('25001')
-    await client.query('rollback')
-    await client.query(
-      `create table more (id text primary key); insert into more (id) values ('a')`,
-    )
-    expect((await client.query('select id from more')).rows).toEqual([{ id: 'a' }])
-  })
-
   it('accepts FOR UPDATE and FOR SHARE', async () => {
     const client = await forkTo('locks')
     await client.query('begin')

@@ -129,6 +129,24 @@ export function runStatements(
   )
 }
 
+/** Runs work in a transaction that was begun elsewhere, up to what would be sent with its COMMIT. */
+export async function runWithin<Result>(
+  client: pg.PoolClient,
+  body: (transaction: Transaction) => Promise<Result>,
+): Promise<Result> {
+  const server = serverOf(client)
+  server.beginControl(client)
+  try {
+    const transaction = transactionOn(client, new QueryBatches(client))
+    const result = await body(transaction)
+    for (const step of transaction.lastSteps) await step()
+    for (const statement of transaction.lastStatements) await transaction.query(statement)
+    return result
+  } finally {
+    server.endControl(client)
+  }
+}
+
 /** Repeats attempts that fail by a conflict with another transaction. */
 async function retry<Result>(
   options: TransactionOptions,

@@ -22,6 +22,8 @@ import { runReads, runSnapshot, type SnapshotOptions } from './running/reads.js'
 import type { SharedCalls, UserQuery } from './running/shared-calls.js'
 import { StaleError } from './running/staleness.js'
 import {
+  goOnWriting,
+  type HeldWrites,
   type OpenTransaction,
   openTransaction,
   type Running,
@@ -334,6 +336,38 @@ export class OpenBranch implements TableLookup {
       await this.makeWritable([error.table])
       throw error
     }
+  }
+
+  /** Runs a transaction once that stays open while its client has its turn. `body` keeps links by `watchLinks`. */
+  hold(
+    body: (transaction: HeldWrites) => Promise<void>,
+    options: Omit<StepsOptions, 'first' | 'isOnce'>,
+  ): Promise<void> {
+    return runSteps(this.#shared, this.guard, body, { ...options, isOnce: true })
+  }
+
+  /** Goes on with a held transaction that has made the schema that of this branch. */
+  goOn(client: pg.PoolClient): Promise<WriteTransaction> {
+    return goOnWriting(this.#shared, this.guard, client)
+  }
+
+  /** Returns a transaction whose links `settle` keeps. It names a table that has no storage for what that writes. */
+  watchLinks(transaction: WriteTransaction): {
+    readonly transaction: WriteTransaction
+    settle(): Promise<{ readonly lacking?: string }>
+  } {
+    if (!this.#schema.hasRequiredLinks) return { transaction, settle: async () => ({}) }
+    const links = new KeptLinks(this.#links, transaction)
+    const settle = async () => {
+      try {
+        await links.settle()
+        return {}
+      } catch (error) {
+        if (!(error instanceof LackingHeapError)) throw error
+        return { lacking: error.table.codec.table.name }
+      }
+    }
+    return { transaction: links.watch(transaction), settle }
   }
 
   /** Whether a transaction can be judged when it ends. Nodes of a cluster cannot create tables in a transaction. */

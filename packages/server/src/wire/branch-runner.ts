@@ -12,14 +12,20 @@ import {
   runSql,
   type SqlContext,
 } from '../data/sql/run-sql.js'
+import type { ChangeOptions } from '../data/sql/schema/change-schema.js'
 import type { SqlEngine } from '../data/sql/sql-engine.js'
-import { type HoldOptions, holdTransaction } from '../data/sql/sql-transaction.js'
+import {
+  type HoldOptions,
+  holdTransaction,
+  type SavepointStep,
+} from '../data/sql/sql-transaction.js'
 import type { ParameterTypes } from '../data/sql/typed-plan.js'
 import type { Principal } from '../domain/access/principal.js'
 import type { Need } from '../domain/access/scope.js'
 import { Ticket } from '../http/admission/ticket.js'
 import type { Admission } from '../http/plugins/admission.js'
 import type { Services } from '../http/services.js'
+import type { Queryable } from '../postgres/database.js'
 import type { Sql } from '../postgres/sql.js'
 import type { BranchFunction, BranchShell } from './branch-functions.js'
 import type { Catalogue, CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
@@ -48,8 +54,7 @@ export interface StatementRun {
   readonly signal: AbortSignal
   /** Milliseconds; 0 for the limit of the service. */
   readonly timeoutMs: number
-  /** Whether the statement may remove tables and columns that hold values. */
-  readonly allowDataLoss: boolean
+  readonly change: ChangeOptions
   /** The zone of times in the results; undefined for UTC. */
   readonly timeZone: string | undefined
 }
@@ -63,10 +68,14 @@ export interface CursorFetch extends Pick<StatementRun, 'signal' | 'timeoutMs' |
 /** A transaction that stays open between statements. */
 export interface HeldTransaction {
   run(run: StatementRun, sink: RowSink): Promise<void>
+  describe(run: StatementRun): Promise<Description>
+  describeCatalogue(run: CatalogueRun): Promise<Description>
+  runCatalogue(run: CatalogueRun): Promise<CatalogueRows>
+  savepoint(step: SavepointStep): Promise<void>
   /** Creates a cursor. `words` precede its query, which is the statement. */
   declare(run: StatementRun, words: Sql, sink: Pick<RowSink, 'describe'>): Promise<void>
   fetch(fetch: CursorFetch, sink: RowSink): Promise<void>
-  /** Runs a statement about savepoints. */
+  /** Runs a statement about cursors. */
   control(statement: Sql): Promise<void>
 }
 
@@ -161,7 +170,7 @@ export class BranchRunner {
         runSql(context, {
           statements: [statement],
           form: rowsForm(sink),
-          allowDataLoss: run.allowDataLoss,
+          change: run.change,
           toAnswer: () => '',
         }),
       ),
@@ -201,30 +210,45 @@ export class BranchRunner {
 
   /**
    * Keeps a transaction open as long as `body` does. All of its statements use the session with which it began: nothing
-   * that a session contains can change before the transaction ends.
+   * that a session contains can change before the transaction ends, unless the transaction itself changes it.
    */
   async hold(
     options: HoldOptions & { readonly signal: AbortSignal },
     body: (transaction: HeldTransaction) => Promise<void>,
   ): Promise<void> {
     const bounds = { signal: options.signal, timeoutMs: 0, timeZone: undefined }
-    await this.#context.services.sessions.run(this.#request, async (session) => {
+    const { catalogue, services } = this.#context
+    const { sessions } = services
+    await sessions.run(this.#request, async (session) => {
       this.#heldBranchId = session.access.branchId
-      await holdTransaction(this.#contextOf(session, bounds), options, (transaction) =>
+      const context = {
+        ...this.#contextOf(session, bounds),
+        reopen: (known: Session, reads: Queryable) => sessions.reopen(known, reads),
+      }
+      await holdTransaction(context, options, (transaction) =>
         body({
           run: (run, sink) =>
-            transaction.run(this.#contextOf(session, run), {
-              statement: toRun(session, run),
+            transaction.run(this.#contextOf(transaction.session, run), {
+              statement: toRun(transaction.session, run),
               form: rowsForm(sink),
+              change: run.change,
             }),
+          describe: (run) =>
+            transaction.describe(
+              this.#contextOf(transaction.session, run),
+              toRun(transaction.session, run),
+            ),
+          describeCatalogue: (run) => catalogue.describe(transaction.session, run),
+          runCatalogue: (run) => catalogue.run(transaction.session, run),
+          savepoint: (step) => transaction.savepoint(step),
           declare: (run, words, sink) =>
-            transaction.declare(this.#contextOf(session, run), {
-              statement: toRun(session, run),
+            transaction.declare(this.#contextOf(transaction.session, run), {
+              statement: toRun(transaction.session, run),
               words,
               sink,
             }),
           fetch: (given, sink) =>
-            transaction.fetch(this.#contextOf(session, given), { ...given, sink }),
+            transaction.fetch(this.#contextOf(transaction.session, given), { ...given, sink }),
           control: (statement) => transaction.control(statement),
         }),
       )

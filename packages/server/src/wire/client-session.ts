@@ -2,6 +2,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { ResultColumn } from '../data/sql/evaluate.js'
 import type { RowSink } from '../data/sql/run-sql.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
+import type { SchemaTypes } from '../data/sql/schema/plan-schema.js'
 import { findBranchCalls, withoutBranchCalls } from './branch-calls.js'
 import type { BranchRunner, StatementRun } from './branch-runner.js'
 import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
@@ -87,6 +88,8 @@ export class ClientSession {
   #running = new AbortController()
   readonly #block: TransactionBlock
   #copying: Copying | undefined
+  /** The enums that the client has created. They belong to columns, so only this connection knows their names. */
+  #types: SchemaTypes = new Map()
   /** The settings that the client knows. */
   #reported: ReadonlyMap<string, string>
 
@@ -185,13 +188,15 @@ export class ClientSession {
   }
 
   #notice(message: string | undefined): void {
-    if (message !== undefined) this.#write(errorMessage(new WireError('01000', message), 'NOTICE'))
+    const { settings } = this.#connection.facts
+    if (message === undefined || !settings.wantsNotices) return
+    this.#write(errorMessage(new WireError('00000', message), 'NOTICE'))
   }
 
   async #simple(text: string): Promise<void> {
     try {
       const parsed = await parseStatements(text, this.#connection.limits)
-      const statements = joinSchemaStatements(parsed, text)
+      const statements = this.#block.isOpen ? parsed : joinSchemaStatements(parsed, text)
       if (statements.length === 0) this.#write(new MessageWriter('I').toBuffer())
       await this.#runAll(statements)
     } catch (error) {
@@ -249,8 +254,7 @@ export class ClientSession {
   #joinOthers(rest: readonly ClientStatement[]): void {
     const end = rest.findIndex(({ kind }) => kind === 'transaction')
     const queries = rest.slice(0, end === -1 ? undefined : end).filter(isQuery)
-    // A change of the schema is a transaction of its own.
-    if (queries.length < 2 || queries.some(({ node }) => isSchemaNode(node))) return
+    if (queries.length < 2) return
     if (queries.some(({ isWrite }) => isWrite)) this.#block.beginImplicit()
   }
 
@@ -457,11 +461,10 @@ export class ClientSession {
       const { columns } = answerSession(statement, facts, { isDescribed: true })
       return { typeIds: given.map((_, index) => typeIdOf(index, undefined)), columns }
     }
-    const { runner } = this.#connection
     const { parameterTypeIds, columns } =
       statement.kind === 'catalogue'
-        ? await runner.describeCatalogue(this.#catalogueRunOf(statement, { declaredIds }))
-        : await runner.describe(this.#runOf(statement, declaredIds, given))
+        ? await this.#block.describeCatalogue(this.#catalogueRunOf(statement, { declaredIds }))
+        : await this.#block.describe(this.#runOf(statement, declaredIds, given))
     return { typeIds: given.map((_, index) => typeIdOf(index, parameterTypeIds[index])), columns }
   }
 
@@ -508,7 +511,7 @@ export class ClientSession {
   async #describeBranches(statement: ClientStatement, declaredIds: readonly number[]) {
     const { run } = await this.#withoutCalls(statement, declaredIds)
     const given = new Array<null>(run.statement.parameterCount).fill(null)
-    const { columns } = await this.#connection.runner.describe({ ...run, parameters: given })
+    const { columns } = await this.#block.describe({ ...run, parameters: given })
     // Parameters of calls are texts.
     const typeIds = Array.from(
       { length: statement.parameterCount },
@@ -560,7 +563,7 @@ export class ClientSession {
       parameters,
       signal: this.#running.signal,
       timeoutMs: settings.statementTimeoutMs,
-      allowDataLoss: settings.allowsDataLoss,
+      change: { allowDataLoss: settings.allowsDataLoss, types: this.#types },
       timeZone: settings.timeZone,
     }
   }
@@ -637,6 +640,8 @@ export class ClientSession {
           : this.#runOf(statement, portal.prepared.declaredIds, await this.#textsOf(portal))
       await this.#cancellable(() => this.#block.run(run, stream))
       portal.stream = stream
+      if (stream.changed !== undefined) this.#types = stream.changed.types
+      for (const notice of stream.changed?.notices ?? []) this.#notice(notice)
     }
     if (portal.stream === undefined) throw new Error('a portal must have rows')
     const { rows, hasMore } = portal.stream.take(rowsMax)
@@ -770,9 +775,9 @@ export class ClientSession {
 
   /** Asks the client for the rows of a COPY. They are one transaction. */
   async #beginCopy(plan: CopyPlan, isSimple: boolean): Promise<void> {
-    const { runner, limits } = this.#connection
+    const { limits } = this.#connection
     const table = await this.#copyRun(plan.query, [])
-    const { columns } = await runner.describe(table)
+    const { columns } = await this.#block.describe(table)
     const inserting = await this.#copyRun(plan.insert(columns.map(({ name }) => name)), [null])
     this.#block.beginImplicit()
     const insert = (parameters: readonly string[]) =>
@@ -838,7 +843,7 @@ export class ClientSession {
       values,
       formats,
     })
-    const found = await this.#cancellable(() => this.#connection.runner.runCatalogue(run))
+    const found = await this.#cancellable(() => this.#block.runCatalogue(run))
     this.#beginRows(portal, found.columns, isSimple)
     portal.stream = found
   }

@@ -1,11 +1,15 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import type { Description } from '../data/sql/evaluate.js'
 import { MissingStorageError, type RowSink } from '../data/sql/run-sql.js'
+import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
+import type { SavepointStep } from '../data/sql/sql-transaction.js'
 import { LostBackendError } from '../postgres/bounds.js'
 import { toAppError } from '../postgres/failures.js'
 import type { Sql } from '../postgres/sql.js'
 import { StaleError } from '../rows/running/staleness.js'
 import type { BranchRunner, CursorFetch, HeldTransaction, StatementRun } from './branch-runner.js'
+import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import { WireError } from './wire-error.js'
 
 /**
@@ -44,23 +48,29 @@ export class ClientTransaction {
   #finish: { commit(): void; fail(error: unknown): void } = { commit() {}, fail() {} }
   #isBusy = true
   #hasWritten = false
+  /** Whether it has the branch alone, because it changes the schema. Others wait then, as for any schema edit. */
+  #isAlone: boolean
   /** Why the service has ended the transaction. */
   #reason: WireError | undefined
   #idle: NodeJS.Timeout | undefined
   #grace: NodeJS.Timeout | undefined
   #total: NodeJS.Timeout | undefined
 
-  private constructor(runner: BranchRunner, limits: Limits, isReadOnly: boolean) {
+  private constructor(
+    runner: BranchRunner,
+    options: { limits: Limits; isReadOnly: boolean; isAlone: boolean },
+  ) {
     this.#runner = runner
-    this.#limits = limits
-    this.isReadOnly = isReadOnly
+    this.#limits = options.limits
+    this.isReadOnly = options.isReadOnly
+    this.#isAlone = options.isAlone
   }
 
   static async begin(
     runner: BranchRunner,
-    options: { limits: Limits; isReadOnly: boolean; signal: AbortSignal },
+    options: { limits: Limits; isReadOnly: boolean; isAlone: boolean; signal: AbortSignal },
   ): Promise<ClientTransaction> {
-    const transaction = new ClientTransaction(runner, options.limits, options.isReadOnly)
+    const transaction = new ClientTransaction(runner, options)
     await transaction.#begin(options.signal)
     return transaction
   }
@@ -76,7 +86,12 @@ export class ClientTransaction {
           this.#rest()
           resolve()
         })
-      const options = { isReadOnly: this.isReadOnly, onWaited: () => this.#yield(), signal }
+      const options = {
+        isReadOnly: this.isReadOnly,
+        isAlone: this.#isAlone,
+        onWaited: () => this.#yield(),
+        signal,
+      }
       this.#ended = this.#runner.hold(options, hold)
       this.#ended.catch(reject).finally(() => this.#clear())
     })
@@ -85,7 +100,32 @@ export class ClientTransaction {
   /** Runs a statement. */
   run(run: StatementRun, sink: RowSink): Promise<void> {
     this.#hasWritten ||= run.statement.isWrite
+    if (isSchemaNode(run.statement.node)) {
+      this.#isAlone = true
+      clearTimeout(this.#grace)
+    }
     return this.#work((inside) => inside.run(run, sink))
+  }
+
+  /** Whether only the transaction itself knows the schema that it sees. */
+  get hasChangedSchema(): boolean {
+    return this.#isAlone
+  }
+
+  describe(run: StatementRun): Promise<Description> {
+    return this.#work((inside) => inside.describe(run))
+  }
+
+  describeCatalogue(run: CatalogueRun): Promise<Description> {
+    return this.#work((inside) => inside.describeCatalogue(run))
+  }
+
+  runCatalogue(run: CatalogueRun): Promise<CatalogueRows> {
+    return this.#work((inside) => inside.runCatalogue(run))
+  }
+
+  savepoint(step: SavepointStep): Promise<void> {
+    return this.#work((inside) => inside.savepoint(step))
   }
 
   /** Creates a cursor. `words` precede its query. */
@@ -97,7 +137,7 @@ export class ClientTransaction {
     return this.#work((inside) => inside.fetch(fetch, sink))
   }
 
-  /** Runs a statement about savepoints. */
+  /** Runs a statement about cursors. */
   control(statement: Sql): Promise<void> {
     return this.#work((inside) => inside.control(statement))
   }
@@ -118,7 +158,9 @@ export class ClientTransaction {
       throw this.#reason
     }
     this.#finish.commit()
-    await this.#ended
+    await this.#ended.catch(async (error: unknown) => {
+      throw error instanceof MissingStorageError ? await this.#makeStorage(error) : error
+    })
   }
 
   /** Ends the transaction without effect. Resolves when PostgreSQL has ended it. */
@@ -132,13 +174,14 @@ export class ClientTransaction {
     if (this.#reason !== undefined) throw this.#reason
   }
 
-  async #work(work: (inside: HeldTransaction) => Promise<void>): Promise<void> {
+  async #work<Result>(work: (inside: HeldTransaction) => Promise<Result>): Promise<Result> {
     this.#requireOpen()
     if (this.#inside === undefined) throw new Error('a transaction must have begun')
     this.#isBusy = true
     clearTimeout(this.#idle)
+    let result: Result
     try {
-      await work(this.#inside)
+      result = await work(this.#inside)
     } catch (error) {
       if (error instanceof MissingStorageError) throw await this.#makeStorage(error)
       // Its connection cannot be used any more.
@@ -151,6 +194,7 @@ export class ClientTransaction {
       await this.rollBack()
       throw this.#reason
     }
+    return result
   }
 
   /** Creates the storage of tables, which needs the branch alone: the transaction has to end before. */
@@ -176,6 +220,7 @@ export class ClientTransaction {
   }
 
   #yield(): void {
+    if (this.#isAlone) return
     this.#grace ??= setTimeout(() => this.#end(waitedFor()), GRACE_MS)
   }
 

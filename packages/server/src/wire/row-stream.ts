@@ -110,6 +110,11 @@ export class RowStream implements RowSink {
     return this.#bytes
   }
 
+  /** What the statement has done to the schema, if it has changed it. */
+  get changed(): Extract<Result, { kind: 'schema' }> | undefined {
+    return this.#result.kind === 'schema' ? this.#result : undefined
+  }
+
   /** Takes rows that are kept, up to a number. Returns whether there are more. */
   take(rowsMax: number): { rows: readonly Buffer[]; hasMore: boolean } {
     const rows = rowsMax === 0 ? this.#rows : this.#rows.slice(0, rowsMax)

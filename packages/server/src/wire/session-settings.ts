@@ -183,6 +183,11 @@ export class SessionSettings {
     return Number(count) * ({ ms: 1, s: 1000, min: 60_000 }[unit] ?? 1)
   }
 
+  /** Whether the client wants to know what is less than a warning. */
+  get wantsNotices(): boolean {
+    return !/^(?:warning|error|fatal|panic)$/i.test(this.get('client_min_messages'))
+  }
+
   /** The zone of times in results; undefined for UTC. */
   get timeZone(): string | undefined {
     const zone = this.get('timezone')

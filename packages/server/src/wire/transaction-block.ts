@@ -1,12 +1,13 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Node } from 'libpg-query'
-import type { ResultColumn } from '../data/sql/evaluate.js'
+import type { Description, ResultColumn } from '../data/sql/evaluate.js'
 import type { RowSink } from '../data/sql/run-sql.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import { contentOf, kindOf } from '../dialect/nodes.js'
 import { ident, type Sql, sql } from '../postgres/sql.js'
 import type { BranchRunner, CursorFetch, StatementRun } from './branch-runner.js'
+import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import type { ClientStatement } from './client-statement.js'
 import { ClientTransaction } from './client-transaction.js'
 import type { SessionSettings } from './session-settings.js'
@@ -93,20 +94,46 @@ export class TransactionBlock {
       return
     }
     const { isWrite, node } = run.statement
-    if (isSchemaNode(node)) {
-      throw new WireError('25001', 'a change of the schema cannot run inside a transaction', {
-        hint: 'Send it without BEGIN, or all statements of the migration in one message.',
-      })
-    }
     // A key that cannot write is told so, whatever the transaction is.
     if (this.#isReadOnly && isWrite && this.#runner.canWrite) {
       const words = kindOf(node).replace(/Stmt$/, '').toUpperCase()
       throw new WireError('25006', `cannot execute ${words} in a read-only transaction`)
     }
     await this.#runner.admitted(async () => {
-      const transaction = await this.#opened(run.signal)
+      const transaction = await this.#opened(run.signal, isSchemaNode(node))
       await transaction.run(run, sink)
     })
+  }
+
+  describe(run: StatementRun): Promise<Description> {
+    return this.#seen(
+      (transaction) => transaction.describe(run),
+      () => this.#runner.describe(run),
+    )
+  }
+
+  describeCatalogue(run: CatalogueRun): Promise<Description> {
+    return this.#seen(
+      (transaction) => transaction.describeCatalogue(run),
+      () => this.#runner.describeCatalogue(run),
+    )
+  }
+
+  runCatalogue(run: CatalogueRun): Promise<CatalogueRows> {
+    return this.#seen(
+      (transaction) => transaction.runCatalogue(run),
+      () => this.#runner.runCatalogue(run),
+    )
+  }
+
+  /** Does what depends on the schema. A transaction that has changed it sees another one than everybody else. */
+  #seen<Result>(
+    inside: (transaction: ClientTransaction) => Promise<Result>,
+    outside: () => Promise<Result>,
+  ): Promise<Result> {
+    const transaction = this.#transaction
+    if (!transaction?.hasChangedSchema) return outside()
+    return this.#runner.admitted(() => inside(transaction))
   }
 
   /** Creates a cursor, which lives as long as the transaction. */
@@ -226,14 +253,14 @@ export class TransactionBlock {
         this.#requireBlock('RELEASE SAVEPOINT')
         this.requireUsable()
         const index = this.#find(name)
-        await this.#transaction?.control(sql`release savepoint ${ident(name)}`)
+        await this.#transaction?.savepoint({ kind: 'release', name, depth: index })
         this.#savepoints.length = index
         return { tag: 'RELEASE' }
       }
       case 'TRANS_STMT_ROLLBACK_TO': {
         this.#requireBlock('ROLLBACK TO SAVEPOINT')
         const index = this.#find(name)
-        await this.#transaction?.control(sql`rollback to savepoint ${ident(name)}`)
+        await this.#transaction?.savepoint({ kind: 'return', name, depth: index })
         this.#savepoints.length = index + 1
         this.#state = 'open'
         return { tag: 'ROLLBACK' }
@@ -289,7 +316,7 @@ export class TransactionBlock {
     }
     await this.#runner.admitted(async () => {
       const transaction = await this.#opened(signal)
-      await transaction.control(sql`savepoint ${ident(name)}`)
+      await transaction.savepoint({ kind: 'save', name, depth: this.#savepoints.length })
     })
     this.#savepoints.push(name)
   }
@@ -306,10 +333,11 @@ export class TransactionBlock {
   }
 
   /** Returns the transaction, which begins with its first statement. */
-  async #opened(signal: AbortSignal): Promise<ClientTransaction> {
+  async #opened(signal: AbortSignal, isAlone = false): Promise<ClientTransaction> {
     this.#transaction ??= await ClientTransaction.begin(this.#runner, {
       limits: this.#limits,
       isReadOnly: this.#isReadOnly,
+      isAlone: isAlone && !this.#isReadOnly,
       signal,
     })
     if (!this.#isClosed) return this.#transaction

@@ -32,6 +32,7 @@ const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
   key_scope: '42501',
   forbidden: '42501',
   unique_violation: '23505',
+  constraint_violated: '23514',
   not_null_violation: '23502',
   link_violation: '23503',
   check_violation: '23514',
@@ -41,6 +42,8 @@ const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
   invalid_sql: '42601',
   table_not_found: '42P01',
   column_not_found: '42703',
+  index_not_found: '42704',
+  constraint_not_found: '42704',
   already_exists: '42P07',
   invalid_schema: '42P16',
   limit_reached: '54000',
@@ -69,6 +72,9 @@ const INVALID: readonly (readonly [RegExp, string])[] = [
   [/not supported|is not allowed/, '0A000'],
   [/must not be null|cannot be null|is required/, '23502'],
 ]
+
+/** A constraint that records violate is one of unique values. */
+const UNIQUE_BROKEN = /have values that other records have/
 
 const RETRY_HINT = 'Every transaction is serializable: repeat it from its beginning.'
 
@@ -118,6 +124,7 @@ function stateOf(error: AppError, message: string): string {
   }
   const invalid = INVALID.find(([pattern]) => pattern.test(message))
   if (error.code === 'invalid_sql' && invalid !== undefined) return invalid[1]
+  if (error.code === 'constraint_violated' && UNIQUE_BROKEN.test(message)) return '23505'
   return STATES[error.code] ?? 'XX000'
 }
 

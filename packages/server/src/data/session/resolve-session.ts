@@ -124,6 +124,21 @@ export async function openSession(
   return createResolved(database, { ...parts, principal, branch, rows })
 }
 
+/** Reads the branch of a session again, as a transaction sees it that has changed its schema. */
+export async function reopenSession(
+  { storage, schemas }: SessionSources,
+  session: Session,
+  reads: Queryable,
+): Promise<Session> {
+  const rows = await new StoredBranch(reads, session.access.branchId).findRows()
+  const isXataClient = session.metadata.key === metadataKey(true)
+  const schema = rows && (await schemas.get(reads, { schemaId: rows.schemaId, isXataClient }))
+  if (rows === undefined || schema === undefined) throw new Error('a locked branch must exist')
+  const { keyId, keyStamp } = session.principal
+  const branch = storage.open({ rows, keyId, keyStamp }, schema)
+  return { ...session, ...createSession({ ...session, branch, schema }) }
+}
+
 /** Opens a session that reads a checkpoint. Returns undefined if it was deleted meanwhile. */
 export async function openPast(
   { storage, schemas }: SessionSources,

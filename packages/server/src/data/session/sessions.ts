@@ -23,6 +23,7 @@ import {
   openPast,
   openSession,
   type ResolvedBranch,
+  reopenSession,
   resolveLinkedBranch,
   resolveSession,
   type SessionAddress,
@@ -246,6 +247,11 @@ export class Sessions {
   async adopt(request: SessionAddress, { branch, rows }: OpenedBranch): Promise<void> {
     const resolved = await openSession(this.#sources, request, { branch, rows })
     if (resolved !== undefined) this.#cache(keyOf(request), resolved.session, undefined)
+  }
+
+  /** Returns the session as a transaction sees it that has changed the schema of the branch. It is not cached. */
+  reopen(session: Session, reads: Queryable): Promise<Session> {
+    return reopenSession(this.#sources, session, reads)
   }
 
   /** Returns whether a new branch of a database should be opened with its creation. */

@@ -32,8 +32,9 @@ import {
   runInside,
 } from './evaluate.js'
 import { encodeParameters } from './parameters.js'
-import { changeSchema } from './schema/change-schema.js'
+import { type ChangeOptions, changeSchema } from './schema/change-schema.js'
 import { parseSchema } from './schema/parse-schema.js'
+import type { SchemaPlan } from './schema/plan-schema.js'
 import { PERMISSION_DENIED, toSqlError } from './sql-errors.js'
 import { type StatementPlan, writtenTables } from './statement-plan.js'
 import {
@@ -68,11 +69,13 @@ interface PreparedStatement {
 interface SqlRun {
   readonly statements: readonly RunStatement[]
   readonly form: ResultForm
-  /** Whether statements may remove tables and columns that hold values. */
-  readonly allowDataLoss?: boolean
+  readonly change?: ChangeOptions
   /** Joins the results of the statements. */
   toAnswer(results: readonly string[]): JsonText
 }
+
+/** What statements that change the schema have done. */
+type SchemaChanged = Pick<SchemaPlan, 'tag' | 'notices' | 'types'>
 
 /** How the rows of a statement are read and returned. */
 export interface ResultForm {
@@ -82,7 +85,7 @@ export interface ResultForm {
   /** Returns the result of a statement. `total` is the number of records that it has written. */
   finish(run: Run, result: { found: Evaluated; total: number }): Promise<string>
   /** Returns the result of a text that has changed the schema. */
-  change(result: { tag: string; notices: readonly string[] }): string
+  change(result: SchemaChanged): string
 }
 
 /** Runs statements in order in one transaction. */
@@ -91,12 +94,9 @@ export async function runSql(context: SqlContext, request: SqlRun): Promise<Json
   requireLimits(context.limits, request.statements)
   const schema = await parseSchema(request.statements.map(({ statement }) => statement))
   if (schema !== undefined) {
-    if (request.statements.some(({ params }) => (params?.length ?? 0) > 0)) {
-      throw invalidSql('a statement that changes the schema cannot have parameters')
-    }
-    requireWritable(context)
+    requireSchemaChange(context, request.statements)
     return changeSchema(context, schema, {
-      allowDataLoss: request.allowDataLoss ?? false,
+      ...(request.change ?? { allowDataLoss: false }),
       toAnswer: (results) => request.toAnswer(results.map((each) => request.form.change(each))),
     })
   }
@@ -111,6 +111,18 @@ export async function runSql(context: SqlContext, request: SqlRun): Promise<Json
     return runPrepared(context, request, { prepared, isWrite })
   }
   return answerOnce(context, execute, { isShort: true })
+}
+
+/** Throws if statements cannot change the schema. */
+export function requireSchemaChange(
+  context: SqlContext,
+  statements: readonly RunStatement[],
+): void {
+  requireLimits(context.limits, statements)
+  if (statements.some(({ params }) => (params?.length ?? 0) > 0)) {
+    throw invalidSql('a statement that changes the schema cannot have parameters')
+  }
+  requireWritable(context)
 }
 
 /** A statement writes to tables for which the branch has no storage yet. */
@@ -540,7 +552,7 @@ export interface RowSink {
     result:
       | { kind: StatementPlan['kind']; written: number }
       /** The statement has changed the schema. */
-      | { kind: 'schema'; tag: string; notices: readonly string[] },
+      | ({ kind: 'schema' } & SchemaChanged),
   ): void
 }
 
@@ -613,12 +625,8 @@ export async function describeSql(
   statement: RunStatement,
 ): Promise<Description> {
   const { session, readers, bounds } = context
-  requireLimits(context.limits, [statement])
-  if ((await parseSchema([statement.statement])) !== undefined) {
-    return { parameterTypeIds: [], columns: [] }
-  }
-  const [prepared] = await prepareAll(context, [statement])
-  if (prepared === undefined) throw new Error('a statement must be prepared')
+  const prepared = await prepareDescribed(context, statement)
+  if (prepared === undefined) return NO_DESCRIPTION
   if (prepared.planned.description !== undefined) {
     // Only the guard tells whether it is still the plan of the branch.
     await session.branch.runReads([], bounds)
@@ -628,4 +636,28 @@ export async function describeSql(
   const reader = { schema, role: await readers.find(schema) }
   const evaluator = quickEvaluator(context, prepared, reader)
   return describe({ context, evaluator, statement: prepared })
+}
+
+const NO_DESCRIPTION: Description = { parameterTypeIds: [], columns: [] }
+
+/** Returns undefined for a statement that changes the schema: it has neither parameters nor a result. */
+async function prepareDescribed(
+  context: SqlContext,
+  statement: RunStatement,
+): Promise<PreparedStatement | undefined> {
+  requireLimits(context.limits, [statement])
+  if ((await parseSchema([statement.statement])) !== undefined) return undefined
+  const [prepared] = await prepareAll(context, [statement])
+  return prepared
+}
+
+/** Describes a statement in a transaction that stays open. */
+export async function describeInside(
+  context: SqlContext,
+  open: OpenSql,
+  statement: RunStatement,
+): Promise<Description> {
+  const prepared = await prepareDescribed(context, statement)
+  if (prepared === undefined) return NO_DESCRIPTION
+  return describe({ context, evaluator: evaluatorIn(context, open), statement: prepared })
 }

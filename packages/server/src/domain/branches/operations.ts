@@ -5,7 +5,7 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import type { BranchAccess, DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { logAccess } from '../log/entries.js'
-import { getHead } from '../schemas/operations.js'
+import { getHead } from '../schemas/edit-schema.js'
 import { toPublicSchema } from '../schemas/public-schema.js'
 import {
   changeLife,

@@ -49,27 +49,54 @@ export type PlanEdits = (
 export function editSchema(
   storage: Storage,
   access: BranchAccess,
-  options: {
-    plan: PlanEdits
-    limits: Limits
-    allowDataLoss: boolean
-    /** Changes what is part of the schema, but not of migrations. */
-    finish?: ((transaction: Transaction) => Promise<void>) | undefined
-  },
+  options: EditOptions,
 ): Promise<SchemaUpdate> {
-  const { limits } = options
-  return withHead(storage, access, async (transaction, head) => {
-    const edits = await options.plan(head, transaction)
-    const losses = await findLosses(transaction, { head, edits, limits })
-    if (losses.length > 0 && !options.allowDataLoss) throw dataLossError(losses)
-    const checkpoint =
-      losses.length === 0
-        ? undefined
-        : await insertAutomatic(transaction, access, { before: 'migration', limits })
-    const update = await applyEdits(transaction, { head, edits, access, limits, checkpoint })
-    await options.finish?.(transaction)
-    return update
-  })
+  return withHead(storage, access, (transaction, head) =>
+    editHead(transaction, { ...options, head, access }),
+  )
+}
+
+interface EditOptions {
+  readonly plan: PlanEdits
+  readonly limits: Limits
+  readonly allowDataLoss: boolean
+  /** Changes what is part of the schema, but not of migrations. */
+  readonly finish?: ((transaction: Transaction) => Promise<void>) | undefined
+}
+
+/** Edits the schema of a branch in a transaction that has it alone. */
+export async function editInside(
+  transaction: Transaction,
+  access: BranchAccess,
+  options: EditOptions,
+): Promise<SchemaUpdate> {
+  return editHead(transaction, { ...options, access, head: await getHead(transaction, access) })
+}
+
+async function editHead(
+  transaction: Transaction,
+  options: EditOptions & { readonly head: BranchHead; readonly access: BranchAccess },
+): Promise<SchemaUpdate> {
+  const { head, access, limits } = options
+  const edits = await options.plan(head, transaction)
+  const losses = await findLosses(transaction, { head, edits, limits })
+  if (losses.length > 0 && !options.allowDataLoss) throw dataLossError(losses)
+  const checkpoint =
+    losses.length === 0
+      ? undefined
+      : await insertAutomatic(transaction, access, { before: 'migration', limits })
+  const update = await applyEdits(transaction, { head, edits, access, limits, checkpoint })
+  await options.finish?.(transaction)
+  return update
+}
+
+export async function getHead(
+  database: Queryable,
+  { branchId, branchName }: BranchAccess,
+): Promise<BranchHead> {
+  const head = await findHead(database, branchId)
+  if (head !== undefined) return head
+  throw new AppError('branch_not_found', `branch [${branchName}] not found`)
 }
 
 /** Measures the loss of all edits together before the first one is applied, which may drop a heap. */
@@ -101,15 +128,14 @@ export async function withHead<Result>(
     databaseId: access.databaseId,
     id: access.branchId,
   })
-  const gone = new AppError('branch_not_found', `branch [${access.branchName}] not found`)
-  if (branch === undefined) throw gone
+  if (branch === undefined) {
+    throw new AppError('branch_not_found', `branch [${access.branchName}] not found`)
+  }
   // A change of heaps needs them without layers. Nobody waits for that here.
   await storage.absorb(branch.id)
-  return storage.runAlone([branch.id], async (transaction) => {
-    const head = await findHead(transaction, access.branchId)
-    if (head === undefined) throw gone
-    return body(transaction, head)
-  })
+  return storage.runAlone([branch.id], async (transaction) =>
+    body(transaction, await getHead(transaction, access)),
+  )
 }
 
 async function applyEdits(

@@ -16,11 +16,10 @@ import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
 import { StoredBranch } from '../../rows/stored-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
-import { withHead } from './edit-schema.js'
+import { getHead, withHead } from './edit-schema.js'
 import {
   columnNotFound,
   type EditContext,
-  getHead,
   requireUnprotected,
   tableNotFound,
 } from './operations.js'

@@ -23,7 +23,7 @@ import {
 import { inTurns } from '../../common/in-turns.js'
 import { toCanonicalJson } from '../../common/write-json.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
+import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
@@ -35,16 +35,10 @@ import { applyOperations } from './apply-operations.js'
 import { compareSchemasByName, withoutRemoved } from './compare-schemas-by-name.js'
 import { listRemovals, measureLoss } from './data-loss.js'
 import { dryRunOptions, parseExpressions } from './edit-options.js'
-import { editSchema, type PlanEdits } from './edit-schema.js'
+import { editInside, editSchema, getHead, type PlanEdits } from './edit-schema.js'
 import { planPush } from './plan-push.js'
 import { findColumn, flattenColumns, toPublicSchema } from './public-schema.js'
-import {
-  type BranchHead,
-  findHead,
-  findMigrations,
-  listMigrations,
-  type MigrationRow,
-} from './queries.js'
+import { type BranchHead, findMigrations, listMigrations, type MigrationRow } from './queries.js'
 import { readSchema } from './read-schema.js'
 import { setColumns } from './set-columns.js'
 
@@ -196,11 +190,26 @@ export function editDirectly(
     limits,
     allowDataLoss,
     finish,
-    plan: async (head, transaction) => {
-      requireUnprotected(access, head)
-      return plan(head, transaction)
-    },
+    plan: unlessProtected(access, plan),
   })
+}
+
+/** Does so in a transaction that has the branch alone. */
+export function editWithin(
+  transaction: Transaction,
+  { access, limits, allowDataLoss }: WriteContext,
+  plan: PlanEdits,
+  finish: Parameters<typeof editSchema>[2]['finish'],
+): Promise<SchemaUpdate> {
+  const edit = { limits, allowDataLoss, finish, plan: unlessProtected(access, plan) }
+  return editInside(transaction, access, edit)
+}
+
+function unlessProtected(access: BranchAccess, plan: PlanEdits): PlanEdits {
+  return async (head, transaction) => {
+    requireUnprotected(access, head)
+    return plan(head, transaction)
+  }
 }
 
 export function requireUnprotected({ branchName }: BranchAccess, head: BranchHead): void {
@@ -450,12 +459,4 @@ export function columnNotFound(options: { tableName: string; columnName: string 
     'column_not_found',
     `table [${tableName}]: column [${columnName}]: column not found`,
   )
-}
-
-export async function getHead(database: Queryable, access: BranchAccess): Promise<BranchHead> {
-  const head = await findHead(database, access.branchId)
-  if (head === undefined) {
-    throw new AppError('branch_not_found', `branch [${access.branchName}] not found`)
-  }
-  return head
 }

@@ -6,9 +6,9 @@ import { wantsSearchIndex } from '../../rows/indexes/heap-indexes.js'
 import { findIndexStates } from '../../rows/indexes/index-state.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import type { Storage } from '../../rows/storage.js'
-import { withHead } from './edit-schema.js'
+import { getHead, withHead } from './edit-schema.js'
 import { getRows, getTable, listColumns, listIndexes, setTable } from './indexes.js'
-import { type EditContext, getHead, requireUnprotected } from './operations.js'
+import { type EditContext, requireUnprotected } from './operations.js'
 
 /*
  * The search index of a table consists of a trigram index on each of its columns that contain words.

@@ -32,7 +32,7 @@ export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginA
     asked: {
       statements: readonly SqlStatement[]
       form: ResultForm
-      allowDataLoss: boolean
+      change: { allowDataLoss: boolean }
       toAnswer(results: readonly string[]): JsonText
     },
   ) =>
@@ -74,7 +74,7 @@ export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginA
         const statements = [{ statement, params: params ?? null }]
         const toAnswer = ([result = '']: readonly string[]) => result
         const form = jsonForm({ responseType, rowsMax })
-        const asked = { statements, form, allowDataLoss, toAnswer }
+        const asked = { statements, form, change: { allowDataLoss }, toAnswer }
         return sendJson(reply, await run(request, reply, asked))
       },
     )
@@ -104,7 +104,7 @@ export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginA
         const { statements, responseType, rowsMax, allowDataLoss = false } = request.body
         const toAnswer = (results: readonly string[]) => listJson('{"results":[', results, ']}')
         const form = jsonForm({ responseType, rowsMax })
-        const asked = { statements, form, allowDataLoss, toAnswer }
+        const asked = { statements, form, change: { allowDataLoss }, toAnswer }
         return sendJson(reply, await run(request, reply, asked))
       },
     )

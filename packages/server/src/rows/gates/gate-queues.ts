@@ -75,6 +75,23 @@ export class GateQueues {
     }
   }
 
+  /**
+   * Lets nobody enter a gate that an open transaction has entered together with others. These are told. Returns false if
+   * another one has done so. Successful calls must `reopen` before they leave.
+   */
+  close(name: string): boolean {
+    const gate = this.#gates.get(name)
+    if (gate === undefined) throw new Error('a gate must be entered before it is closed')
+    if (gate.isAlone) return false
+    gate.isAlone = true
+    for (const tell of this.#watching.get(name) ?? []) tell()
+    return true
+  }
+
+  reopen(name: string): void {
+    this.leave(name, 'alone')
+  }
+
   leave(name: string, mode: GateMode): void {
     const gate = this.#gates.get(name)
     if (gate === undefined) throw new Error('a gate must be entered before it is left')

@@ -1,15 +1,18 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import { LRUCache } from 'lru-cache'
+import type pg from 'pg'
 import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import type { Database } from '../../postgres/database.js'
 import { isLockTimeout, isUndefinedTable } from '../../postgres/failures.js'
+import { runPipeline } from '../../postgres/pipeline.js'
 import {
   runStatements,
   runTransaction,
   type Transaction,
   type TransactionOptions,
 } from '../../postgres/run-transaction.js'
+import { serverOf } from '../../postgres/server.js'
 import type { Sql } from '../../postgres/sql.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { areBranches, createMissingGate, enterAloneCalls, enterGateCall } from './gate.js'
@@ -23,6 +26,9 @@ const WAIT_FIRST_MS = 250
 const WAIT_MAX_MS = 2_000
 /** How long a request tries to get all gates that it needs. */
 const TRY_MS = 30_000
+
+/** How long a transaction that others share the gate with waits for them. They are told, and end in this time. */
+const BECOME_WAIT_MS = 2_000
 
 /** How long a writer waits in this process for the gate of its branch. */
 const SHARED_WAIT_MS = 10_000
@@ -102,6 +108,33 @@ export class Gates {
     )
   }
 
+  /**
+   * Runs one attempt of such a transaction that a client keeps open. `attempt` begins it with the given calls, and must not
+   * fail with the error of a lock when it has begun.
+   */
+  holdAlone<Result>(
+    branchId: string,
+    attempt: (entering: readonly Call[]) => Promise<Result>,
+  ): Promise<Result> {
+    return this.#enterAlone([branchId], {}, ({ opening = [] }) => attempt(opening))
+  }
+
+  /**
+   * Enters a gate alone that an open transaction has entered together with others. Returns how to let others enter again
+   * when the transaction has ended.
+   */
+  async becomeAlone(branchId: string, client: pg.PoolClient): Promise<() => void> {
+    if (!this.queues.close(branchId)) throw contested()
+    const reopen = () => this.queues.reopen(branchId)
+    try {
+      await runPipeline(client, enterAloneCalls(serverOf(client), [branchId], BECOME_WAIT_MS))
+      return reopen
+    } catch (error) {
+      reopen()
+      throw isLockTimeout(error) ? contested() : error
+    }
+  }
+
   /** Runs statements as such a transaction, in a single round trip. Returns the rows of each as texts. */
   runStatementsAlone(
     branchIds: readonly string[],
@@ -177,6 +210,10 @@ export class Gates {
  */
 function gone(): AppError {
   return new AppError('branch_not_found', 'the branch was deleted a moment ago')
+}
+
+function contested(): AppError {
+  return new AppError('retry_limit', 'other transactions of the branch are open')
 }
 
 /** The error of a request that has waited for a gate in vain. */

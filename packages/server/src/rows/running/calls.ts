@@ -17,6 +17,10 @@ const withoutValues = (statement: Statement): Call => ({ statement, values: [] }
 export const BEGIN = withoutValues(
   compileStatement(sql`begin isolation level serializable read write`),
 )
+/** For a transaction that has the branch alone: each statement sees what was committed before it got the gate. */
+export const BEGIN_ALONE = withoutValues(
+  compileStatement(sql`begin isolation level read committed read write`),
+)
 export const BEGIN_READS = withoutValues(
   compileStatement(sql`begin isolation level serializable read only`),
 )

@@ -1,13 +1,14 @@
+import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
 import { AnswerReader, type Bounds, runBounded, type Unbound } from '../../postgres/bounds.js'
 import { COMMIT, COMMIT_CALLS, settleCommit } from '../../postgres/commit.js'
 import type { Database } from '../../postgres/database.js'
-import { isUndefinedTable, toAppError } from '../../postgres/failures.js'
+import { isLockTimeout, isUndefinedTable, toAppError } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import type { Gates } from '../gates/gates.js'
-import type { Moment } from '../layout/layout.js'
-import { atMoment, BEGIN, BEGIN_READS, type Linking, NO_TIMEOUT } from './calls.js'
+import { layoutOf, type Moment } from '../layout/layout.js'
+import { atMoment, BEGIN, BEGIN_ALONE, BEGIN_READS, type Linking, NO_TIMEOUT } from './calls.js'
 import { retryConflicts, withConnection } from './connection.js'
 import {
   authorCalls,
@@ -73,9 +74,13 @@ async function writeWhole(
 async function openWrites(
   { gates, moments }: Running,
   guard: Guard,
-  { client, isKnown }: { client: pg.PoolClient; isKnown: boolean },
+  options: { client: pg.PoolClient; isKnown: boolean; entering?: readonly Call[] },
 ): Promise<{ opening: readonly Call[]; moment: Moment }> {
-  const entering = [BEGIN, gates.enterCall(guard.rows.branchId), ...authorCalls(guard)]
+  const { client, isKnown } = options
+  const entering = [
+    ...(options.entering ?? [BEGIN, gates.enterCall(guard.rows.branchId)]),
+    ...authorCalls(guard),
+  ]
   if (isKnown) {
     const moment = moments.recall(guard)
     return { opening: [...entering, writerGuardCall(guard, moment)], moment }
@@ -143,6 +148,12 @@ export interface WriteTransaction extends OpenTransaction {
   noteLinks?(linking: Linking): void
 }
 
+/** A transaction that stays open between calls that a client makes. */
+export interface HeldWrites extends WriteTransaction {
+  /** Gets the branch alone, so that the schema can change. */
+  becomeAlone(): Promise<void>
+}
+
 /** With `isLong`, the size of results is not limited, because the caller processes rows as they arrive. */
 export function openTransaction(
   database: Database,
@@ -165,7 +176,9 @@ export interface StepsOptions {
    * The transaction stays open between calls that a client makes. Called when a fork, a merge or another transaction waits
    * that needs the branch alone. The limit for the size of results is that of each call.
    */
-  readonly onWaited?: () => void
+  readonly onWaited?: (() => void) | undefined
+  /** The transaction has the branch alone. */
+  readonly isAlone?: boolean
   readonly bounds?: Bounds | undefined
   readonly connections?: Connections | undefined
 }
@@ -177,12 +190,15 @@ export interface StepsOptions {
 export function runSteps<Result>(
   running: Running,
   guard: Guard,
-  body: (transaction: WriteTransaction, first: readonly TextRows[]) => Promise<Result>,
+  body: (transaction: HeldWrites, first: readonly TextRows[]) => Promise<Result>,
   options: StepsOptions = {},
 ): Promise<Result> {
-  const { database } = running
+  const { database, gates } = running
+  const { branchId } = guard.rows
   let endsAt: number | undefined
   let hasBegun = false
+  let entering: readonly Call[] | undefined
+  let reopen: (() => void) | undefined
   const attemptInside = async (isKnown: boolean) => {
     const client = await connectFor({ database, guard, ...options })
     // The time limit covers all attempts together.
@@ -193,10 +209,14 @@ export function runSteps<Result>(
     }
     const run = async (unbind: Unbound): Promise<Result> => {
       hasBegun = false
-      const beginning = { ...options, client, isKnown }
+      const beginning = { ...options, client, isKnown, ...(entering && { entering }) }
       const { transaction, rows } = await beginWrites(running, guard, beginning)
       hasBegun = true
-      const result = await body(transaction, rows).catch((error) => {
+      const becomeAlone = async () => {
+        if (options.isAlone || reopen !== undefined) return
+        reopen = await gates.becomeAlone(branchId, client)
+      }
+      const result = await body({ ...transaction, becomeAlone }, rows).catch((error) => {
         throw confirmed(error)
       })
       await unbind()
@@ -206,12 +226,25 @@ export function runSteps<Result>(
     const canLose = options.connections !== undefined
     return withConnection(client, () => runBounded({ database, client, bounds, canLose }, run))
   }
-  const inside = () => withMoment(attemptInside, () => hasBegun)
-  const attempt = () => throughGate(running, guard, inside, options.onWaited)
+  const inside = () => withMoment(attemptInside, () => hasBegun).finally(() => reopen?.())
+  const insideAlone = (calls: readonly Call[]) => {
+    entering = [BEGIN_ALONE, ...calls]
+    return inside().catch((error: unknown) => {
+      // Only the gate itself is waited for once more.
+      throw hasBegun && isLockTimeout(error) ? waitedTooLong() : error
+    })
+  }
+  const attempt = () =>
+    options.isAlone
+      ? gates.holdAlone(branchId, insideAlone)
+      : throughGate(running, guard, inside, options.onWaited)
   return options.isOnce
     ? attempt().catch((error) => Promise.reject(toAppError(error)))
     : retryConflicts(attempt)
 }
+
+const waitedTooLong = () =>
+  new AppError('retry_limit', 'the transaction has waited too long for another one')
 
 /** Begins a transaction behind the gate, and runs the first calls, in one round trip if the moment is known. */
 async function beginWrites(
@@ -220,6 +253,7 @@ async function beginWrites(
   options: Pick<StepsOptions, 'first' | 'isLong' | 'onWaited'> & {
     client: pg.PoolClient
     isKnown: boolean
+    entering?: readonly Call[]
   },
 ): Promise<{ transaction: WriteTransaction; rows: TextRows[] }> {
   const { client, first = [] } = options
@@ -228,18 +262,38 @@ async function beginWrites(
   const opened = openTransaction(running.database, guard, options)
   const calls = [...opening, ...atMoment(client, first, moment)]
   const rows = calls.length === 0 ? [] : await opened.run(calls)
+  const transaction =
+    options.onWaited === undefined
+      ? {
+          client,
+          epoch: moment.epoch,
+          run: (further: readonly Call[]) => opened.run(atMoment(client, further, moment)),
+        }
+      : heldWrites(running.database, guard, { client, moment })
+  return { transaction, rows: rows.slice(opening.length) }
+}
+
+/** A transaction whose calls each have the limit for the size of results. */
+function heldWrites(
+  database: Database,
+  guard: Guard,
+  { client, moment }: { client: pg.PoolClient; moment: Moment },
+): WriteTransaction {
   return {
-    transaction: {
-      client,
-      epoch: moment.epoch,
-      run: (further) => {
-        const reading =
-          options.onWaited === undefined
-            ? opened
-            : openTransaction(running.database, guard, options)
-        return reading.run(atMoment(client, further, moment))
-      },
-    },
-    rows: rows.slice(opening.length),
+    client,
+    epoch: moment.epoch,
+    run: (calls) =>
+      openTransaction(database, guard, { client }).run(atMoment(client, calls, moment)),
   }
+}
+
+/** Goes on with a held transaction that has changed the schema of its branch. The guard is that of the new schema. */
+export async function goOnWriting(
+  { database }: Running,
+  guard: Guard,
+  client: pg.PoolClient,
+): Promise<WriteTransaction> {
+  const [found] = await runPipeline(client, [writerGuardCall(guard, undefined)])
+  const { hasForks, ...layout } = layoutOf(guard.rows)
+  return heldWrites(database, guard, { client, moment: hasForks ? momentFrom(found) : layout })
 }

@@ -1,15 +1,17 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { JsonText } from '../../../common/write-json.js'
 import { setIndexes } from '../../../domain/schemas/indexes.js'
-import { editDirectly } from '../../../domain/schemas/operations.js'
+import { editDirectly, editWithin } from '../../../domain/schemas/operations.js'
 import { toPublicSchema } from '../../../domain/schemas/public-schema.js'
 import { columnIdsOf } from '../../../domain/schemas/store-constraint.js'
 import type { Bounds } from '../../../postgres/bounds.js'
+import type { Transaction } from '../../../postgres/run-transaction.js'
 import { listAllColumns, type StoredSchema } from '../../../rows/columns/stored-schema.js'
 import type { Storage } from '../../../rows/storage.js'
 import { answerOnce, type IdempotencyContext, keepAnswer } from '../../records/idempotency.js'
 import type { ParsedSchema } from './parse-schema.js'
-import { planSchema, type SchemaPlan } from './plan-schema.js'
+import { planSchema, type SchemaPlan, type SchemaTypes } from './plan-schema.js'
+import { SchemaModel } from './schema-model.js'
 
 interface ChangeContext extends IdempotencyContext {
   readonly storage: Storage
@@ -17,17 +19,26 @@ interface ChangeContext extends IdempotencyContext {
   readonly bounds: Bounds
 }
 
-interface SchemaAnswer {
+/** What a client has allowed and made before. */
+export interface ChangeOptions {
+  /** Whether statements may remove tables and columns that hold values. */
   readonly allowDataLoss: boolean
+  /** The enums that its statements can name. */
+  readonly types?: SchemaTypes | undefined
+}
+
+type SchemaResult = Pick<SchemaPlan, 'tag' | 'notices' | 'types'>
+
+interface SchemaAnswer extends ChangeOptions {
   /** Joins the results of the texts. */
-  toAnswer(results: readonly Pick<SchemaPlan, 'tag' | 'notices'>[]): JsonText
+  toAnswer(results: readonly SchemaResult[]): JsonText
 }
 
 /** Applies statements that change the schema as one migration. */
 export async function changeSchema(
   context: ChangeContext,
   parsed: ParsedSchema,
-  { allowDataLoss, toAnswer }: SchemaAnswer,
+  { allowDataLoss, types, toAnswer }: SchemaAnswer,
 ): Promise<JsonText> {
   const { session, storage, limits } = context
   const { access, branch } = session
@@ -40,11 +51,12 @@ export async function changeSchema(
       storage,
       { access, limits, allowDataLoss },
       async ({ schema }, transaction) => {
-        const plan = planSchema(parsed, toPublicSchema(schema), constraintColumns(schema))
+        const plan = planSchema(parsed, modelOf(schema), types)
         indexes = plan.indexes
         answer = toAnswer(
           parsed.texts.map((_, index) => ({
             tag: plan.tag,
+            types: plan.types,
             notices: index === 0 ? plan.notices : [],
           })),
         )
@@ -57,6 +69,30 @@ export async function changeSchema(
   }
   return answerOnce(context, execute, { isShort: true })
 }
+
+/** Applies statements that change the schema as a migration, in a transaction that has the branch alone. */
+export async function changeSchemaWithin(
+  { session, limits }: Pick<ChangeContext, 'session' | 'limits'>,
+  transaction: Transaction,
+  { parsed, allowDataLoss, types }: ChangeOptions & { parsed: ParsedSchema },
+): Promise<SchemaResult> {
+  const { access } = session
+  let found: SchemaPlan | undefined
+  await editWithin(
+    transaction,
+    { access, limits, allowDataLoss },
+    async ({ schema }) => {
+      found = planSchema(parsed, modelOf(schema), types)
+      return [{ operations: [...found.operations] }]
+    },
+    () => setIndexes(transaction, { access, limits }, found?.indexes ?? []),
+  )
+  if (found === undefined) throw new Error('a change of the schema must be planned')
+  return found
+}
+
+const modelOf = (schema: StoredSchema): SchemaModel =>
+  new SchemaModel(toPublicSchema(schema), constraintColumns(schema))
 
 /** Returns the names of the columns that a constraint uses. */
 function constraintColumns({ tables }: StoredSchema) {

@@ -1,4 +1,4 @@
-import type { Column, IdType, LinkAction, Schema } from '@offshoot/contract/schema'
+import type { Column, IdType, LinkAction } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Node } from 'libpg-query'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
@@ -11,7 +11,7 @@ import {
   type ColumnModel,
   findColumn,
   getColumn,
-  SchemaModel,
+  type SchemaModel,
   type TableModel,
 } from './schema-model.js'
 import { type ColumnForm, nameOf, readType } from './sql-types.js'
@@ -23,20 +23,28 @@ export interface SchemaPlan {
     readonly column: string
     readonly isWanted: boolean
   }[]
-  /** In what the outcome differs from that in PostgreSQL. */
+  /** What was skipped, and in what the outcome differs from that in PostgreSQL. */
   readonly notices: readonly string[]
+  /** The enums that statements can name afterwards. */
+  readonly types: SchemaTypes
   /** The command tag of the last statement, as PostgreSQL reports it. */
   readonly tag: string
 }
 
-/** Plans the operations that statements stand for. */
+/** The values of enums, by the names of types that columns can have. */
+export type SchemaTypes = ReadonlyMap<string, readonly string[]>
+
+/** Types that are remembered at the same time. */
+const TYPES_MAX = 200
+
+/** Plans the operations that statements stand for. `types` were made by earlier statements. */
 export function planSchema(
   { texts, expressions }: ParsedSchema,
-  schema: Schema,
-  usedBy: ConstructorParameters<typeof SchemaModel>[1],
+  model: SchemaModel,
+  types: SchemaTypes = new Map(),
 ): SchemaPlan {
   const statements = texts.flat()
-  const planner = new SchemaPlanner(new SchemaModel(schema, usedBy), expressions)
+  const planner = new SchemaPlanner(model, expressions, types)
   for (const [index, statement] of statements.entries()) {
     planner.plan(statement, { isFirst: index === 0, isLast: index === statements.length - 1 })
   }
@@ -45,22 +53,22 @@ export function planSchema(
 
 type TableConstraint = NodeOf<'Constraint'>
 type RangeVar = NodeOf<'RangeVar'>
-type Enums = ReadonlyMap<string, readonly string[]>
+type Enums = SchemaTypes
 
 const PUBLIC = 'public'
 
 class SchemaPlanner {
   readonly #model: SchemaModel
   readonly #expressions: ReadonlyMap<object, string>
-  /** The values of enums that the statements create, by the names of their types. */
-  readonly #enums = new Map<string, string[]>()
+  readonly #enums: Map<string, readonly string[]>
   readonly #notices = new Set<string>()
   #source = ''
   #tag = ''
 
-  constructor(model: SchemaModel, expressions: ReadonlyMap<object, string>) {
+  constructor(model: SchemaModel, expressions: ReadonlyMap<object, string>, types: SchemaTypes) {
     this.#model = model
     this.#expressions = expressions
+    this.#enums = new Map(types)
   }
 
   finish(): SchemaPlan {
@@ -76,6 +84,7 @@ class SchemaPlanner {
           isWanted,
         })),
       notices: [...this.#notices],
+      types: this.#enums,
       tag: this.#tag,
     }
   }
@@ -118,6 +127,12 @@ class SchemaPlanner {
       .replace(/Stmt$/, '')
       .replace(/([a-z])([A-Z])/g, '$1 $2')
     throw notSupported(`${words.toUpperCase()} among statements that change the schema`)
+  }
+
+  /** Notes that a statement with IF [NOT] EXISTS has nothing to do. Returns its tag. */
+  #skip(tag: string, reason: string): string {
+    this.#notices.add(`${reason}, skipping`)
+    return tag
   }
 
   // Names
@@ -168,7 +183,9 @@ class SchemaPlanner {
     }
     const name = this.#newName(this.#nameOf(statement.relation))
     const tag = 'CREATE TABLE'
-    if (statement.if_not_exists && this.#model.findTable(name) !== undefined) return tag
+    if (statement.if_not_exists && this.#model.findTable(name) !== undefined) {
+      return this.#skip(tag, `table [${name}] already exists`)
+    }
     const elements = statement.tableElts ?? []
     const columns = elements.flatMap((each) => contentOf(each, 'ColumnDef') ?? [])
     const constraints = elements.flatMap((each) => contentOf(each, 'Constraint') ?? [])
@@ -460,7 +477,9 @@ class SchemaPlanner {
     const { objtype, relation, missing_ok: isOptional } = statement
     if (objtype !== 'OBJECT_TABLE') throw notSupported(`ALTER ${objectWords(objtype)}`)
     const tag = 'ALTER TABLE'
-    if (isOptional && this.#model.findTable(this.#nameOf(relation)) === undefined) return tag
+    if (isOptional && this.#model.findTable(this.#nameOf(relation)) === undefined) {
+      return this.#skip(tag, `table [${relation?.relname}] does not exist`)
+    }
     const table = this.#getTable(relation)
     for (const each of statement.cmds ?? []) {
       this.#alter(table, contentOf(each, 'AlterTableCmd') ?? {})
@@ -475,12 +494,16 @@ class SchemaPlanner {
         const column = contentOf(def, 'ColumnDef') ?? {}
         const isKnown = findColumn(table, column.colname ?? '') !== undefined
         if (!(isOptional && isKnown)) this.#addColumn(table, column)
+        else this.#skip('', `column [${column.colname}] of table [${table.name}] already exists`)
         return
       }
       case 'AT_DropColumn': {
         requireOther(name, 'DROP COLUMN')
         const column = findColumn(table, name)
-        if (column === undefined && isOptional) return
+        if (column === undefined && isOptional) {
+          this.#skip('', `column [${name}] of table [${table.name}] does not exist`)
+          return
+        }
         this.#model.removeColumn(table, getColumn(table, name))
         return
       }
@@ -519,7 +542,11 @@ class SchemaPlanner {
       case 'AT_SetCompression':
         return
       case 'AT_DropConstraint':
-        if (this.#dropConstraint(table, name) || isOptional) return
+        if (this.#dropConstraint(table, name)) return
+        if (isOptional) {
+          this.#skip('', `constraint [${name}] of table [${table.name}] does not exist`)
+          return
+        }
         throw invalidSql(`constraint [${name}] of table [${table.name}] not found`)
       default:
         throw notSupported(`ALTER TABLE: ${subtypeWords(subtype)}`)
@@ -568,7 +595,9 @@ class SchemaPlanner {
     if (!['OBJECT_TABLE', 'OBJECT_COLUMN', 'OBJECT_TABCONSTRAINT'].includes(renameType ?? '')) {
       throw notSupported(`ALTER ${objectWords(renameType)} ... RENAME`)
     }
-    if (missing_ok && this.#model.findTable(this.#nameOf(relation)) === undefined) return tag
+    if (missing_ok && this.#model.findTable(this.#nameOf(relation)) === undefined) {
+      return this.#skip(tag, `table [${relation?.relname}] does not exist`)
+    }
     const table = this.#getTable(relation)
     const newName = this.#newName(newname)
     if (renameType === 'OBJECT_TABLE') this.#model.renameTable(table, newName)
@@ -600,6 +629,7 @@ class SchemaPlanner {
     const table = this.#model.findTable(name)
     if (table !== undefined) this.#model.removeTable(table)
     else if (!isOptional) throw invalidSql(`table [${name}] not found`)
+    else this.#skip('', `table [${name}] does not exist`)
   }
 
   // Indexes
@@ -614,11 +644,18 @@ class SchemaPlanner {
     if (accessMethod !== 'btree') throw notSupported(`CREATE INDEX: USING ${accessMethod}`)
     const table = this.#getTable(statement.relation)
     const keys = (statement.indexParams ?? []).map((each) => indexedName(each))
+    for (const each of statement.indexParams ?? []) {
+      const [opclass] = namesOf(contentOf(each, 'IndexElem')?.opclass)
+      if (opclass === undefined) continue
+      this.#notices.add(`index [${idxname}] has the usual order, and not that of ${opclass}`)
+    }
     const names = keys.map((key) => (key === 'id' ? key : getColumn(table, key).definition.name))
     const tag = 'CREATE INDEX'
     if (isUnique) {
       const isKnown = table.constraints.some(({ name }) => name === idxname)
-      if (statement.if_not_exists && isKnown) return tag
+      if (statement.if_not_exists && isKnown) {
+        return this.#skip(tag, `index [${idxname}] already exists`)
+      }
       // An index and a constraint of one name would be the same thing here.
       this.#makeUnique(table, names, idxname ?? cutName(`${table.name}_${names.join('_')}_idx`))
       return tag
@@ -660,7 +697,10 @@ class SchemaPlanner {
       this.#model.indexes.push({ table, column, isWanted: false })
       return
     }
-    if (isOptional) return
+    if (isOptional) {
+      this.#skip('', `index [${name}] does not exist`)
+      return
+    }
     throw invalidSql(
       `index [${name}] not found: the index of a column is called {table}_{column}_idx`,
     )
@@ -683,6 +723,9 @@ class SchemaPlanner {
   #createEnum({ typeName, vals }: NodeOf<'CreateEnumStmt'>): string {
     const name = this.#newName(nameOf({ names: typeName ?? [] }))
     if (this.#enums.has(name)) throw invalidSql(`type [${name}] already exists`)
+    if (this.#enums.size >= TYPES_MAX) {
+      throw invalidSql(`at most ${TYPES_MAX} types can be created by one client`)
+    }
     this.#enums.set(
       name,
       namesOf(vals).map((value) => value ?? ''),
@@ -700,7 +743,11 @@ class SchemaPlanner {
 
   #dropType(object: Node, isOptional: boolean): void {
     const name = nameOf(contentOf(object, 'TypeName') ?? {})
-    if (this.#enums.delete(name) || isOptional) return
+    if (this.#enums.delete(name)) return
+    if (isOptional) {
+      this.#skip('', `type [${name}] does not exist`)
+      return
+    }
     throw invalidSql(`type [${name}] not found: the values of an enum belong to its column`)
   }
 }
@@ -816,6 +863,9 @@ function requireIdentity({ options = [] }: TableConstraint): void {
   }
 }
 
+/** Operator classes of indexes that also find texts that begin with others. Tools add them to the index of a column. */
+const PATTERN_CLASSES = new Set(['varchar_pattern_ops', 'text_pattern_ops', 'bpchar_pattern_ops'])
+
 /** Returns whether a column is declared NOT NULL. */
 function isRequired({ constraints = [] }: NodeOf<'ColumnDef'>): boolean {
   return constraints.some((each) => contentOf(each, 'Constraint')?.contype === 'CONSTR_NOTNULL')
@@ -831,7 +881,8 @@ function isUsualId(expression: Node | undefined): boolean {
 /** Returns the column of an index. */
 function indexedName(node: Node): string {
   const element = contentOf(node, 'IndexElem') ?? {}
-  requireParts(element, ['name', 'ordering', 'nulls_ordering'], {
+  const isUsual = namesOf(element.opclass).every((name) => PATTERN_CLASSES.has(name ?? ''))
+  requireParts(element, ['name', 'ordering', 'nulls_ordering', ...(isUsual ? ['opclass'] : [])], {
     of: 'CREATE INDEX',
     names: { expr: 'an expression', collation: 'COLLATE', opclass: 'an operator class' },
   })

@@ -1,0 +1,329 @@
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+import { openWire, type WireService } from '../support/wire-clients.js'
+
+/* Transactions of PostgreSQL clients that change the schema, as tools for migrations send them. */
+
+let service: TestService
+let branches: TestBranches
+let wire: WireService
+
+beforeAll(async () => {
+  service = await createTestService()
+  branches = await TestBranches.create(service, 'shop', {
+    people: [
+      { name: 'name', type: 'string' },
+      { name: 'age', type: 'int' },
+    ],
+  })
+  await branches.bulk('main', 'people', [
+    { id: 'p1', name: 'Ann', age: 41 },
+    { id: 'p2', name: 'Bob', age: 17 },
+  ])
+  wire = await openWire(service)
+})
+afterAll(async () => {
+  await wire.close()
+  await service.close()
+})
+
+async function forkTo(name: string): Promise<pg.Client> {
+  await branches.fork(name)
+  return wire.connect(`shop:${name}`)
+}
+
+const codeOf = (work: Promise<unknown>) =>
+  work.then(
+    () => undefined,
+    (error: { code?: string }) => error.code,
+  )
+
+const heldConnections = () => service.app.sqlEngine.connections.state.held
+
+const TABLES = `select table_name from information_schema.tables
+  where table_schema = 'public' order by 1`
+const tablesOf = async (client: pg.Client) =>
+  (await client.query(TABLES)).rows.map((row) => row.table_name)
+
+describe('a transaction that changes the schema', () => {
+  it('sees the new schema at once, and others when it is committed', async () => {
+    const client = await forkTo('commits')
+    const other = await wire.connect('shop:commits')
+    await client.query('begin')
+    const created = await client.query(
+      'create table items (id serial primary key, title text not null, price numeric(10, 2))',
+    )
+    expect(created.command).toBe('CREATE')
+    const inserted = await client.query(
+      'insert into items (title, price) values ($1, $2) returning id, price',
+      ['Lamp', '12.50'],
+    )
+    expect(inserted.rows).toEqual([{ id: '1', price: '12.50' }])
+    await client.query(`alter table items add column stock integer not null default 3`)
+    await client.query('alter table people add column email text')
+    await client.query(`update people set email = 'ann@b.co' where id = 'p1'`)
+    expect((await client.query('select title, stock from items')).rows).toEqual([
+      { title: 'Lamp', stock: '3' },
+    ])
+    expect(await tablesOf(client)).toEqual(['items', 'people'])
+    expect(await codeOf(other.query('select * from items'))).toBe('42P01')
+    expect(await tablesOf(other)).toEqual(['people'])
+    await client.query('commit')
+    expect((await other.query('select title, stock from items')).rows).toEqual([
+      { title: 'Lamp', stock: '3' },
+    ])
+    expect((await other.query('select email from people order by id')).rows).toEqual([
+      { email: 'ann@b.co' },
+      { email: null },
+    ])
+    expect(await tablesOf(other)).toEqual(['items', 'people'])
+    expect(heldConnections()).toBe(0)
+  })
+
+  it('leaves nothing when it is rolled back, or its client goes', async () => {
+    const client = await forkTo('rolls-back')
+    const leaving = await wire.connect('shop:rolls-back')
+    for (const each of [client, leaving]) {
+      await each.query('begin')
+      await each.query('create table items (id bigint primary key)')
+      await each.query('insert into items (id) values (7)')
+      await each.query('alter table people drop column name').catch(() => undefined)
+      await (each === client ? each.query('rollback') : each.end())
+    }
+    expect(await codeOf(client.query('select * from items'))).toBe('42P01')
+    await client.query('create table items (id bigint primary key)')
+    expect((await client.query('select * from items')).rows).toEqual([])
+    expect((await client.query('select name from people where id = $1', ['p1'])).rows).toEqual([
+      { name: 'Ann' },
+    ])
+  })
+
+  it('returns to its savepoints, with the schema that it had there', async () => {
+    const client = await forkTo('savepoints')
+    await client.query('begin')
+    await client.query('create table a (id text primary key)')
+    await client.query('savepoint one')
+    await client.query('create table b (id text primary key)')
+    await client.query(`insert into b (id) values ('b1')`)
+    await client.query('savepoint two')
+    await client.query('alter table b add column note text')
+    await client.query('rollback to two')
+    expect(await codeOf(client.query('select note from b'))).toBe('42703')
+    await client.query('rollback to one')
+    expect(await codeOf(client.query('select * from b'))).toBe('42P01')
+    await client.query('rollback to one')
+    await client.query('alter table a add column note text')
+    await client.query('release one')
+    await client.query(`insert into a (id, note) values ('a1', 'x')`)
+    await client.query('commit')
+    expect((await client.query('select * from a')).rows).toEqual([{ id: 'a1', note: 'x' }])
+    expect(await tablesOf(client)).toEqual(['a', 'people'])
+  })
+
+  it('goes on after a refused change, if it returns to a savepoint', async () => {
+    const client = await forkTo('refused')
+    await client.query('begin')
+    await client.query('create table a (id text primary key)')
+    await client.query('savepoint one')
+    const refused = `alter table people add column x text, alter column age set not null,
+      add constraint old check (age > 20)`
+    expect(await codeOf(client.query(refused))).toBe('23514')
+    expect(await codeOf(client.query('select 1'))).toBe('25P02')
+    await client.query('rollback to one')
+    await client.query('commit')
+    expect(await codeOf(client.query('select x from people'))).toBe('42703')
+    expect(await tablesOf(client)).toEqual(['a', 'people'])
+  })
+
+  it('can have read and written before', async () => {
+    const client = await forkTo('later')
+    await client.query('begin')
+    expect((await client.query('select count(*)::int as n from people')).rows).toEqual([{ n: 2 }])
+    await client.query(`insert into people (id, age) values ('p3', 3)`)
+    await client.query('alter table people add column grown boolean')
+    await client.query('update people set grown = age >= 18')
+    await client.query('commit')
+    expect((await client.query('select id from people where grown')).rows).toEqual([{ id: 'p1' }])
+  })
+
+  it('keeps old versions for the forks of its branch', async () => {
+    const client = await forkTo('forked')
+    await branches.fork('child', 'forked')
+    await client.query('begin')
+    await client.query('alter table people add column note text')
+    await client.query(`update people set age = 1, note = 'x'`)
+    await client.query('set offshoot.allow_data_loss = on')
+    await client.query('alter table people drop column name')
+    await client.query(`update people set age = 2 where id = 'p2'`)
+    await client.query('commit')
+    expect((await client.query('select id, age::int, note from people order by id')).rows).toEqual([
+      { id: 'p1', age: 1, note: 'x' },
+      { id: 'p2', age: 2, note: 'x' },
+    ])
+    const child = await wire.connect('shop:child')
+    expect((await child.query('select name, age::int from people order by id')).rows).toEqual([
+      { name: 'Ann', age: 41 },
+      { name: 'Bob', age: 17 },
+    ])
+  })
+
+  it('refuses to lose values, unless that is allowed', async () => {
+    const client = await forkTo('loses')
+    await client.query('begin')
+    await client.query(`insert into people (id, name) values ('p3', 'Cy')`)
+    expect(await codeOf(client.query('alter table people drop column name'))).toBe('2BP01')
+    await client.query('rollback')
+    await client.query('set offshoot.allow_data_loss = on')
+    await client.query('begin')
+    await client.query('alter table people drop column name')
+    await client.query('commit')
+    expect(await codeOf(client.query('select name from people'))).toBe('42703')
+  })
+
+  it('keeps links, those that it has declared, too', async () => {
+    const client = await forkTo('links')
+    await client.query('begin')
+    await client.query('create table shops (id text primary key)')
+    await client.query(`insert into shops (id) values ('s1')`)
+    await client.query(
+      'create table items (id text primary key, shop text references shops (id) on delete cascade)',
+    )
+    await client.query(`insert into items (id, shop) values ('i1', 's1')`)
+    await client.query('commit')
+    await client.query('begin')
+    await client.query('alter table items add column note text')
+    await client.query(`insert into items (id, shop) values ('i2', 'none')`)
+    expect(await codeOf(client.query('commit'))).toBe('23503')
+    await client.query('begin')
+    await client.query('savepoint one')
+    await client.query(`delete from shops where id = 's1'`)
+    await client.query('alter table items add column note text')
+    expect((await client.query('select id from items')).rows).toEqual([])
+    await client.query('rollback to one')
+    expect((await client.query('select id from items')).rows).toEqual([{ id: 'i1' }])
+    await client.query(`delete from shops where id = 's1'`)
+    await client.query('commit')
+    expect((await client.query('select id from items')).rows).toEqual([])
+  })
+
+  it('has its branch alone: others wait for it, and see the new schema', async () => {
+    const client = await forkTo('alone')
+    await client.query('begin')
+    await client.query('alter table people add column note text')
+    const waiting = [
+      branches.fork('from-alone', 'alone'),
+      branches.bulk('alone', 'people', [{ id: 'p4', note: 'later' }]),
+    ]
+    await client.query(`update people set note = 'x'`)
+    // Longer than an ordinary transaction may keep others waiting.
+    await new Promise((resolve) => setTimeout(resolve, 1_500))
+    await client.query('commit')
+    await Promise.all(waiting)
+    const forked = await wire.connect('shop:from-alone')
+    expect((await forked.query(`select note from people where id = 'p1'`)).rows).toEqual([
+      { note: 'x' },
+    ])
+    expect((await client.query(`select note from people where id = 'p4'`)).rows).toEqual([
+      { note: 'later' },
+    ])
+  })
+
+  it('conflicts with another one: one of them fails with 40001', async () => {
+    const client = await forkTo('conflicts')
+    const other = await wire.connect('shop:conflicts')
+    for (const each of [client, other]) {
+      await each.query('begin')
+      await each.query('select id from people')
+    }
+    const codes = await Promise.all(
+      [client, other].map((each, index) =>
+        codeOf(
+          each
+            .query(`alter table people add column n${index} int`)
+            .then(() => each.query('commit')),
+        ),
+      ),
+    )
+    expect(codes.toSorted()).toEqual(['40001', undefined])
+    await Promise.all([client, other].map((each) => each.query('rollback')))
+    expect(heldConnections()).toBe(0)
+  })
+
+  it('is one with other statements of its message', async () => {
+    const client = await forkTo('message')
+    const text = `create table items (id text primary key); insert into items (id) values ('a')`
+    expect(await codeOf(client.query(`${text}; insert into items (id) values ('a')`))).toBe('23505')
+    expect(await tablesOf(client)).toEqual(['people'])
+    await client.query(text)
+    await client.query('begin')
+    await client.query('alter table items add column a text; alter table items add column b text')
+    await client.query('alter table items add column c text; commit')
+    expect((await client.query('select * from items')).rows).toEqual([
+      { id: 'a', a: null, b: null, c: null },
+    ])
+  })
+
+  it('needs a key that writes, and is refused if it only reads', async () => {
+    const client = await forkTo('reads')
+    await client.query('begin read only')
+    expect(await codeOf(client.query('create table a (id text primary key)'))).toBe('25006')
+    await client.query('rollback')
+    expect(await tablesOf(client)).toEqual(['people'])
+  })
+
+  it('tells what it has skipped, and what differs, unless notices are not wanted', async () => {
+    const client = await forkTo('notices')
+    const notices: string[] = []
+    client.on('notice', ({ message = '' }) => notices.push(message))
+    await client.query('create table if not exists people (id text primary key)')
+    await client.query('begin')
+    await client.query('drop table if exists nothing')
+    await client.query(
+      'alter table people add column if not exists age int, drop column if exists x',
+    )
+    await client.query('create index by_age on people (age)')
+    await client.query('commit')
+    expect(notices).toEqual([
+      'table [people] already exists, skipping',
+      'table [nothing] does not exist, skipping',
+      'column [age] of table [people] already exists, skipping',
+      'column [x] of table [people] does not exist, skipping',
+      'index [by_age] is called [people_age_idx]',
+    ])
+    await client.query('set client_min_messages = warning')
+    await client.query('drop table if exists nothing')
+    expect(notices).toHaveLength(5)
+  })
+
+  it('knows the enum types that its connection has created', async () => {
+    const client = await forkTo('types')
+    await client.query('begin')
+    await client.query(`create type state as enum ('new', 'paid')`)
+    await client.query(
+      `create table orders (id serial primary key, state state not null default 'new')`,
+    )
+    await client.query('insert into orders default values')
+    await client.query('commit')
+    await client.query('alter table orders add column before public.state')
+    expect((await client.query('select state, before from orders')).rows).toEqual([
+      { state: 'new', before: null },
+    ])
+    expect(await codeOf(client.query(`update orders set state = 'lost'`))).toBeDefined()
+    const other = await wire.connect('shop:types')
+    expect(await codeOf(other.query('alter table orders add column c state'))).toBe('0A000')
+  })
+
+  it('appears in the history of the branch, with a migration for each statement', async () => {
+    const client = await forkTo('history')
+    const count = async () =>
+      (await service.call('POST', '/db/shop:history/schema/history', {})).body.logs.length
+    const before = await count()
+    await client.query('begin')
+    await client.query('create table a (id text primary key)')
+    await client.query('create table b (id text primary key)')
+    await client.query('commit')
+    expect(await count()).toBe(before + 2)
+  })
+})
