@@ -50,6 +50,18 @@ async function tableOf(branches: TestBranches, branch: string, kind: string) {
   return rows[0] as { name: string; branchId: string }
 }
 
+/** Makes all connections of the service report what they have read. PostgreSQL does so about once a second. */
+async function reportStatistics() {
+  const { pool } = service.database
+  const clients = await Promise.all(
+    Array.from({ length: service.database.poolMax }, () => pool.connect()),
+  )
+  for (const client of clients) {
+    await client.query('select pg_stat_force_next_flush()')
+    client.release()
+  }
+}
+
 it('a large merge has statistics of heaps that were filled a moment ago', async () => {
   const { pool } = service.database
   const branches = await TestBranches.create(service, 'grown', TABLES)
@@ -93,6 +105,7 @@ it('moving the rows of a layer reads each of them a few times, whoever else read
     )
     return rows[0] as { deleted: number; scanned: number; found: number }
   }
+  await reportStatistics()
   const before = await counted()
   // Another snapshot still sees the rows, and the layer cannot be dropped.
   const reader = await pool.connect()

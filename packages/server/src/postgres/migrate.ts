@@ -34,8 +34,8 @@ import { log } from './migrations/030-log.js'
 import { sequences } from './migrations/031-sequences.js'
 import { checkpoints } from './migrations/032-checkpoints.js'
 import { proposals } from './migrations/033-proposals.js'
-import { recordVersions } from './migrations/036-record-versions.js'
-import { operations } from './migrations/037-operations.js'
+import { recordVersions } from './migrations/034-record-versions.js'
+import { operations } from './migrations/035-operations.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -94,8 +94,8 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 31, name: 'sequences', statements: sequences },
   { number: 32, name: 'checkpoints', statements: checkpoints },
   { number: 33, name: 'proposals', statements: proposals },
-  { number: 36, name: 'record versions', statements: recordVersions },
-  { number: 37, name: 'operations', statements: operations },
+  { number: 34, name: 'record versions', statements: recordVersions },
+  { number: 35, name: 'operations', statements: operations },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000
