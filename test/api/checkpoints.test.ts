@@ -272,6 +272,10 @@ describe('reading the past', () => {
       aggs: { all: { count: '*' } },
     })
     expect(aggregated.aggs).toEqual({ all: 3 })
+    const got = await read('POST', '/transaction?at=kept', {
+      operations: [{ get: { table: 'items', id: 'b', columns: ['price'] } }],
+    })
+    expect(got.results).toMatchObject([{ columns: { price: 2 } }])
     const found = await read('POST', '/tables/items/search?at=kept', { query: 'b' })
     expect(found.records).toMatchObject([{ id: 'b' }])
     const everywhere = await read('POST', '/search?at=kept', { query: 'b' })
@@ -338,7 +342,16 @@ describe('reading the past', () => {
       ['PATCH', '/tables/items/data/a?at=kept', { price: 0 }],
       ['DELETE', '/tables/items/data/a?at=kept', undefined],
       ['POST', '/tables/items/bulk?at=kept', { records: [{}] }],
-      ['POST', '/transaction?at=kept', { operations: [] }],
+      [
+        'POST',
+        '/transaction?at=kept',
+        {
+          operations: [
+            { get: { table: 'items', id: 'a', columns: ['price'] } },
+            { delete: { table: 'items', id: 'a' } },
+          ],
+        },
+      ],
       ['POST', '/sql?at=kept', { statement: "update items set price = 0 where id = 'a'" }],
     ] as const) {
       const answer = await branches.call('main', method, path, body)

@@ -132,6 +132,22 @@ describe('a proposal', () => {
     })
   })
 
+  it('can get another title and another text, and keeps its reviews', async () => {
+    const branches = await open()
+    await propose(branches, { body: 'Prices.' })
+    expectOk(await approve(branches, bob))
+    const change = (body: object, path = '/1') => call(branches, 'PATCH', path, { body })
+    expect(expectOk(await change({ title: 'Winter' })).body).toMatchObject({
+      ...{ title: 'Winter', body: 'Prices.', approvals: 1, revision: 1 },
+    })
+    expect(expectOk(await change({ body: '' })).body).toMatchObject({ title: 'Winter', body: '' })
+    for (const body of [{}, { title: '' }, { state: 'open' }]) {
+      expect([body, (await change(body)).status]).toEqual([body, 400])
+    }
+    expect((await change({ title: 'None' }, '/2')).body.code).toBe('proposal_not_found')
+    expect(await read(branches)).toMatchObject({ title: 'Winter', body: '' })
+  })
+
   it('shows what has changed since, on both sides, and the conflicts', async () => {
     const branches = await open()
     await propose(branches)

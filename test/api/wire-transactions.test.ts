@@ -299,6 +299,16 @@ describe('a transaction that others wait for', () => {
     expect(await agesOf(await wire.connect('shop:from-waited'))).toEqual([41, 17])
   })
 
+  it('is ended when the branch begins to require approvals', async () => {
+    const client = await forkTo('approved')
+    await client.query('begin')
+    await client.query('update people set age = 0')
+    const fields = { protected: true, requiredApprovals: 1 }
+    expect((await branches.call('approved', 'PATCH', '', fields)).status).toBe(200)
+    expect(await codeOf(client.query('commit'))).toBe('40001')
+    expect(await agesOf(client)).toEqual([41, 17])
+  })
+
   it('is ended by a fork in another process, and by a write to the same row', async () => {
     const client = await forkTo('contended')
     const other = await createTestService({ url: service.url })

@@ -176,6 +176,27 @@ export class Proposal {
   }
 
   /**
+   * Changes the title or the text of the proposal.
+   *
+   * @example
+   * ```ts
+   * const { number } = await client.database.propose({ from: 'dev', title: 'New prices' })
+   * await client.database.proposal(number).update({ title: 'Prices of 2027' })
+   * ```
+   */
+  update(
+    texts: { readonly title?: string; readonly body?: string },
+    options: CallOptions = {},
+  ): Promise<ProposalDetails> {
+    return this.#transport.json({
+      method: 'PATCH',
+      path: this.#path,
+      json: texts,
+      signal: options.signal,
+    })
+  }
+
+  /**
    * Closes the proposal without a merge.
    *
    * @example

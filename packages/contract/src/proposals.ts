@@ -32,15 +32,17 @@ const WordsSchema = Type.String({
   pattern: TEXT_PATTERN,
 })
 
+const TitleSchema = Type.String({
+  minLength: 1,
+  maxLength: PROPOSAL_TITLE_LENGTH_MAX,
+  pattern: TEXT_PATTERN,
+})
+
 export const CreateProposalSchema = Type.Object(
   {
     from: BranchNameSchema,
     into: Type.Optional(BranchNameSchema),
-    title: Type.String({
-      minLength: 1,
-      maxLength: PROPOSAL_TITLE_LENGTH_MAX,
-      pattern: TEXT_PATTERN,
-    }),
+    title: TitleSchema,
     body: Type.Optional(TextSchema),
   },
   {
@@ -53,6 +55,18 @@ export const CreateProposalSchema = Type.Object(
   },
 )
 export type CreateProposal = Static<typeof CreateProposalSchema>
+
+export const UpdateProposalSchema = Type.Object(
+  { title: Type.Optional(TitleSchema), body: Type.Optional(TextSchema) },
+  {
+    ...closed,
+    title: 'UpdateProposal',
+    description: 'Fields that are not given stay as they are.',
+    minProperties: 1,
+    examples: [{ title: 'Prices of the winter sale' }],
+  },
+)
+export type UpdateProposal = Static<typeof UpdateProposalSchema>
 
 const PersonSchema = Type.Object({
   id: Type.String({ description: 'The id of the user.' }),

@@ -1,7 +1,8 @@
 import type { BranchMetadata, StartedFrom, UpdateBranch } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
+import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
+import type { Storage } from '../../rows/storage.js'
 import type { BranchAccess, DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { logAccess } from '../log/entries.js'
@@ -107,7 +108,8 @@ export async function deleteBranch(
 }
 
 /** Changes expiry and protection of a branch. */
-export async function updateBranch(database: Database, access: BranchAccess, wishes: UpdateBranch) {
+export async function updateBranch(storage: Storage, access: BranchAccess, wishes: UpdateBranch) {
+  const { database } = storage
   requireAccess(access.principal.scope, 'write')
   requireProtectionRights(access, wishes)
   const { branchId } = access
@@ -118,19 +120,18 @@ export async function updateBranch(database: Database, access: BranchAccess, wis
       `body: field [${ends}]: the default branch of a database cannot expire`,
     )
   }
-  await runTransaction(
-    database,
-    async (transaction) => {
-      const life = await findBranchLife(transaction, branchId)
-      if (life === undefined) throw branchNotFound(access)
-      const changed = changeLife(life, wishes)
-      requireApprovalRights(access, { before: life, after: changed })
-      await updateBranchLife(transaction, { branchId, life: changed })
-      await logAccess(transaction, access, { kind: 'branchChanged', details: { changed: wishes } })
-    },
-    // `findBranchLife` locks the row.
-    { isolation: 'read committed' },
-  )
+  const update = async (transaction: Transaction): Promise<void> => {
+    const life = await findBranchLife(transaction, branchId)
+    if (life === undefined) throw branchNotFound(access)
+    const changed = changeLife(life, wishes)
+    requireApprovalRights(access, { before: life, after: changed })
+    await updateBranchLife(transaction, { branchId, life: changed })
+    await logAccess(transaction, access, { kind: 'branchChanged', details: { changed: wishes } })
+  }
+  // Approvals are required between writes: a transaction that began before must not commit afterwards.
+  if (wishes.requiredApprovals !== undefined) await storage.runAlone([branchId], update)
+  // `findBranchLife` locks the row.
+  else await runTransaction(database, update, { isolation: 'read committed' })
   return readBranch(database, access)
 }
 

@@ -10,6 +10,7 @@ import type {
   Proposal,
   ProposalList,
   ProposalListQuery,
+  UpdateProposal,
 } from '@offshoot/contract/proposals'
 import { cutPage } from '../../common/cut-page.js'
 import type { Database, Queryable } from '../../postgres/database.js'
@@ -48,6 +49,7 @@ import {
   type ProposalRow,
   takeNumber,
   updateState,
+  updateTexts,
 } from './queries.js'
 
 /** Proposes to merge a branch. Keeps the present states of both branches, which costs as much as two forks. */
@@ -269,6 +271,27 @@ function toComment(row: CommentRow): Comment {
     revision,
     createdAt: createdAt.toISOString(),
   }
+}
+
+/** Changes the title or the text of a proposal, whatever its state. Reviews stay: they are about the difference. */
+export async function updateProposal(
+  context: ProposalContext,
+  access: DatabaseAccess,
+  { number, texts }: { number: number; texts: UpdateProposal },
+): Promise<Proposal> {
+  const { databaseId, principal } = access
+  requireAccess(principal.scope, 'write')
+  await runTransaction(
+    context.storage.database,
+    async (transaction) => {
+      const locked = await lockProposal(transaction, { databaseId, number })
+      const row = requireVisible(access, locked, number)
+      await updateTexts(transaction, row, texts)
+      await logProposal(transaction, access, { row, action: 'edited' })
+    },
+    { isolation: 'read committed' },
+  )
+  return readProposal(context, access, number)
 }
 
 /** Closes a proposal without a merge. */

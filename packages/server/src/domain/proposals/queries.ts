@@ -170,6 +170,17 @@ export async function updateState(
     where database_id = ${databaseId} and number = ${number}`)
 }
 
+export async function updateTexts(
+  transaction: Queryable,
+  { databaseId, number }: ProposalId,
+  { title, body }: { title?: string | undefined; body?: string | undefined },
+): Promise<void> {
+  await transaction.query(sql`
+    update offshoot.proposals
+    set title = coalesce(${title ?? null}::text, title), body = coalesce(${body ?? null}::text, body)
+    where database_id = ${databaseId} and number = ${number}`)
+}
+
 export interface CommentRow {
   readonly id: string
   readonly position: string

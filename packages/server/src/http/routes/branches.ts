@@ -146,7 +146,7 @@ export function branchRoutes(services: Services): FastifyPluginAsyncTypebox {
       },
       async (request, reply) => {
         const access = await branchOf(request, 'write')
-        return sendLarge(reply, await updateBranch(database, access, request.body))
+        return sendLarge(reply, await updateBranch(storage, access, request.body))
       },
     )
 

@@ -16,6 +16,7 @@ import {
   ProposalParamsSchema,
   ProposalSchema,
   ProposalsParamsSchema,
+  UpdateProposalSchema,
 } from '@offshoot/contract/proposals'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
@@ -31,6 +32,7 @@ import {
   readProposal,
   readProposals,
   reopenProposal,
+  updateProposal,
 } from '../../domain/proposals/operations.js'
 import { addReview, withdrawReview } from '../../domain/proposals/reviews.js'
 import { addressed } from '../addressed.js'
@@ -41,7 +43,7 @@ import type { Services } from '../services.js'
 
 /**
  * GET    /dbs/:databaseName/proposals                    POST
- * GET    /dbs/:databaseName/proposals/:number
+ * GET    /dbs/:databaseName/proposals/:number           PATCH
  * GET    /dbs/:databaseName/proposals/:number/diff
  * GET    /dbs/:databaseName/proposals/:number/comments   POST
  * POST   /dbs/:databaseName/proposals/:number/approvals  DELETE
@@ -118,6 +120,25 @@ export function proposalRoutes(
       },
       async (request) =>
         readProposal(context, await accessOf(request, 'read'), request.params.number),
+    )
+
+    app.patch(
+      one,
+      {
+        schema: {
+          tags,
+          operationId: 'updateProposal',
+          summary: 'Change the title or the text of a proposal',
+          params,
+          body: UpdateProposalSchema,
+          response: { 200: ProposalSchema, ...refusals(404) },
+        },
+      },
+      async (request) =>
+        updateProposal(context, await accessOf(request, 'write'), {
+          number: request.params.number,
+          texts: request.body,
+        }),
     )
 
     app.get(
