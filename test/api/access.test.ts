@@ -74,7 +74,8 @@ beforeAll(async () => {
     invite: invite.body.inviteId,
   }
   walked = routes
-    .filter(({ method, url }) => !isPublic(method, url))
+    // Operations are known by their ids. Their own tests look at who reaches them.
+    .filter(({ method, url }) => !isPublic(method, url) && !url.startsWith('/operations/'))
     .map(({ method, url }) => {
       const { path, body } = exampleRequest(description, { method, url }, values)
       const isDataPlane = url.startsWith('/db')

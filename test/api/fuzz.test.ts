@@ -38,6 +38,12 @@ const limits = {
   fileBytesMax: 64 * 1024,
 }
 
+/** Operations that are refused to the tenants who send the requests. */
+const FOR_ADMINISTRATORS: ReadonlySet<string> = new Set([
+  'POST /linkKeys',
+  'PUT /workspaces/{workspaceId}/quota',
+])
+
 let service: TestService
 let document: Document
 let neighbour: Tenant
@@ -248,7 +254,9 @@ describe(`requests of every form, from seed ${SEED}`, () => {
   it('reach every operation, and nearly all of them with success', () => {
     const unreached = document.operations.filter(({ name }) => !statuses.has(name))
     expect(unreached.map(({ name }) => name)).toEqual([])
-    const refused = [...statuses].filter(([, counts]) => ![...counts.keys()].some((s) => s < 300))
+    const refused = [...statuses].filter(
+      ([name, counts]) => !FOR_ADMINISTRATORS.has(name) && ![...counts.keys()].some((s) => s < 300),
+    )
     console.info(`never with success: ${refused.map(([name]) => name).join(', ')}`)
     expect(refused.length).toBeLessThan(document.operations.length / 10)
   })

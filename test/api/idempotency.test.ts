@@ -143,6 +143,7 @@ describe('an Idempotency-Key', () => {
       'pullBranch',
       'replaceRecord',
       'resetBranch',
+      'restoreRecordVersion',
       'revertBranch',
       'runSql',
       'runSqlBatch',

@@ -161,11 +161,11 @@ type MergeOutcome =
   | { readonly kind: 'unneeded' }
   | { readonly kind: 'merged'; readonly state: State; readonly tables: ReadonlyMap<string, Counts> }
 
-/** The service must refuse the request, with this status if the request is about a single record. */
+/** The service must refuse the request, with one of these statuses if the request is about a single record. */
 export class Refusal extends Error {
   constructor(
     message: string,
-    readonly status = 400,
+    readonly statuses: readonly number[] = [400],
   ) {
     super(message)
   }

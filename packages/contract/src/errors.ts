@@ -156,6 +156,7 @@ const VIOLATION_CODES = [
   'link_violation',
 ] as const
 export type ViolationCode = (typeof VIOLATION_CODES)[number]
+export const ViolationCodeSchema = Type.Enum([...VIOLATION_CODES])
 
 /** One entry of the `errors` list of an error body. */
 export interface FaultEntry {
@@ -244,7 +245,7 @@ export const ErrorBodySchema = Type.Object(
           message: Type.String(),
           status: Type.Optional(Type.Integer()),
           line: Type.Optional(Type.Integer()),
-          code: Type.Optional(Type.Enum([...VIOLATION_CODES])),
+          code: Type.Optional(ViolationCodeSchema),
           ...brokenRule,
         }),
       ),

@@ -1,6 +1,6 @@
 import { Type } from 'typebox'
 import { AtQuerySchema } from './checkpoints.js'
-import { brokenRule } from './errors.js'
+import { brokenRule, ViolationCodeSchema } from './errors.js'
 import { LIMITS } from './limits.js'
 import { DatabaseBranchNameSchema, RecordIdSchema, TableNameSchema } from './names.js'
 
@@ -139,7 +139,7 @@ export const BulkInsertedSchema = Type.Object(
         Type.Object({
           line: Type.Integer(),
           message: Type.String(),
-          code: Type.Optional(Type.Literal('unique_violation')),
+          code: Type.Optional(ViolationCodeSchema),
           ...brokenRule,
         }),
         {

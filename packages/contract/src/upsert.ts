@@ -1,5 +1,5 @@
 import { Type } from 'typebox'
-import { brokenRule } from './errors.js'
+import { brokenRule, ViolationCodeSchema } from './errors.js'
 import { LIMITS } from './limits.js'
 import { RecordIdSchema } from './names.js'
 import { BulkInsertedSchema, InputRecordSchema } from './records.js'
@@ -44,7 +44,7 @@ export const UpsertedSchema = Type.Object(
           error: Type.Optional(
             Type.Object({
               message: Type.String(),
-              code: Type.Optional(Type.Literal('unique_violation')),
+              code: Type.Optional(ViolationCodeSchema),
               ...brokenRule,
             }),
           ),

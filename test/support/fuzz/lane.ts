@@ -220,6 +220,15 @@ export class Lane implements Caller {
     const proposal = { from: 'dev', into: 'main', title: 'kept' }
     await this.#make('POST', `${this.#tenant?.workspace}/dbs/shop/proposals`, proposal)
     await this.#addOperation()
+    await this.#addVersion(`${branch('main')}/tables/teams`)
+  }
+
+  /** Makes a table keep versions of its records, and changes one of them. */
+  async #addVersion(table: string): Promise<void> {
+    await this.#make('PATCH', table, { history: { keep: '30d' } })
+    await this.#make('PATCH', `${table}/data/core`, { name: 'renamed' })
+    const { body } = expectOk(await this.#call('GET', `${table}/data/core/history`))
+    for (const { version } of body.versions) this.#stock.add('version', version)
   }
 
   /**

@@ -20,7 +20,7 @@ import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Storage } from '../../rows/storage.js'
 import { answerOnce, keepAnswer } from '../records/idempotency.js'
 import type { TransactionContext } from '../records/transaction.js'
-import { mayHeal } from '../session/record-errors.js'
+import { findBrokenAtEnd, mayHeal } from '../session/record-errors.js'
 import { withBranch } from '../session/session.js'
 import { rowSet } from '../sets/row-set.js'
 import {
@@ -44,7 +44,7 @@ import {
   type StatementPlanner,
 } from './statement-planner.js'
 import { findTypeNames } from './type-names.js'
-import { grows, writeRecords } from './write-records.js'
+import { grows, toSqlRefusal, writeRecords } from './write-records.js'
 
 export interface SqlContext extends TransactionContext {
   readonly storage: Storage
@@ -294,15 +294,20 @@ async function runInTransaction(
     const names = new Set(prepared.flatMap(({ plan }) => writtenTables(plan)))
     const tables = [...names].map((name) => session.table(name))
     // The statements are written again, because they read what they have written from drafts.
-    return branch.runDrafted(
-      tables,
-      async (draft, transaction) => {
-        const drafted = { ...context, session: withBranch(session, draft) }
-        const statements = await prepareAll(drafted, request.statements)
-        return write(transaction, { context: drafted, prepared: statements })
-      },
-      running,
-    )
+    return branch
+      .runDrafted(
+        tables,
+        async (draft, transaction) => {
+          const drafted = { ...context, session: withBranch(session, draft) }
+          const statements = await prepareAll(drafted, request.statements)
+          return write(transaction, { context: drafted, prepared: statements })
+        },
+        running,
+      )
+      .catch((failure: unknown) => {
+        if (findBrokenAtEnd(failure) === undefined) throw failure
+        throw toSqlRefusal(failure, [])
+      })
   }
 }
 

@@ -4,7 +4,7 @@ import { invalidSql } from '../../dialect/invalid-sql.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
 import type { Call, Parameter } from '../../postgres/statement.js'
 import { Fault } from '../../rows/columns/fault.js'
-import { isFaults } from '../../rows/columns/table-codec.js'
+import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { Refusal } from '../../rows/writing/refusals.js'
@@ -331,12 +331,7 @@ async function runPart(
   const rows = await transaction
     .run(runs.flatMap(({ calls }): readonly Call[] => calls))
     .catch((error: unknown) => {
-      const refusal = Refusal.of(error, [codec])?.message
-      if (refusal === undefined) throw error
-      throw refused(
-        `table [${codec.table.name}]: ${refusal}`,
-        findViolationFields(error, new Set([codec])),
-      )
+      throw toSqlRefusal(error, [codec])
     })
   let position = 0
   for (const { calls, settle } of runs) {
@@ -347,6 +342,14 @@ async function runPart(
     }
     position += calls.length
   }
+}
+
+/** Returns the error of a statement whose rows break a rule of one of the tables. Other errors stay as they are. */
+export function toSqlRefusal(error: unknown, codecs: readonly TableCodec[]): unknown {
+  const refusal = Refusal.of(error, codecs)?.message
+  if (refusal === undefined) return error
+  const fields = findViolationFields(error, new Set(codecs))
+  return refused(`table [${fields?.table ?? codecs[0]?.table.name}]: ${refusal}`, fields)
 }
 
 function refused(message: string, fields: ViolationFields | undefined): AppError {

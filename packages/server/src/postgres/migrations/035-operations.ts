@@ -2,7 +2,8 @@
 export const operations = `
 create table offshoot_work.operations (
   id text primary key,
-  database_id bigint not null references offshoot.databases on delete cascade,
+  -- The database may be deleted meanwhile. A restore empties the tables of the catalogue, which nothing else may refer to.
+  database_id bigint not null,
   -- The branch of the request, which may be deleted meanwhile.
   branch_name text not null,
   kind text not null,
@@ -18,6 +19,5 @@ create table offshoot_work.operations (
   seen_at timestamptz not null default clock_timestamp(),
   ended_at timestamptz
 );
-create index operations_database on offshoot_work.operations (database_id);
 create index operations_ended on offshoot_work.operations (ended_at);
 `
