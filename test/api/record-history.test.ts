@@ -168,6 +168,24 @@ describe('the versions of a record', () => {
     expect(await steps(branches, 'b')).toEqual(['insert 1'])
   })
 
+  it('are one for each record if a transaction exchanges unique values', async () => {
+    const branches = await open()
+    const column = { name: 'code', type: 'int', unique: true } as const
+    await branches.edit('main', { addColumn: { table: 'items', column } })
+    await branches.put('main', 'items', 'a', { price: 1, code: 1 })
+    await branches.put('main', 'items', 'b', { price: 2, code: 2 })
+    await branches.fork('dev')
+    const exchange = [
+      { update: { table: 'items', id: 'a', fields: { price: 2, code: 2 } } },
+      { update: { table: 'items', id: 'b', fields: { price: 1, code: 1 } } },
+    ]
+    for (const branch of ['main', 'dev']) {
+      expectOk(await branches.call(branch, 'POST', '/transaction', { operations: exchange }))
+      expect(await steps(branches, 'a', branch)).toEqual(['update 2', 'insert 1'])
+      expect(await steps(branches, 'b', branch)).toEqual(['update 1', 'insert 2'])
+    }
+  })
+
   it('are not made by a write that has failed', async () => {
     const branches = await open()
     await branches.put('main', 'items', 'a', { price: 1 })

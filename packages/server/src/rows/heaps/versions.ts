@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
-import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { collected } from '../../telemetry/events.js'
 import type { StoredTable } from '../columns/stored-schema.js'
 import { type HeapAddress, heapName, versionsName } from '../layout/layout.js'
@@ -153,20 +153,27 @@ export async function noteAuthor(
       set_config('offshoot.cause', ${cause}::text, true)`)
 }
 
-/** Keeps a version of each row of a layer that is about to be published over a heap. */
-export async function keepLayerVersions(
-  transaction: Queryable,
-  { heap, layer, epoch }: { heap: HeapAddress; layer: HeapAddress; epoch: number },
-): Promise<void> {
-  const rowEpoch = raw(String(epoch))
-  await transaction.query(sql`
+/**
+ * Keeps a version of each row of a layer that is about to be published over a heap, or of a draft that is about to replace
+ * rows of it.
+ */
+export function keepLayerVersions({
+  heap,
+  layer,
+  epoch,
+}: {
+  heap: HeapAddress
+  layer: HeapAddress
+  epoch: Sql
+}): Sql {
+  return sql`
     insert into ${versionsName(heap)}
       (id, at, epoch, user_id, key_name, cause, old_row, new_row)
-    select l.id, clock_timestamp(), ${rowEpoch}, a.user_id, a.key_name, a.cause,
+    select l.id, clock_timestamp(), ${epoch}, a.user_id, a.key_name, a.cause,
       case when not h.deleted then to_jsonb(h) end, case when not l.deleted then to_jsonb(l) end
     from ${heapName(layer)} l
     left join ${heapName(heap)} h on h.id = l.id
-    cross join offshoot.version_author() a`)
+    cross join offshoot.version_author() a`
 }
 
 /** Versions that one step deletes, and tables of versions that one step looks at. */

@@ -199,7 +199,8 @@ export async function publishOutcomes(
   for (const layer of outcomes) {
     const heap = ownHeap(target, layer.tableId)
     // Moving the rows to the heap makes no versions, so they are made now: in a time that depends on the number of rows.
-    if (layer.table?.history && heap) await keepLayerVersions(transaction, { heap, layer, epoch })
+    if (layer.table?.history === undefined || heap === undefined) continue
+    await transaction.query(keepLayerVersions({ heap, layer, epoch: sql`${epoch}::integer` }))
   }
   const place = { branchId: into, epoch, isLasting: true, nextBranchId: into }
   return publishLayers(transaction, outcomes, place)

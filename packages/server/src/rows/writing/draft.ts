@@ -5,6 +5,7 @@ import { physicalName } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type CheckRule, failsCheck, type UniqueKey } from '../columns/table-rules.js'
 import { draftStatement } from '../heaps/heap-ddl.js'
+import { BEGIN_MOVING, END_MOVING, keepLayerVersions } from '../heaps/versions.js'
 import { type Heap, heapName, type Layout } from '../layout/layout.js'
 import type { WriteTransaction } from '../running/transactions.js'
 import { RuleBrokenAtEndError, violationOf } from './refusals.js'
@@ -102,12 +103,32 @@ export class Draft {
   }
 
   /** Deletes all rows first, so that values can move between them. */
-  async #replace({ heap, writer }: DraftedTable & { heap: Heap }): Promise<void> {
+  async #replace({ heap, codec, writer }: DraftedTable & { heap: Heap }): Promise<void> {
     const name = heapName(heap)
     const [rows = []] = await this.#transaction.run([once(sql`select d.id from ${name} d`)])
     const ids = rows.flatMap(([id]) => id ?? [])
     if (ids.length === 0) return
-    await this.#transaction.run([writer.delete(ids), writer.insertDraft(name)])
+    const replaced = [writer.delete(ids), writer.insertDraft(name)]
+    await this.#transaction.run(this.#keepVersions({ heap, codec }, replaced))
+  }
+
+  /** Adds statements that keep one version of each row, and not one for its deletion and one for its return. */
+  #keepVersions(draft: Pick<DraftedTable, 'codec'> & { heap: Heap }, calls: Call[]): Call[] {
+    const { table } = draft.codec
+    const heap = this.layout.levels[1]?.heaps.get(table.id)
+    if (table.history === undefined || heap === undefined) return calls
+    const epoch = sql`(
+      select b.epoch
+      from offshoot.heaps h
+      join offshoot.branches b on b.id = h.branch_id
+      where h.id = ${heap.heapId}::bigint
+    )`
+    return [
+      once(keepLayerVersions({ heap, layer: draft.heap, epoch })),
+      once(BEGIN_MOVING),
+      ...calls,
+      once(END_MOVING),
+    ]
   }
 }
 
