@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { createClient, type OperationInfo } from '@offshoot/client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { collectOperations } from '../../packages/server/src/domain/long-work/operations.js'
@@ -14,6 +15,9 @@ import { expectOk } from '../support/tables.js'
  */
 
 const limits = { answerWithinMs: 0, mergeLockedRowsMax: 0, automaticCheckpointsMax: 20 }
+
+/** Longer than a preview takes. If it is not, the test proves less. */
+const PREVIEW_MS = 1000
 
 let service: TestService
 let number = 0
@@ -182,6 +186,27 @@ describe('a merge that takes longer than a request may', () => {
     const { error } = await ended(id)
     expect(error.code).toBe('operation_interrupted')
     expect(await branches.record('main', 'items', 'b')).toBeUndefined()
+  })
+
+  it('ends as an operation if it is over before the operation is stored', async () => {
+    const branches = await open()
+    const client = await service.database.pool.connect()
+    await client.query('begin')
+    await client.query('lock table offshoot_work.operations in exclusive mode')
+    const answering = branches.merging('dev', { dryRun: true })
+    await until(async () => {
+      const waiting = await service.database.query(sql`
+        select from pg_locks
+        where relation = 'offshoot_work.operations'::regclass and not granted`)
+      return waiting.length > 0
+    })
+    // The preview does not wait for the operation.
+    await Promise.race([answering, delay(PREVIEW_MS)])
+    await client.query('rollback')
+    client.release()
+    const { status, body } = await answering
+    expect(status).toBe(202)
+    expect(await ended(body.operation.id)).toMatchObject({ state: 'done' })
   })
 
   it('is answered as ever if enough operations are running', async () => {

@@ -85,7 +85,7 @@ export interface ColumnChanges {
   readonly defaultValue?: string | null
   /** Null: nothing gives new records a value any more. */
   readonly generate?: ColumnGenerator | null
-  /** What a computed column is calculated of from now on. */
+  /** The new expression of a computed column. */
   readonly computed?: string
   /** Null removes the description. */
   readonly description?: string | null
@@ -387,7 +387,7 @@ export interface OperationInfo {
   readonly endedAt?: string
   /** How far it has come. Parts differ in size. */
   readonly progress: { readonly step: string; readonly done: number; readonly total: number }
-  /** What the request would have answered, if it is `done`. */
+  /** The answer that the request would have got. Only if the state is `done`. */
   readonly result?: unknown
   readonly error?: Readonly<Record<string, unknown>>
 }
@@ -703,7 +703,7 @@ export interface RecordVersion<Row> {
   readonly version: string
   readonly at: string
   readonly operation: 'insert' | 'update' | 'delete'
-  /** What has changed the record, if that was no write of it. */
+  /** The operation on the branch that has changed the record. Omitted for a write of the record. */
   readonly cause?: 'merge' | 'pull' | 'revert'
   readonly user?: string
   readonly email?: string

@@ -6,7 +6,7 @@ import { DateTimeSchema, TEXT_PATTERN } from './names.js'
 /** Operations that have ended are kept for this number of days. */
 export const OPERATION_DAYS_MAX = 7
 
-/** What a request may ask for that can take longer than its answer. */
+/** The kinds of requests that may go on as an operation. */
 const KINDS = ['merge', 'pull', 'revert'] as const
 export type OperationKind = (typeof KINDS)[number]
 
@@ -36,7 +36,9 @@ export const OperationSchema = Type.Object(
     endedAt: Type.Optional(DateTimeSchema),
     progress: ProgressSchema,
     result: Type.Optional(
-      Type.Unknown({ description: 'What the request would have answered, if it is `done`.' }),
+      Type.Unknown({
+        description: 'The answer that the request would have got. Only if the state is `done`.',
+      }),
     ),
     error: Type.Optional(ErrorBodySchema),
   },

@@ -59,7 +59,8 @@ export const RecordVersionSchema = Type.Object(
     }),
     cause: Type.Optional(
       Type.Enum(['merge', 'pull', 'revert'], {
-        description: 'What has changed the record, if that was no write of it.',
+        description:
+          'The operation on the branch that has changed the record. Omitted for a write of the record.',
       }),
     ),
     user: Type.Optional(

@@ -95,7 +95,7 @@ export const ColumnGenerateSchema = Type.Enum([...COLUMN_GENERATORS], {
     '`sequence`: a number that no other record of the table gets, on no branch.',
 })
 
-/** What a column is calculated of. */
+/** The expression of a computed column. */
 export const ColumnComputedSchema = Type.String({
   minLength: 1,
   maxLength: LIMITS.expressionLengthMax,

@@ -32,8 +32,7 @@ export class LongAnswers {
       () => false,
     )
     if (!isLate || this.#running.size >= limits.operationsAtOnceMax) return running
-    // The work may fail before its branch is known.
-    const operation = await Promise.race([work.toOperation(), running.then(() => undefined)])
+    const operation = await work.toOperation(running)
     if (operation === undefined) return running
     this.#running.set(work, this.#follow(request, { work, running }))
     return reply

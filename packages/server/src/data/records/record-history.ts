@@ -37,7 +37,7 @@ interface Page {
 /** Ends the name of the version before the oldest change. */
 const BEFORE = 'b'
 
-/** What a listed version has. */
+/** A version as the answer lists it. */
 interface ListedVersion extends Omit<RecordVersion, 'before' | 'after'> {
   readonly name: string
   readonly operation: 'insert' | 'update' | 'delete'

@@ -74,10 +74,18 @@ export class LongWork {
     if (ended.length === 0) throw cancelled()
   }
 
-  /** Turns the work into an operation. Returns undefined if it ends at this moment. */
-  async toOperation(): Promise<Operation | undefined> {
-    const { databaseId, databaseName, branchName } = await this.#access
-    if (this.#isEnding) return undefined
+  /**
+   * Turns the work into an operation, whose `end` must be called. Returns undefined if `running` ends before its branch is
+   * known, or takes effect at this moment.
+   */
+  async toOperation(running: Promise<unknown>): Promise<Operation | undefined> {
+    const ended = running.then(
+      () => undefined,
+      () => undefined,
+    )
+    const access = await Promise.race([this.#access, ended])
+    if (access === undefined || this.#isEnding) return undefined
+    const { databaseId, databaseName, branchName } = access
     const known = { id: this.#id, kind: this.#kind, progress: this.#progress }
     const row = { ...known, databaseId, branchName, startedAt: this.#startedAt }
     this.#stored = this.#database.queryAside(insertOperation(row)).then(
