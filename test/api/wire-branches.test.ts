@@ -1,3 +1,4 @@
+import { LIMITS } from '@offshoot/contract/limits'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CHANGES_MAX } from '../../packages/server/src/wire/branch-functions.js'
@@ -43,6 +44,31 @@ const failureOf = (work: Promise<unknown>): Promise<pg.DatabaseError> =>
 const codeOf = async (work: Promise<unknown>) => (await failureOf(work)).code
 
 describe('the schema offshoot', () => {
+  it('takes the same names and notes as requests do', async () => {
+    const client = await wire.connect('shop:main')
+    const long = 'x'.repeat(LIMITS.nameLengthMax)
+    for (const name of ['a b', 'a:b', '../a', `${long}x`]) {
+      const error = await failureOf(client.query('select offshoot.fork($1)', [name]))
+      expect([name, error.code]).toEqual([name, '22023'])
+      expect(error.message).toContain('name of a branch')
+      expect(await codeOf(client.query('select offshoot.checkpoint($1)', [name]))).toBe('22023')
+    }
+    expect(await rowsOf(client, 'select offshoot.fork($1)', [long])).toEqual([{ fork: long }])
+    const note = 'x'.repeat(LIMITS.labelLengthMax + 1)
+    const noted = client.query('select offshoot.checkpoint($1, $2)', ['noted', note])
+    expect(await codeOf(noted)).toBe('22023')
+    await branches.delete(long)
+    await client.end()
+  })
+
+  it('has no function that its definitions only inherit', async () => {
+    const client = await wire.connect('shop:main')
+    for (const name of ['constructor', 'toString', 'hasOwnProperty']) {
+      expect(await codeOf(client.query(`select offshoot."${name}"()`))).toBe('42883')
+    }
+    await client.end()
+  })
+
   it('forks a branch, changes to it, and shows where the session is', async () => {
     const client = await wire.connect('shop:main')
     expect(await rowsOf(client, `select offshoot.fork('pr-1')`)).toEqual([{ fork: 'pr-1' }])
@@ -165,14 +191,14 @@ describe('the schema offshoot', () => {
 
   it('makes checkpoints', async () => {
     const client = await wire.connect('shop:main')
-    const [made] = await rowsOf(client, `select offshoot.checkpoint('before import', 'a note')`)
+    const [made] = await rowsOf(client, `select offshoot.checkpoint('before-import', 'a note')`)
     const listed = await service.call('GET', '/db/shop:main/checkpoints')
     expect(listed.body.checkpoints[0]).toMatchObject({
       id: made?.checkpoint,
-      name: 'before import',
+      name: 'before-import',
       note: 'a note',
     })
-    expect(await codeOf(client.query(`select offshoot.checkpoint('before import')`))).toBe('42P07')
+    expect(await codeOf(client.query(`select offshoot.checkpoint('before-import')`))).toBe('42P07')
   })
 
   it('changes branches by statements of their own, outside of transactions', async () => {

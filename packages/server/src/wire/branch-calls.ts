@@ -123,7 +123,7 @@ function define(
   name: string,
   { given, isRelation }: Pick<BranchCall, 'given' | 'isRelation'>,
 ): Pick<BranchCall, 'name' | 'definition'> {
-  const definition = BRANCH_FUNCTIONS[name]
+  const definition = Object.hasOwn(BRANCH_FUNCTIONS, name) ? BRANCH_FUNCTIONS[name] : undefined
   if (definition === undefined) {
     throw new WireError('42883', `function ${SCHEMA}.${name} does not exist`, {
       hint: `There are ${Object.keys(BRANCH_FUNCTIONS).join(', ')}.`,

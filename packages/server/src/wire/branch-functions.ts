@@ -1,6 +1,10 @@
 import type { DifferenceSchema } from '@offshoot/contract/branch-changes'
+import { CreateCheckpointSchema } from '@offshoot/contract/checkpoints'
+import { LIMITS } from '@offshoot/contract/limits'
 import { CONFLICTS_PAGE_SIZE } from '@offshoot/contract/merge-conflicts'
+import { BranchNameSchema } from '@offshoot/contract/names'
 import type { Static } from 'typebox'
+import { Value } from 'typebox/value'
 import type { Session } from '../data/session/session.js'
 import { type BranchAccess, resolveAddressedDatabase } from '../domain/access/resolve.js'
 import type { Need } from '../domain/access/scope.js'
@@ -97,10 +101,16 @@ export const BRANCH_FUNCTIONS: Readonly<Record<string, BranchFunction>> = {
   },
 }
 
+/** Returns the name of a branch. The contract says which names requests may have. */
 function required(name: string, value: string | null | undefined): string {
-  if (value !== null && value !== undefined && value !== '') return value
-  throw new WireError('22004', `function offshoot.${name}: the name of a branch must not be null`)
+  if (value === null || value === undefined || value === '') {
+    throw new WireError('22004', `function offshoot.${name}: the name of a branch must not be null`)
+  }
+  if (Value.Check(BranchNameSchema, value)) return value
+  throw new WireError('22023', `function offshoot.${name}: the name of a branch ${NAME_RULE}`)
 }
+
+const NAME_RULE = `has 1 to ${LIMITS.nameLengthMax} letters, digits, "_", "-" and "~"`
 
 function listBranches({ services, branchName, onBranch }: BranchShell): Promise<object[]> {
   return onBranch('read', async (access) => {
@@ -144,6 +154,12 @@ function makeCheckpoint({ services, onBranch }: BranchShell, [name, note]: Given
   const { storage, limits } = services
   return onBranch('write', async (access) => {
     const fields = { ...(name == null ? {} : { name }), ...(note == null ? {} : { note }) }
+    if (!Value.Check(CreateCheckpointSchema, fields)) {
+      throw new WireError(
+        '22023',
+        `function offshoot.checkpoint: the name ${NAME_RULE}, and the note at most ${LIMITS.labelLengthMax} characters`,
+      )
+    }
     const { id } = await createCheckpoint(storage, access, { ...fields, limits })
     return id
   })
