@@ -1,6 +1,7 @@
 import { LIMITS } from '@offshoot/contract/limits'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { BRANCH_CALLS_MAX } from '../../packages/server/src/wire/branch-calls.js'
 import { CHANGES_MAX } from '../../packages/server/src/wire/branch-functions.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -58,6 +59,15 @@ describe('the schema offshoot', () => {
     const noted = client.query('select offshoot.checkpoint($1, $2)', ['noted', note])
     expect(await codeOf(noted)).toBe('22023')
     await branches.delete(long)
+    await client.end()
+  })
+
+  it('limits the calls of one statement', async () => {
+    const client = await wire.connect('shop:main')
+    const calls = (count: number) =>
+      `select ${Array.from({ length: count }, (_, n) => `offshoot.current_branch() as c${n}`).join()}`
+    expect(await rowsOf(client, calls(BRANCH_CALLS_MAX))).toHaveLength(1)
+    expect(await codeOf(client.query(calls(BRANCH_CALLS_MAX + 1)))).toBe('54000')
     await client.end()
   })
 

@@ -10,6 +10,9 @@ import { unsupported, WireError } from './wire-error.js'
  */
 
 /** The schema of functions about branches. */
+/** Calls of functions in one statement. */
+export const BRANCH_CALLS_MAX = 20
+
 const SCHEMA = 'offshoot'
 
 /** A call, and where it is in the text. */
@@ -76,6 +79,7 @@ class CallFinder {
 
   #relation({ schemaname, relname = '', location, alias }: NodeOf<'RangeVar'>): void {
     if (schemaname !== SCHEMA) return
+    this.#requireRoom()
     const start = this.#characters(location)
     const end = start + (/^\w+\s*\.\s*"?\w+"?/.exec(this.text.slice(start))?.[0].length ?? 0)
     const shape = { isRelation: true, isUnnamed: alias === undefined }
@@ -107,10 +111,20 @@ class CallFinder {
     const [schema, name = ''] = namesOf(call.funcname).slice(-2)
     if (schema !== SCHEMA || this.#seen.has(call)) return
     this.#seen.add(call)
+    this.#requireRoom()
     const given = (call.args ?? []).map(givenValue)
     const start = this.#characters(call.location)
     const end = endOfParentheses(this.text, start)
     this.calls.push({ ...define(name, { given, ...shape }), given, start, end, ...shape })
+  }
+
+  /** Each call costs a request, and finding it in the text costs as much as the text is long. */
+  #requireRoom(): void {
+    if (this.calls.length < BRANCH_CALLS_MAX) return
+    throw new WireError(
+      '54000',
+      `a statement can call at most ${BRANCH_CALLS_MAX} functions of the schema "${SCHEMA}"`,
+    )
   }
 
   #characters(location: number | undefined): number {
