@@ -75,7 +75,7 @@ export interface ColumnChanges {
   /** The new type. All values of the column must convert to it. */
   readonly type?: ColumnType
   /** The linked table stays the same. */
-  readonly link?: { readonly table?: string; readonly onDelete: LinkAction }
+  readonly link?: { readonly table?: string; readonly onDelete?: LinkAction }
   readonly vector?: { readonly dimension: number }
   readonly decimal?: { readonly precision: number; readonly scale: number }
   readonly enum?: { readonly values: string[] }

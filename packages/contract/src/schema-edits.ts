@@ -136,8 +136,13 @@ const columnChanges = {
   ),
   link: Type.Optional(
     Type.Object(
-      { table: Type.Optional(TableNameSchema), onDelete: OnDeleteSchema },
-      { ...closed, description: 'The linked table stays the same.' },
+      { table: Type.Optional(TableNameSchema), onDelete: Type.Optional(OnDeleteSchema) },
+      {
+        ...closed,
+        minProperties: 1,
+        description:
+          'A link keeps its table. A column that becomes a link has ids of the table that is named here.',
+      },
     ),
   ),
   vector: Type.Optional(ColumnVectorSchema),

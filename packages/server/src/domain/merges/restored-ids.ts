@@ -8,7 +8,8 @@ import {
 import type { ReadIds, StoredAs } from '../../rows/layout/layout.js'
 import type { BranchState } from '../branches/branch-state.js'
 import { listObjectIds } from '../schemas/queries.js'
-import { SameIds, withColumnIds, withUsedIds } from '../schemas/same-ids.js'
+import { SameIds } from '../schemas/same-ids.js'
+import { withColumnIds, withUsedIds } from '../schemas/store-constraint.js'
 
 /*
  * A revert brings back tables and columns that the change has removed. Their old ids are in use: heaps still have the rows

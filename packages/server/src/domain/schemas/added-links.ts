@@ -1,4 +1,13 @@
+import type { ColumnType, IdType } from '@offshoot/contract/schema'
 import type { StoredColumn, StoredTable } from '../../rows/columns/stored-schema.js'
+
+/** The types of columns whose values can be ids, with the types of these. */
+export const ID_TYPE_OF: Readonly<Partial<Record<ColumnType, IdType>>> = {
+  int: 'int',
+  uuid: 'uuid',
+  text: 'string',
+  string: 'string',
+}
 
 export type LinkTarget = Required<StoredColumn>['link'] | { readonly missing: string }
 

@@ -66,7 +66,11 @@ function compareTableById(
   const alterations = old.flatMap((column) => {
     const successor = successors.get(column.id)
     const changes = successor && changesOf(column, successor, pathsOf(after.columns))
-    return changes ? [{ alterColumn: { table, column: successor.name, ...changes } }] : []
+    if (successor === undefined || changes === undefined) return []
+    const { link } = columns.get(successor.name) ?? {}
+    const linked =
+      changes.type === 'link' && link ? { link: { onDelete: 'none' as const, ...link } } : {}
+    return [{ alterColumn: { table, column: successor.name, ...changes, ...linked } }]
   })
   const additions = added.flatMap(({ name }) => {
     const column = columns.get(name)

@@ -7,6 +7,7 @@ import { inTurns } from '../../common/in-turns.js'
 import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { Sql } from '../../postgres/sql.js'
+import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
 import { StoredBranch } from '../../rows/stored-branch.js'
@@ -205,7 +206,7 @@ async function applyEdit(
   options: { head: BranchHead; edit: PlannedEdit; databaseId: string; limits: Limits },
 ): Promise<BranchHead> {
   const { head, edit, databaseId, limits } = options
-  const ids = await listObjectIds(transaction, countIds(edit.operations))
+  const ids = await listObjectIds(transaction, countIds(edit.operations, head.schema))
   const nextId = (): number => {
     const id = ids.shift()
     if (id === undefined) throw new Error('ids for an edit are counted beforehand')
@@ -236,9 +237,15 @@ async function applyEdit(
   return { ...head, schema, lastMigrationId: id, parentMigrationId: parentId }
 }
 
-function countIds(operations: readonly SchemaOperation[]): number {
+/** Counts the ids that operations can need. */
+function countIds(operations: readonly SchemaOperation[], { tables }: StoredSchema): number {
+  const added = operations.filter((operation) => 'addConstraint' in operation).length
+  const known = tables.map(({ constraints = [] }) => constraints.length)
+  // A constraint of a column whose values are stored anew gets another id.
+  const carriedMax = Math.max(0, ...known) + added
   return operations.reduce((count, operation) => {
-    const isOne = ['addTable', 'alterColumn', 'addConstraint'].some((kind) => kind in operation)
+    if ('alterColumn' in operation) return count + 1 + carriedMax
+    const isOne = ['addTable', 'addConstraint'].some((kind) => kind in operation)
     if (isOne) return count + 1
     return 'addColumn' in operation ? count + countColumns(operation.addColumn.column) : count
   }, 0)

@@ -20,6 +20,7 @@ import {
   columnIdsUsedBy,
   type StoredConstraint,
   toPublicConstraint,
+  withColumnIds,
 } from './store-constraint.js'
 
 /** The options of a merge for one table. */
@@ -299,12 +300,22 @@ function mergeConstraints(
     new Map((each?.constraints ?? []).map((one) => [one.name.toLowerCase(), one]))
   const [old, mine, others] = [byName(before), byName(table), byName(other)]
   const ids = new Set(listAllColumns(options.columns).map(({ id }) => id))
+  const fits = (each: StoredConstraint) => columnIdsOf(each).every((id) => ids.has(id))
+  // A side that has stored a column anew has constraints of other ids, which may be the same rule.
+  const columns = [before, table, other].flatMap((each) => each?.columns ?? [])
+  const mergedIds = new Map(
+    columns.map((column) => [column.id, findSame(options.columns, column)?.id ?? column.id]),
+  )
+  const ruleIn = (each: StoredConstraint | undefined) =>
+    ruleOf(each && withColumnIds(each, (id) => mergedIds.get(id) ?? id))
   const names = new Set([...mine.keys(), ...others.keys()])
   return [...names].flatMap((name): StoredConstraint[] => {
     const [base, ours, theirs] = [old.get(name), mine.get(name), others.get(name)]
     const chosen = (): StoredConstraint | undefined => {
-      if (ruleOf(theirs) === ruleOf(base) || ruleOf(theirs) === ruleOf(ours)) return ours
-      if (ruleOf(ours) === ruleOf(base)) return theirs
+      const [rule, mine, others] = [ruleIn(base), ruleIn(ours), ruleIn(theirs)]
+      if (others === mine) return ours === undefined || fits(ours) ? ours : theirs
+      if (others === rule) return ours
+      if (mine === rule) return theirs
       const { id, name: constraint } = (ours ?? theirs) as StoredConstraint
       const strategy = options.strategyOf(id)
       if (strategy === 'fail') {
@@ -321,7 +332,7 @@ function mergeConstraints(
     }
     const merged = chosen()
     if (merged === undefined) return []
-    if (columnIdsOf(merged).every((id) => ids.has(id))) return [merged]
+    if (fits(merged)) return [merged]
     options.conflict({
       constraint: merged.name,
       message: 'uses a column that would not exist after the merge',

@@ -1,5 +1,4 @@
 import { toCanonicalJson } from '../../common/write-json.js'
-import type { ExpressionParts, RowExpression } from '../../dialect/row-expression.js'
 import {
   listAllColumns,
   type StoredColumn,
@@ -7,8 +6,7 @@ import {
   type StoredTable,
 } from '../../rows/columns/stored-schema.js'
 import type { ReadIds, StoredAs } from '../../rows/layout/layout.js'
-
-import type { StoredConstraint } from './store-constraint.js'
+import { withColumnIds, withUsedIds } from './store-constraint.js'
 
 /*
  * Branches that add the same table or column separately have different ids for it. The first merge between them
@@ -226,28 +224,6 @@ export class SameIds {
       if (other !== undefined) this.#joinColumns(nested, other)
     }
   }
-}
-
-/** Returns a constraint with other ids of its columns. */
-export function withColumnIds(
-  constraint: StoredConstraint,
-  idOf: (id: number) => number,
-): StoredConstraint {
-  if ('unique' in constraint) return { ...constraint, unique: constraint.unique.map(idOf) }
-  return { ...constraint, check: withIds(constraint.check, idOf) }
-}
-
-/** Returns a column that uses other ids of the columns that it is computed of. */
-export function withUsedIds(column: StoredColumn, idOf: (id: number) => number): StoredColumn {
-  return column.computed === undefined
-    ? column
-    : { ...column, computed: withIds(column.computed, idOf) }
-}
-
-function withIds({ text, sql }: RowExpression, idOf: (id: number) => number): RowExpression {
-  const read = (parts: ExpressionParts) =>
-    parts.map((part) => (typeof part === 'number' ? idOf(part) : part))
-  return { text: read(text), sql: read(sql) }
 }
 
 /** Lists the pairs of items that both sides have added under the same name. */

@@ -9,7 +9,7 @@ import {
 import type { ParsedExpressions, RowExpression } from '../../dialect/row-expression.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
-import { AddedLinks, type LinkTarget } from './added-links.js'
+import { AddedLinks, ID_TYPE_OF, type LinkTarget } from './added-links.js'
 import { type Alteration, alterDefinition, alterStored, onDeleteOf } from './alter-column.js'
 import {
   type ColumnChecks,
@@ -25,6 +25,8 @@ import { orderTables } from './order-tables.js'
 import { toPublicColumn } from './public-schema.js'
 import {
   bindComputed,
+  carryConstraint,
+  columnIdsOf,
   constraintNotFound,
   requireColumns,
   type StoredConstraint,
@@ -240,8 +242,55 @@ export class SchemaDraft {
       fillNulls: alteration.fillNulls ?? false,
     })
     if ('fault' in column) throw refuse(column.fault)
-    columns.replace(before.id, column)
-    this.#steps.push({ kind: 'columnAltered', tableId: table.id, before, column })
+    const link = definition.link && before.type !== 'link' && this.#linkOf(before, definition)
+    if (link && 'fault' in link) throw refuse(link.fault)
+    const altered = link ? { ...column, link } : column
+    columns.replace(before.id, altered)
+    const carried =
+      altered.id === before.id ? [] : this.#carryConstraints(table, before, altered, refuse)
+    this.#steps.push({ kind: 'columnAltered', tableId: table.id, before, column: altered })
+    for (const constraint of carried) {
+      this.#steps.push({ kind: 'constraintAdded', tableId: table.id, constraint })
+    }
+  }
+
+  /** Returns the table that a column links to, which had ids of it as values. */
+  #linkOf(
+    before: StoredColumn,
+    { link }: Column,
+  ): NonNullable<StoredColumn['link']> | { fault: string } {
+    if (!link?.table) return { fault: 'field [link.table] is required for type [link]' }
+    const { id: tableId, name, idType } = this.#getTable(link.table)
+    if (ID_TYPE_OF[before.type] === (idType ?? 'string')) {
+      return { tableId, ...(idType && { idType }) }
+    }
+    return {
+      fault: `values of type [${before.type}] cannot link to table [${name}], whose ids have type [${idType ?? 'string'}]`,
+    }
+  }
+
+  /**
+   * Replaces the constraints that use a column whose values are stored anew. They get other ids, because they are rules of
+   * other stored values. Returns them.
+   */
+  #carryConstraints(
+    table: StoredTable,
+    before: StoredColumn,
+    column: StoredColumn,
+    refuse: (fault: string) => AppError,
+  ): StoredConstraint[] {
+    const constraints = this.#constraintsOf(table)
+    const used = constraints.items().filter((each) => columnIdsOf(each).includes(before.id))
+    return used.map((old) => {
+      const constraint = carryConstraint(old, { id: this.#options.nextId(), before, column })
+      if ('fault' in constraint) throw refuse(constraint.fault)
+      constraints.replace(old.id, constraint)
+      if (!this.#addedConstraints.delete(old.id)) {
+        this.#steps.push({ kind: 'constraintRemoved', tableId: table.id, constraint: old })
+      }
+      this.#addedConstraints.add(constraint.id)
+      return constraint
+    })
   }
 
   finish(): { schema: StoredSchema; changes: SchemaChange[] } {

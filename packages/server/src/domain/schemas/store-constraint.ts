@@ -4,6 +4,7 @@ import type { Constraint } from '@offshoot/contract/schema'
 import {
   bindRowExpression,
   columnIdsIn,
+  type ExpressionParts,
   expressionText,
   type ParsedExpressions,
   type RowExpression,
@@ -78,11 +79,50 @@ function uniqueColumns(
     const column = placed.find((each) => each.path === path)?.column
     if (column === undefined) throw fault(`column [${path}]: column not found`)
     if (column.computed) throw fault(`column [${path}]: a computed column cannot be unique`)
-    if (!COLUMN_TYPE_ENTRIES[column.type].allows.index || column.type === 'vector') {
+    if (!canBeUnique(column)) {
       throw fault(`column [${path}]: a column of type [${column.type}] cannot be unique`)
     }
     return column.id
   })
+}
+
+const canBeUnique = ({ type }: StoredColumn): boolean =>
+  COLUMN_TYPE_ENTRIES[type].allows.index && type !== 'vector'
+
+/** Returns a constraint that uses a column as it used the one that the column was made of. */
+export function carryConstraint(
+  constraint: StoredConstraint,
+  { id, before, column }: { id: number; before: StoredColumn; column: StoredColumn },
+): StoredConstraint | { readonly fault: string } {
+  if ('unique' in constraint && !canBeUnique(column)) {
+    return {
+      fault: `a column of type [${column.type}] cannot be unique, as constraint [${constraint.name}] requires`,
+    }
+  }
+  const idOf = (each: number) => (each === before.id ? column.id : each)
+  return { ...withColumnIds(constraint, idOf), id }
+}
+
+/** Returns a constraint with other ids of its columns. */
+export function withColumnIds(
+  constraint: StoredConstraint,
+  idOf: (id: number) => number,
+): StoredConstraint {
+  if ('unique' in constraint) return { ...constraint, unique: constraint.unique.map(idOf) }
+  return { ...constraint, check: withIds(constraint.check, idOf) }
+}
+
+/** Returns a column that uses other ids of the columns that it is computed of. */
+export function withUsedIds(column: StoredColumn, idOf: (id: number) => number): StoredColumn {
+  return column.computed === undefined
+    ? column
+    : { ...column, computed: withIds(column.computed, idOf) }
+}
+
+function withIds({ text, sql }: RowExpression, idOf: (id: number) => number): RowExpression {
+  const read = (parts: ExpressionParts) =>
+    parts.map((part) => (typeof part === 'number' ? idOf(part) : part))
+  return { text: read(text), sql: read(sql) }
 }
 
 function bindCheck(text: string, context: ExpressionContext): RowExpression {

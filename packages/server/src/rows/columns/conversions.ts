@@ -1,4 +1,4 @@
-import { EMAIL_PATTERN } from '@offshoot/contract/names'
+import { EMAIL_PATTERN, RECORD_ID_PATTERN } from '@offshoot/contract/names'
 import type { ColumnType } from '@offshoot/contract/schema'
 import { join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { COLUMN_TYPE_ENTRIES } from './column-types.js'
@@ -27,19 +27,19 @@ const FROM_TEXT: readonly ColumnType[] = [
 
 /** The types that a type converts to. Other types have no values that could be the same. */
 const TARGETS: Readonly<Record<ColumnType, readonly ColumnType[]>> = {
-  string: FROM_TEXT,
-  text: FROM_TEXT,
+  string: [...FROM_TEXT, 'link'],
+  text: [...FROM_TEXT, 'link'],
   email: FROM_TEXT,
   enum: FROM_TEXT,
-  link: ['string', 'text'],
-  int: ['int', 'float', 'decimal', 'string', 'text', 'bool', 'enum', 'json'],
+  link: ['string', 'text', 'int', 'uuid'],
+  int: ['int', 'float', 'decimal', 'string', 'text', 'bool', 'enum', 'json', 'link'],
   float: ['int', 'float', 'decimal', 'string', 'text', 'json'],
   decimal: ['int', 'float', 'decimal', 'string', 'text'],
   bool: ['bool', 'int', 'string', 'text', 'enum', 'json'],
   datetime: ['datetime', 'date', 'string', 'text'],
   date: ['date', 'datetime', 'string', 'text'],
   time: ['time', 'string', 'text'],
-  uuid: ['uuid', 'string', 'text'],
+  uuid: ['uuid', 'string', 'text', 'link'],
   json: ['text', 'json'],
   multiple: ['multiple', 'json'],
   vector: ['vector'],
@@ -111,6 +111,10 @@ function conversion(value: Sql, from: Typed, to: Typed): Sql {
       return TEXT_TYPES.includes(from.type)
         ? sql`case when ${value} ~ ${literal(UUID)} then (${value})::uuid end`
         : value
+    case 'link':
+      return TEXT_TYPES.includes(from.type)
+        ? sql`case when ${value} ~ ${literal(RECORD_ID_PATTERN)} then ${value} end`
+        : textOf(value, from)
     case 'email':
       return sql`case when ${value} ~ ${literal(EMAIL_PATTERN)} then ${value} end`
     case 'enum': {
@@ -211,6 +215,7 @@ function datetimeFrom(text: Sql): Sql {
 interface Lengths {
   readonly stringLengthMax: number
   readonly emailLengthMax: number
+  readonly nameLengthMax: number
 }
 
 /** Returns the condition that a value is one of those that its column can have. undefined: all are. */
@@ -219,6 +224,8 @@ export function fitsSql(value: Sql, column: StoredColumn, limits: Lengths): Sql 
   const { type, unique } = column
   if (type === 'string')
     conditions.push(sql`char_length(${value}) <= ${number(limits.stringLengthMax)}`)
+  if (type === 'link')
+    conditions.push(sql`char_length(${value}) <= ${number(limits.nameLengthMax)}`)
   if (type === 'email')
     conditions.push(sql`char_length(${value}) <= ${number(limits.emailLengthMax)}`)
   if (type === 'enum') {

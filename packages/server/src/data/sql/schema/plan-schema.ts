@@ -4,6 +4,7 @@ import type { Node } from 'libpg-query'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
 import { contentOf, kindOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
 import { cutName } from '../../../dialect/scope.js'
+import { ID_TYPE_OF } from '../../../domain/schemas/added-links.js'
 import { type Default, readDefault } from './default-values.js'
 import { notSupported, requireParts } from './not-supported.js'
 import { listColumnRefs, type ParsedSchema, type ParsedSchemaStatement } from './parse-schema.js'
@@ -248,7 +249,7 @@ class SchemaPlanner {
   #idType(column: NodeOf<'ColumnDef'>): IdType {
     requireParts(column, COLUMN_PARTS, { of: 'PRIMARY KEY', names: COLUMN_WORDS })
     const { form, isSerial = false } = this.#readType(column.typeName, 'id')
-    const type = ID_TYPES[form.type]
+    const type = ID_TYPE_OF[form.type]
     if (type === undefined) throw notSupported(`PRIMARY KEY of type [${form.type}]`)
     for (const each of column.constraints ?? []) {
       const constraint = contentOf(each, 'Constraint') ?? {}
@@ -374,8 +375,9 @@ class SchemaPlanner {
   }
 
   #addCheck(table: TableModel, constraint: TableConstraint): void {
-    const known = ['contype', 'conname', 'raw_expr', 'is_enforced', 'initially_valid', 'location']
+    const known = ['contype', 'conname', 'raw_expr', 'is_enforced', ...VALIDITY, 'location']
     requireParts(constraint, known, { of: 'CHECK', names: CONSTRAINT_PARTS })
+    this.#noteValidity(constraint)
     if (constraint.is_enforced !== true) throw notSupported('CHECK: NOT ENFORCED')
     const check = this.#expressionOf(constraint.raw_expr)
     const named = listColumnRefs(constraint.raw_expr).map(({ fields }) => namesOf(fields).at(-1))
@@ -399,6 +401,7 @@ class SchemaPlanner {
   #addReference(table: TableModel, constraint: TableConstraint): void {
     const { pktable, fk_attrs: keys, pk_attrs: targets = [], conname } = constraint
     requireParts(constraint, REFERENCE_PARTS, { of: 'REFERENCES', names: CONSTRAINT_PARTS })
+    this.#noteValidity(constraint)
     if (constraint.is_enforced !== true) throw notSupported('REFERENCES: NOT ENFORCED')
     if ((constraint.fk_matchtype ?? 's') !== 's') throw notSupported('REFERENCES: MATCH FULL')
     const [key = '', ...others] = namesOf(keys)
@@ -422,12 +425,17 @@ class SchemaPlanner {
     }
   }
 
+  /** No record may break a rule, also if the rule could do without. */
+  #noteValidity({ skip_validation: isSkipped = false }: TableConstraint): void {
+    if (isSkipped) this.#notices.add('NOT VALID: existing records are checked nevertheless')
+  }
+
   #link(
     table: TableModel,
     column: ColumnModel,
     { target, onDelete }: { target: TableModel; onDelete: LinkAction },
   ): void {
-    const { name, type, link, notNull = false, defaultValue, generate } = column.definition
+    const { name, type, link, defaultValue, generate } = column.definition
     const changed = { link: { table: target.name, onDelete } }
     if (type === 'link') {
       if (link?.table !== target.name)
@@ -435,17 +443,13 @@ class SchemaPlanner {
       this.#model.changeColumn(table, column, changed)
       return
     }
-    if (column.added === undefined) {
-      throw notSupported(`REFERENCES of column [${name}], which exists`, 'add another column')
-    }
-    if (ID_TYPES[type] !== target.idType) {
+    if (ID_TYPE_OF[type] !== target.idType) {
       throw notSupported(`REFERENCES from type [${type}] to ids of type [${target.idType}]`)
     }
     if (defaultValue !== undefined || generate !== undefined) {
       throw notSupported(`DEFAULT of column [${name}], which has REFERENCES`)
     }
-    this.#model.changeColumn(table, column, { type: 'link', ...changed, notNull: false })
-    if (notNull) this.#model.requireValues(table, column)
+    this.#model.makeLink(table, column, changed.link)
   }
 
   #dropConstraint(table: TableModel, name: string): boolean {
@@ -454,10 +458,10 @@ class SchemaPlanner {
       this.#model.removeConstraint(table, constraint)
       return true
     }
-    const linked = table.columns.find((each) => referenceName(table, each) === name)
-    const { link } = linked?.definition ?? {}
-    if (linked !== undefined && (link?.onDelete ?? 'none') !== 'none') {
-      const changed = { table: link?.table ?? '', onDelete: 'none' as const }
+    const linked = findReference(table, name)
+    if (linked !== undefined) {
+      const { table: target = '' } = linked.definition.link ?? {}
+      const changed = { table: target, onDelete: 'none' as const }
       this.#model.changeColumn(table, linked, { link: changed })
       return true
     }
@@ -541,6 +545,10 @@ class SchemaPlanner {
       case 'AT_SetStorage':
       case 'AT_SetCompression':
         return
+      case 'AT_ValidateConstraint':
+        if (table.constraints.some((each) => each.name === name)) return
+        if (findReference(table, name) !== undefined) return
+        throw invalidSql(`constraint [${name}] of table [${table.name}] not found`)
       case 'AT_DropConstraint':
         if (this.#dropConstraint(table, name)) return
         if (isOptional) {
@@ -754,13 +762,6 @@ class SchemaPlanner {
 
 const NAME_BYTES_MAX = 63
 
-const ID_TYPES: Readonly<Partial<Record<Column['type'], IdType>>> = {
-  int: 'int',
-  uuid: 'uuid',
-  text: 'string',
-  string: 'string',
-}
-
 const COLUMN_PARTS = ['colname', 'typeName', 'is_local', 'constraints', 'location']
 const COLUMN_WORDS = {
   collClause: 'COLLATE',
@@ -797,6 +798,9 @@ const INDEX_PARTS = {
   nulls_not_distinct: 'NULLS NOT DISTINCT',
 }
 
+/** Whether PostgreSQL would check existing rows. */
+const VALIDITY = ['initially_valid', 'skip_validation']
+
 const REFERENCE_PARTS = [
   'contype',
   'conname',
@@ -807,7 +811,7 @@ const REFERENCE_PARTS = [
   'fk_upd_action',
   'fk_del_action',
   'is_enforced',
-  'initially_valid',
+  ...VALIDITY,
   // Links are checked at the end of each transaction.
   'deferrable',
   'initdeferred',
@@ -842,6 +846,13 @@ const indexName = (table: TableModel, column: string): string =>
 
 const referenceName = (table: TableModel, { definition }: ColumnModel): string =>
   cutName(`${table.name}_${definition.name}_fkey`)
+
+/** Finds the column of a rule that linked records exist. */
+const findReference = (table: TableModel, name: string): ColumnModel | undefined =>
+  table.columns.find(
+    (each) =>
+      referenceName(table, each) === name && (each.definition.link?.onDelete ?? 'none') !== 'none',
+  )
 
 /** Refuses changes of the id, which is not a column of its own. */
 function requireOther(name: string, what: string): void {

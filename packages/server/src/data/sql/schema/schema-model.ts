@@ -1,4 +1,4 @@
-import type { Column, Constraint, IdType, Schema } from '@offshoot/contract/schema'
+import type { Column, Constraint, IdType, LinkAction, Schema } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
 import { cutName, findName } from '../../../dialect/scope.js'
@@ -144,6 +144,17 @@ export class SchemaModel {
       removeConstraint: { table: table.name, constraint: constraint.name },
     })
     table.constraints.splice(table.constraints.indexOf(constraint), 1)
+  }
+
+  /** Makes a column with ids a link. */
+  makeLink(
+    table: TableModel,
+    column: ColumnModel,
+    link: { table: string; onDelete: LinkAction },
+  ): void {
+    const { notNull = false } = column.definition
+    this.changeColumn(table, column, { type: 'link', link, notNull: false })
+    if (notNull) this.requireValues(table, column)
   }
 
   /** Makes a text column one whose values can be indexed and unique, as those of PostgreSQL are up to a length. */
