@@ -10,26 +10,37 @@ import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 
 /*
- * A merge that does not end in time is answered by an operation. Here every answer is late, and a lock on the heap of the
- * merged branch keeps the merge from ending.
+ * Work that does not end in time is answered by an operation. Here every answer is late, and a lock on the heap of a branch
+ * keeps the work from ending.
  */
 
-const limits = { answerWithinMs: 0, mergeLockedRowsMax: 0, automaticCheckpointsMax: 20 }
+const patience = { mergeLockedRowsMax: 0, automaticCheckpointsMax: 20 }
+const limits = { ...patience, answerWithinMs: 0 }
 
 /** Longer than a preview takes. If it is not, the test proves less. */
 const PREVIEW_MS = 1000
 
 let service: TestService
+/** Another process, whose answers are not late. */
+let patient: TestService
 let number = 0
 
 beforeAll(async () => {
   service = await createTestService({ limits })
+  const { key, workspace, workspaceId } = service
+  const other = await createTestService({ url: service.url, limits: patience })
+  const call: TestService['call'] = (method, path, options) =>
+    other.call(method, path, { key, ...options })
+  patient = { ...other, key, workspace, workspaceId, call }
 })
-afterAll(() => service.close())
+afterAll(async () => {
+  await patient.close()
+  await service.close()
+})
 
 /** The fork `dev` has records that `main` does not have. */
 async function open(via = service): Promise<TestBranches> {
-  const branches = await TestBranches.create(service, `late${++number}`, {
+  const branches = await TestBranches.create(patient, `late${++number}`, {
     items: [{ name: 'price', type: 'int' }],
   })
   await branches.put('main', 'items', 'a', { price: 1 })
@@ -224,6 +235,127 @@ describe('a merge that takes longer than a request may', () => {
   })
 })
 
+describe('a change of many records that takes longer than a request may', () => {
+  const all = '/tables/items/data'
+
+  it('is answered by an operation that ends with the number of records', async () => {
+    const branches = await open()
+    const release = await hold(branches)
+    const update = await branches.call('dev', 'PATCH', all, { all: true, set: { price: 9 } })
+    expect(update.status).toBe(202)
+    expect(update.body.operation).toMatchObject({ kind: 'update', state: 'running', branch: 'dev' })
+    await release()
+    expect(await ended(update.body.operation.id)).toMatchObject({
+      state: 'done',
+      result: { updated: 2 },
+    })
+    expect(await branches.record('dev', 'items', 'b')).toMatchObject({ price: 9 })
+    const again = await hold(branches)
+    const deletion = await branches.call('dev', 'DELETE', all, { filter: { price: 9 } })
+    expect(deletion.body.operation).toMatchObject({ kind: 'delete' })
+    await again()
+    expect((await ended(deletion.body.operation.id)).result).toEqual({ deleted: 2 })
+    expect(await branches.record('dev', 'items', 'b')).toBeUndefined()
+  })
+
+  it('stops if its client goes away before it is answered', async () => {
+    const url = await patient.app.listen({ port: 0, host: '127.0.0.1' })
+    const branches = await open()
+    const release = await hold(branches)
+    const leaving = new AbortController()
+    const update = fetch(`${url}${patient.workspace}/db/${branches.database}:dev${all}`, {
+      method: 'PATCH',
+      body: JSON.stringify({ all: true, set: { price: 9 } }),
+      headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
+      signal: leaving.signal,
+    }).catch(() => 'left')
+    const waiting = async () => {
+      const rows = await service.database.query(sql`
+        select from pg_locks
+        where not granted and database = (select oid from pg_database where datname = current_database())`)
+      return rows.length > 0
+    }
+    await until(waiting)
+    leaving.abort()
+    expect(await update).toBe('left')
+    await until(async () => !(await waiting()))
+    await release()
+    expect(await branches.record('dev', 'items', 'b')).toMatchObject({ price: 2 })
+  })
+
+  it('can be cancelled, and has changed nothing then', async () => {
+    const branches = await open()
+    const release = await hold(branches)
+    const update = await branches.call('dev', 'PATCH', all, { all: true, set: { price: 9 } })
+    const { id } = update.body.operation
+    expectOk(await service.call('POST', `/operations/${id}/cancel`))
+    expect(await ended(id)).toMatchObject({
+      state: 'cancelled',
+      error: { code: 'operation_cancelled' },
+    })
+    await release()
+    expect(await branches.record('dev', 'items', 'b')).toMatchObject({ price: 2 })
+  })
+
+  it('is executed once, even if it is sent again', async () => {
+    const branches = await open()
+    const release = await hold(branches)
+    const send = () =>
+      service.call('DELETE', `${service.workspace}/db/${branches.database}:dev${all}`, {
+        body: { all: true },
+        headers: { 'idempotency-key': 'once' },
+      })
+    const { body } = await send()
+    await release()
+    expect((await ended(body.operation.id)).result).toEqual({ deleted: 2 })
+    const { body: second } = await send()
+    const { result } = second.operation ? await ended(second.operation.id) : { result: second }
+    expect(result).toEqual({ deleted: 2 })
+  })
+})
+
+describe('a change of a schema that takes longer than a request may', () => {
+  it('is answered by an operation that ends with the migration', async () => {
+    const branches = await open()
+    const release = await hold(branches)
+    const change = { type: 'string' }
+    const answer = await branches.call('dev', 'PATCH', '/tables/items/columns/price', change)
+    expect(answer.status).toBe(202)
+    expect(answer.body.operation).toMatchObject({ kind: 'migration', branch: 'dev' })
+    await release()
+    const { state, result } = await ended(answer.body.operation.id)
+    expect({ state, status: result?.status }).toEqual({ state: 'done', status: 'completed' })
+    expect(result.migrationID).toMatch(/^mig_/)
+    expect(await branches.record('dev', 'items', 'b')).toMatchObject({ price: '2' })
+  })
+
+  it('can be cancelled, and has changed nothing then', async () => {
+    const branches = await open()
+    const release = await hold(branches)
+    const path = '/tables/items/constraints/positive'
+    const answer = await branches.call('dev', 'PUT', path, { check: 'price > 0' })
+    const { id } = answer.body.operation
+    expectOk(await service.call('POST', `/operations/${id}/cancel`))
+    expect((await ended(id)).state).toBe('cancelled')
+    await release()
+    const table = await branches.call('dev', 'GET', '/tables/items/schema')
+    expect(expectOk(table).body.constraints ?? []).toEqual([])
+    await branches.put('dev', 'items', 'c', { price: -1 })
+  })
+
+  it('ends with the error that its request would have got', async () => {
+    const branches = await open()
+    const release = await hold(branches)
+    const path = '/tables/items/constraints/high'
+    const { body } = await branches.call('dev', 'PUT', path, { check: 'price > 1' })
+    await release()
+    expect(await ended(body.operation.id)).toMatchObject({
+      state: 'failed',
+      error: { code: 'constraint_violated', status: 400 },
+    })
+  })
+})
+
 describe('the client', () => {
   it('waits for the operation of a merge, and tells its progress', async () => {
     const branches = await open()
@@ -282,7 +414,8 @@ describe('an operation', () => {
     await ended(id)
     const age = (interval: string) =>
       service.database.query(sql`
-        update offshoot_work.operations set ended_at = now() - ${interval}::interval where id = ${id}`)
+        update offshoot_work.operation_ends set ended_at = now() - ${interval}::interval
+        where operation_id = ${id}`)
     await age('6 days 23 hours')
     await collectOperations(service.database)
     expectOk(await read(id))

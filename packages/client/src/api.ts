@@ -377,7 +377,7 @@ export type MergeStrategy = 'fail' | 'ours' | 'theirs'
 /** Work that goes on after the answer to its request, because it takes longer than a request may. */
 export interface OperationInfo {
   readonly id: string
-  readonly kind: 'merge' | 'pull' | 'revert'
+  readonly kind: 'merge' | 'pull' | 'revert' | 'update' | 'delete' | 'migration'
   /** Unless it is `done`, the operation has changed nothing. */
   readonly state: 'running' | 'done' | 'failed' | 'cancelled'
   readonly database: string

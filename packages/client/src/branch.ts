@@ -543,14 +543,15 @@ export class Branch<Schema> {
    */
   applySchema(
     operations: readonly SchemaOperation[],
-    options: { readonly allowDataLoss?: boolean } & CallOptions = {},
+    options: { readonly allowDataLoss?: boolean } & LongCallOptions = {},
   ): Promise<{ readonly migrationID: string; readonly status: string }> {
-    const { allowDataLoss, signal } = options
+    const { allowDataLoss, signal, onProgress } = options
     return this.#transport.json({
       method: 'POST',
       path: `${this.#path}/schema/apply`,
       json: { edits: { operations }, ...(allowDataLoss === undefined ? {} : { allowDataLoss }) },
       signal,
+      onProgress,
     })
   }
 

@@ -7,7 +7,7 @@ import type {
 } from './api.js'
 import { FileHandle } from './files.js'
 import type { Filter, Sort } from './filter.js'
-import { type CallOptions, segment, type Transport } from './http.js'
+import { type CallOptions, type LongCallOptions, segment, type Transport } from './http.js'
 import {
   type InsertManyOptions,
   type InsertManyResult,
@@ -39,7 +39,7 @@ export type RecordSet<Schema, Table extends keyof Schema> =
   | { readonly filter: Filter<Schema, Table>; readonly all?: never }
   | { readonly all: true; readonly filter?: never }
 
-export interface SetOptions extends CallOptions {
+export interface SetOptions extends LongCallOptions {
   /** Only counts the records, and changes nothing. */
   readonly dryRun?: boolean
 }
@@ -706,7 +706,7 @@ export class Table<Schema, Name extends TableName<Schema>> {
   #changeSet<Answer>(
     method: 'PATCH' | 'DELETE',
     body: object,
-    { dryRun, signal }: SetOptions,
+    { dryRun, signal, onProgress }: SetOptions,
   ): Promise<Answer> {
     return this.#transport.json({
       method,
@@ -714,6 +714,7 @@ export class Table<Schema, Name extends TableName<Schema>> {
       json: { ...body, dryRun },
       isOnce: true,
       signal,
+      onProgress,
     })
   }
 

@@ -7,7 +7,7 @@ import { DateTimeSchema, TEXT_PATTERN } from './names.js'
 export const OPERATION_DAYS_MAX = 7
 
 /** The kinds of requests that may go on as an operation. */
-const KINDS = ['merge', 'pull', 'revert'] as const
+const KINDS = ['merge', 'pull', 'revert', 'update', 'delete', 'migration'] as const
 export type OperationKind = (typeof KINDS)[number]
 
 const ProgressSchema = Type.Object(

@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { type Static, Type } from 'typebox'
 import { InputRecordSchema } from './records.js'
 
 const closed = { additionalProperties: false } as const
@@ -29,6 +29,8 @@ export const UpdatedSetSchema = Type.Object(
   { title: 'UpdatedSet', examples: [{ updated: 120 }] },
 )
 
+export type UpdatedSet = Static<typeof UpdatedSetSchema>
+
 export const DeleteSetSchema = Type.Object(set, {
   ...closed,
   title: 'DeleteSet',
@@ -39,3 +41,4 @@ export const DeletedSetSchema = Type.Object(
   { deleted: Type.Integer({ description: 'The number of deleted records.' }) },
   { title: 'DeletedSet', examples: [{ deleted: 120 }] },
 )
+export type DeletedSet = Static<typeof DeletedSetSchema>

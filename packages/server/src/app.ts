@@ -173,7 +173,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     await protectedApp.register(branchRoutes(services))
     await protectedApp.register(proposalRoutes(services, longAnswers))
     await protectedApp.register(operationRoutes(services))
-    await protectedApp.register(schemaRoutes(services))
+    await protectedApp.register(schemaRoutes(services, longAnswers))
     await protectedApp.register(indexRoutes(services))
   })
   await app.register(async (branchApp) => {
@@ -188,7 +188,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
   await app.register(async (dataApp) => {
     await dataApp.register(branchSessionPlugin, services)
     await dataApp.register(recordRoutes(services))
-    await dataApp.register(setRoutes(services))
+    await dataApp.register(setRoutes(services, longAnswers))
     await dataApp.register(queryRoutes(services))
     await dataApp.register(searchRoutes(services))
     await dataApp.register(bulkRoutes(services))

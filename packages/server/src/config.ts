@@ -430,8 +430,8 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   jsonStringBytesMax: 'Bytes of one string in a JSON body.',
   requestTimeoutMs: 'Milliseconds that one request may take.',
   answerWithinMs:
-    'Milliseconds after which a merge, pull or revert that is still running is answered by an operation, and goes on.',
-  operationTimeoutMs: 'Milliseconds that each statement of a large merge may take.',
+    'Milliseconds after which a merge, a change of many records or an edit of a schema that is still running is answered by an operation, and goes on.',
+  operationTimeoutMs: 'Milliseconds that each statement of such work may take.',
   operationsAtOnceMax: 'Operations that go on after the answer to their request, in one process.',
   connectionsMax: 'Concurrent connections of clients.',
   connectionsPerAddressMax: 'Concurrent connections from one address.',

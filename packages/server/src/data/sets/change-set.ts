@@ -1,6 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
+import type { LongWork } from '../../domain/long-work/long-work.js'
 import type { Bounds } from '../../postgres/bounds.js'
-import type { Call, TextRows } from '../../postgres/statement.js'
+import { type Call, type TextRows, toCall } from '../../postgres/statement.js'
 import { Fault } from '../../rows/columns/fault.js'
 import type { EncodedUpdate, InputRecord } from '../../rows/columns/record-encoder.js'
 import { isFaults } from '../../rows/columns/table-codec.js'
@@ -22,6 +23,8 @@ import { countCall, parseSet, rowSet, type SetRequest } from './row-set.js'
 export interface SetContext extends IdempotencyContext {
   readonly tableName: string
   readonly bounds: Bounds
+  /** The request may be answered before the change ends. */
+  readonly work: LongWork
 }
 
 interface SetOptions extends SetRequest {
@@ -101,9 +104,10 @@ async function writeSet(
   table: BranchTable,
   { change, filter }: { change: SetChange; filter: Filter | undefined },
 ): Promise<string> {
-  const { session, bounds } = context
+  const { session, bounds, work } = context
   const { branch } = session
   const { codec } = table
+  work.begin({ step: 'changing records', done: 0, total: 1 })
   await session.growth.admitBody()
   const { writer } = await branch.writable(table)
   const prepare = (own: Session, by: TableWriter) => {
@@ -126,6 +130,10 @@ async function writeSet(
     await change.settle(row)
     const answer = change.answerWith(count)
     await keepAnswer(transaction, context, answer)
+    await work.keep(
+      async (statement) => (await transaction.run([toCall(statement)]))[0] ?? [],
+      JSON.parse(answer),
+    )
     return answer
   }
   const { calls, checks } = prepare(session, writer)

@@ -5,7 +5,7 @@ import type { Operation, OperationKind, Progress } from '@offshoot/contract/oper
 import { newOperationId } from '../../common/ids.js'
 import type { Bounds } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
-import type { Transaction } from '../../postgres/run-transaction.js'
+import type { Sql } from '../../postgres/sql.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { endOperation, insertOperation, type Outcome, updateProgress } from './queries.js'
 
@@ -65,11 +65,14 @@ export class LongWork {
     this.#progress = progress
   }
 
-  /** Stores the result in the transaction that takes effect, if the request is answered already. */
-  async keep(transaction: Transaction, result: object): Promise<void> {
+  /** Stores the result by a query of the transaction that takes effect, if the request is answered already. */
+  async keep(
+    query: (statement: Sql) => Promise<readonly unknown[]>,
+    result: object,
+  ): Promise<void> {
     this.#isEnding = true
     if (!(await this.#stored)) return
-    const ended = await transaction.query(endOperation(this.#id, { state: 'done', result }))
+    const ended = await query(endOperation(this.#id, { state: 'done', result }))
     // Someone has given up on it, because this process has not said anything for long.
     if (ended.length === 0) throw cancelled()
   }

@@ -53,11 +53,17 @@ export function insertOperation(operation: NewOperation): Sql {
       ${startedAt.toISOString()}::timestamptz)`
 }
 
+/** Whether an operation `o` has not ended. */
+const isRunning = sql`not exists (
+      select from offshoot_work.operation_ends e
+      where e.operation_id = o.id
+    )`
+
 /** Notes how far an operation has come. Returns no row if it was cancelled or has ended. */
 export const updateProgress = ({ id, progress }: { id: string; progress: Progress }): Sql => sql`
-    update offshoot_work.operations
+    update offshoot_work.operations o
     set progress = ${JSON.stringify(progress)}, seen_at = clock_timestamp()
-    where id = ${id} and state = 'running' and not is_cancelled
+    where id = ${id} and not is_cancelled and ${isRunning}
     returning 1`
 
 /** Ends an operation. Returns no row if it has ended before. */
@@ -65,9 +71,9 @@ export function endOperation(id: string, outcome: Outcome): Sql {
   const result = outcome.state === 'done' ? JSON.stringify(outcome.result) : null
   const error = outcome.state === 'done' ? null : JSON.stringify(outcome.error)
   return sql`
-    update offshoot_work.operations
-    set state = ${outcome.state}, result = ${result}, error = ${error}, ended_at = clock_timestamp()
-    where id = ${id} and state = 'running'
+    insert into offshoot_work.operation_ends (operation_id, state, result, error)
+    values (${id}, ${outcome.state}, ${result}, ${error})
+    on conflict do nothing
     returning 1`
 }
 
@@ -77,10 +83,12 @@ export async function findOperation(
   { id, userId }: { id: string; userId: string },
 ): Promise<OperationRow | undefined> {
   const [row] = await database.query<OperationRow>(sql`
-    select o.id, d.workspace_id as "workspaceId", d.name as database, o.branch_name as branch, o.kind, o.state,
-      o.state = 'running' and o.seen_at < clock_timestamp() - make_interval(secs => ${LOST_SECONDS}) as "isLost",
-      o.progress, o.result, o.error, o.started_at as "startedAt", o.ended_at as "endedAt"
+    select o.id, d.workspace_id as "workspaceId", d.name as database, o.branch_name as branch, o.kind,
+      coalesce(e.state, 'running') as state,
+      e.state is null and o.seen_at < clock_timestamp() - make_interval(secs => ${LOST_SECONDS}) as "isLost",
+      o.progress, e.result, e.error, o.started_at as "startedAt", e.ended_at as "endedAt"
     from offshoot_work.operations o
+    left join offshoot_work.operation_ends e on e.operation_id = o.id
     join offshoot.databases d on d.id = o.database_id
     join offshoot.members m on m.workspace_id = d.workspace_id and m.user_id = ${userId}
     where o.id = ${id}`)
@@ -90,27 +98,34 @@ export async function findOperation(
 /** Asks the process that does the work to stop. */
 export async function markCancelled(database: Queryable, id: string): Promise<void> {
   await database.query(sql`
-    update offshoot_work.operations set is_cancelled = true where id = ${id} and state = 'running'`)
+    update offshoot_work.operations o set is_cancelled = true where id = ${id} and ${isRunning}`)
 }
 
 /** Ends operations whose process is gone. It cannot end them itself any more. */
 export async function endLost(database: Queryable, error: ErrorBody): Promise<void> {
   await database.query(sql`
-    update offshoot_work.operations
-    set state = 'failed', error = ${JSON.stringify(error)}, ended_at = clock_timestamp()
-    where state = 'running' and seen_at < clock_timestamp() - make_interval(secs => ${LOST_SECONDS})`)
+    insert into offshoot_work.operation_ends (operation_id, state, error)
+    select o.id, 'failed', ${JSON.stringify(error)}
+    from offshoot_work.operations o
+    where o.seen_at < clock_timestamp() - make_interval(secs => ${LOST_SECONDS}) and ${isRunning}
+    on conflict do nothing`)
 }
 
 /** Deletes some operations that are no longer kept. Returns their number. */
 export async function deleteEnded(database: Queryable, limit: number): Promise<number> {
   const rows = await database.query(sql`
+    with ended as (
+      delete from offshoot_work.operation_ends
+      where operation_id = any(array(
+        select operation_id
+        from offshoot_work.operation_ends
+        where ended_at < now() - make_interval(days => ${OPERATION_DAYS_MAX})
+        limit ${limit}
+      ))
+      returning operation_id
+    )
     delete from offshoot_work.operations
-    where id = any(array(
-      select id
-      from offshoot_work.operations
-      where ended_at < now() - make_interval(days => ${OPERATION_DAYS_MAX})
-      limit ${limit}
-    ))
+    where id in (select operation_id from ended)
     returning 1`)
   return rows.length
 }

@@ -182,6 +182,6 @@ async function mergeLocked(
   const effect = { ...compared, tables: outcome.tables }
   const result = logMerge(transaction, plan, { effect, checkpoint })
   await plan.keep?.(transaction, result)
-  await plan.work?.keep(transaction, result)
+  await plan.work?.keep((statement) => transaction.query(statement), result)
   return { result, outcome }
 }

@@ -214,7 +214,7 @@ async function publish(
   }
   const result = logMerge(transaction, plan, { effect: { ...compared, tables }, checkpoint })
   await plan.keep?.(transaction, result)
-  await plan.work?.keep(transaction, result)
+  await plan.work?.keep((statement) => transaction.query(statement), result)
   return result
 }
 

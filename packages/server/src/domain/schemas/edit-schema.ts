@@ -4,6 +4,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Migration, SchemaOperation, SchemaUpdate } from '@offshoot/contract/schema-edits'
 import { newEntryId, newMigrationId } from '../../common/ids.js'
 import { inTurns } from '../../common/in-turns.js'
+import type { Bounds } from '../../postgres/bounds.js'
 import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { Sql } from '../../postgres/sql.js'
@@ -16,6 +17,7 @@ import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { insertAfterSql, insertAutomatic } from '../checkpoints/queries.js'
 import { entryOf, insertEntrySql } from '../log/entries.js'
+import type { LongWork } from '../long-work/long-work.js'
 import { applyOperations } from './apply-operations.js'
 import { countColumns } from './check-column.js'
 import { checksumOf } from './checksum.js'
@@ -52,8 +54,17 @@ export function editSchema(
   access: BranchAccess,
   options: EditOptions,
 ): Promise<SchemaUpdate> {
-  return withHead(storage, access, (transaction, head) =>
-    editHead(transaction, { ...options, head, access }),
+  const { work } = options
+  work?.belongTo(access)
+  return withHead(
+    storage,
+    access,
+    async (transaction, head) => {
+      const update = await editHead(transaction, { ...options, head, access })
+      await work?.keep((statement) => transaction.query(statement), update)
+      return update
+    },
+    work?.bounds,
   )
 }
 
@@ -61,6 +72,8 @@ interface EditOptions {
   readonly plan: PlanEdits
   readonly limits: Limits
   readonly allowDataLoss: boolean
+  /** The request may be answered before the edit ends. */
+  readonly work?: LongWork | undefined
   /** Changes what is part of the schema, but not of migrations. */
   readonly finish?: ((transaction: Transaction) => Promise<void>) | undefined
 }
@@ -86,7 +99,8 @@ async function editHead(
     losses.length === 0
       ? undefined
       : await insertAutomatic(transaction, access, { before: 'migration', limits })
-  const update = await applyEdits(transaction, { head, edits, access, limits, checkpoint })
+  const { work } = options
+  const update = await applyEdits(transaction, { head, edits, access, limits, checkpoint, work })
   await options.finish?.(transaction)
   return update
 }
@@ -123,6 +137,7 @@ export async function withHead<Result>(
   storage: Storage,
   access: BranchAccess,
   body: (transaction: Transaction, head: BranchHead) => Promise<Result>,
+  bounds?: Bounds,
 ): Promise<Result> {
   requireAccess(access.principal.scope, 'write')
   const branch = await findLiveBranch(storage.database, {
@@ -134,8 +149,10 @@ export async function withHead<Result>(
   }
   // A change of heaps needs them without layers. Nobody waits for that here.
   await storage.absorb(branch.id)
-  return storage.runAlone([branch.id], async (transaction) =>
-    body(transaction, await getHead(transaction, access)),
+  return storage.runAlone(
+    [branch.id],
+    async (transaction) => body(transaction, await getHead(transaction, access)),
+    { bounds },
   )
 }
 
@@ -147,6 +164,7 @@ async function applyEdits(
     access: BranchAccess
     limits: Limits
     checkpoint: string | undefined
+    work: LongWork | undefined
   },
 ): Promise<SchemaUpdate> {
   const { edits, access, limits, checkpoint } = options
@@ -155,6 +173,7 @@ async function applyEdits(
   let count = 0
   let entry: string | undefined
   for (const edit of edits.filter(({ operations, id }) => operations.length > 0 || id)) {
+    options.work?.begin({ step: 'changing the schema', done: count, total: edits.length })
     head = await applyEdit(transaction, { head, edit, databaseId, limits })
     count++
   }

@@ -31,6 +31,7 @@ import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
 import { StoredBranch } from '../../rows/stored-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
+import type { LongWork } from '../long-work/long-work.js'
 import { applyOperations } from './apply-operations.js'
 import { compareSchemasByName, withoutRemoved } from './compare-schemas-by-name.js'
 import { listRemovals, measureLoss } from './data-loss.js'
@@ -50,6 +51,8 @@ export interface EditContext {
 /** The context of an edit that is applied, and may lose values if `allowDataLoss` is set. */
 export interface WriteContext extends EditContext {
   readonly allowDataLoss: boolean
+  /** The request may be answered before the edit ends. */
+  readonly work?: LongWork | undefined
 }
 
 /** Adds a constraint to a table, or replaces the one of that name. An equal one stays as it is. */
@@ -182,13 +185,14 @@ export function pushMigrations(
 /** Applies schema edits of a request. A protected branch refuses them; it accepts merges. */
 export function editDirectly(
   storage: Storage,
-  { access, limits, allowDataLoss }: WriteContext,
+  { access, limits, allowDataLoss, work }: WriteContext,
   plan: PlanEdits,
   finish?: Parameters<typeof editSchema>[2]['finish'],
 ): Promise<SchemaUpdate> {
   return editSchema(storage, access, {
     limits,
     allowDataLoss,
+    work,
     finish,
     plan: unlessProtected(access, plan),
   })

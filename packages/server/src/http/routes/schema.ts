@@ -1,6 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
 import { AtQuerySchema } from '@offshoot/contract/checkpoints'
+import { OperationStartedSchema } from '@offshoot/contract/operations'
 import { type Column, type ConstraintRule, ConstraintRuleSchema } from '@offshoot/contract/schema'
 import {
   AlterColumnRequestSchema,
@@ -22,6 +23,7 @@ import {
   PreviewSchema,
   PushMigrationsSchema,
   ReplaceColumnsSchema,
+  type SchemaUpdate,
   SchemaUpdateSchema,
   TableColumnsSchema,
   TableParamsSchema,
@@ -52,11 +54,19 @@ import {
 } from '../../domain/schemas/operations.js'
 import { addressed, splitDatabaseBranch } from '../addressed.js'
 import { atCheckpoint } from '../at-checkpoint.js'
+import type { LongAnswers } from '../long-answers.js'
 import { refusals } from '../responses.js'
 import { sendLarge } from '../send-json.js'
 import type { Services } from '../services.js'
 
 type BranchRequest = FastifyRequest<{ Params: { databaseBranch: string } }>
+
+/** Answers of edits that may take long. */
+const EDITED = {
+  200: SchemaUpdateSchema,
+  202: OperationStartedSchema,
+  ...refusals(404, 409, 422),
+}
 
 /**
  * PUT    /db/:databaseBranch/tables/:tableName            PATCH, DELETE
@@ -67,7 +77,10 @@ type BranchRequest = FastifyRequest<{ Params: { databaseBranch: string } }>
  * POST   /db/:databaseBranch/schema/compare               /compare/:branchName
  * POST   /db/:databaseBranch/schema/preview               /apply, /update, /history, /push
  */
-export function schemaRoutes({ database, storage, limits }: Services): FastifyPluginAsyncTypebox {
+export function schemaRoutes(
+  { database, storage, limits }: Services,
+  longAnswers: LongAnswers,
+): FastifyPluginAsyncTypebox {
   const { branchOf } = addressed(database)
   /** The branch that a request reads, or the checkpoint of it that the parameter `at` names. */
   const readAt = async (
@@ -96,6 +109,17 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
     ...(await edit(request, 'write')),
     allowDataLoss: request.isXataClient || request.body.allowDataLoss === true,
   })
+
+  /** Applies an edit that may take long. Xata clients do not know operations, and wait for its end. */
+  const apply = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    context: WriteContext,
+    change: (context: WriteContext) => Promise<SchemaUpdate>,
+  ) =>
+    request.isXataClient
+      ? change(context)
+      : longAnswers.answer(request, reply, 'migration', (work) => change({ ...context, work }))
 
   const look = async (request: BranchRequest): Promise<LookContext> => ({
     ...(await edit(request, 'read')),
@@ -253,12 +277,14 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
           summary: 'Add a column',
           params: TableParamsSchema,
           body: Type.Unsafe<Column>(Type.Ref('Column#')),
-          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
+          response: EDITED,
         },
       },
-      async (request) => {
+      async (request, reply) => {
         const addColumn = { table: request.params.tableName, column: request.body }
-        return applySchemaOperations(storage, await step(request), [{ addColumn }])
+        return apply(request, reply, await step(request), (context) =>
+          applySchemaOperations(storage, context, [{ addColumn }]),
+        )
       },
     )
 
@@ -289,17 +315,18 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
           params: ColumnParamsSchema,
           body: AlterColumnRequestSchema,
           response: {
+            ...EDITED,
             200: Type.Union([SchemaUpdateSchema, ColumnPreviewSchema]),
-            ...refusals(404, 409, 422),
           },
         },
       },
-      async (request) => {
+      async (request, reply) => {
         const { dryRun, ...changes } = request.body
         const change = { ...request.params, changes }
-        return dryRun
-          ? previewColumn(database, await edit(request, 'read'), change)
-          : alterColumn(storage, await step(request), change)
+        if (dryRun) return previewColumn(database, await edit(request, 'read'), change)
+        return apply(request, reply, await step(request), (context) =>
+          alterColumn(storage, context, change),
+        )
       },
     )
 
@@ -332,13 +359,15 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
             'Records of the table must keep the constraint from now on. If records violate it, the request is refused with `constraint_violated`, and lists the first of them.',
           params: ConstraintParamsSchema,
           body: ConstraintRuleSchema,
-          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
+          response: EDITED,
         },
       },
-      async (request) => {
+      async (request, reply) => {
         const { tableName, constraintName: name } = request.params
         const constraint = { name, ...(request.body as ConstraintRule) }
-        return setConstraint(storage, await step(request), { tableName, constraint })
+        return apply(request, reply, await step(request), (context) =>
+          setConstraint(storage, context, { tableName, constraint }),
+        )
       },
     )
 
@@ -433,12 +462,14 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
           description: 'All operations take effect, or none does.',
           params,
           body: ApplyEditsSchema,
-          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
+          response: EDITED,
         },
       },
-      async (request) => {
+      async (request, reply) => {
         const { operations } = request.body.edits
-        return applySchemaOperations(storage, await write(request), operations)
+        return apply(request, reply, await write(request), (context) =>
+          applySchemaOperations(storage, context, operations),
+        )
       },
     )
 
@@ -451,10 +482,13 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
           summary: 'Apply operations if the branch is at a given migration',
           params,
           body: UpdateSchemaSchema,
-          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
+          response: EDITED,
         },
       },
-      async (request) => updateSchema(storage, await write(request), request.body),
+      async (request, reply) =>
+        apply(request, reply, await write(request), (context) =>
+          updateSchema(storage, context, request.body),
+        ),
     )
 
     app.post(
@@ -484,10 +518,13 @@ export function schemaRoutes({ database, storage, limits }: Services): FastifyPl
           summary: 'Push migrations of another branch or instance',
           params,
           body: PushMigrationsSchema,
-          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
+          response: EDITED,
         },
       },
-      async (request) => pushMigrations(storage, await write(request), request.body),
+      async (request, reply) =>
+        apply(request, reply, await write(request), (context) =>
+          pushMigrations(storage, context, request.body),
+        ),
     )
   }
 }

@@ -7,17 +7,24 @@ create table offshoot_work.operations (
   -- The branch of the request, which may be deleted meanwhile.
   branch_name text not null,
   kind text not null,
-  -- running, done, failed or cancelled
-  state text not null default 'running',
   is_cancelled boolean not null default false,
-  -- The progress, the result and the error, as JSON texts. The order of their fields is kept.
+  -- JSON text
   progress text not null,
-  result text,
-  error text,
   started_at timestamptz not null,
   -- The process that does the work updates it all the time.
-  seen_at timestamptz not null default clock_timestamp(),
-  ended_at timestamptz
+  seen_at timestamptz not null default clock_timestamp()
 );
-create index operations_ended on offshoot_work.operations (ended_at);
+
+-- How operations have ended. The transaction in which the work takes effect inserts it. Its snapshot may be older than the
+-- operation, so it could not update a row of that.
+create table offshoot_work.operation_ends (
+  operation_id text primary key,
+  -- done, failed or cancelled
+  state text not null,
+  -- The result and the error, as JSON texts. The order of their fields is kept.
+  result text,
+  error text,
+  ended_at timestamptz not null default clock_timestamp()
+);
+create index operation_ends_ended on offshoot_work.operation_ends (ended_at);
 `

@@ -35,7 +35,10 @@ const SHARED_WAIT_MS = 10_000
 /** Branches whose calls to enter the gate are kept. */
 const CALLS_MAX = 10_000
 
-export type AloneOptions = Pick<TransactionOptions, 'owner' | 'beginsLate' | 'isRepeatable'> & {
+export type AloneOptions = Pick<
+  TransactionOptions,
+  'owner' | 'beginsLate' | 'isRepeatable' | 'bounds'
+> & {
   /** Calls that run right after the gates are entered, in the same round trip. */
   readonly checks?: readonly Call[]
 }
@@ -169,7 +172,7 @@ export class Gates {
     options: AloneOptions & { gates: readonly string[]; waitMs: number },
     run: RunEntering<Result>,
   ): Promise<{ result: Result } | undefined> {
-    const { gates, waitMs, owner, isRepeatable = false } = options
+    const { gates, waitMs, owner, bounds, isRepeatable = false } = options
     const beginsLate = options.beginsLate ?? false
     const entered: string[] = []
     try {
@@ -187,6 +190,7 @@ export class Gates {
           ],
           owner,
           beginsLate,
+          bounds,
         })
       const result = await enter().catch(async (error: unknown) => {
         // The gate of a deleted branch may have been dropped a moment ago.
