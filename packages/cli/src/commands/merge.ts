@@ -10,7 +10,7 @@ import type { Command } from 'commander'
 import { action, createCommand } from '../shared/command.js'
 import { describeConflict } from '../shared/describe-conflict.js'
 import { EXIT, UsageError } from '../shared/failure.js'
-import { notice, OperationProgress, print, printJson, printTable } from '../shared/output.js'
+import { notice, print, printJson, printTable, showingProgress } from '../shared/output.js'
 import { requireTerminal } from '../shared/prompts.js'
 import { readInput } from '../shared/read-input.js'
 import { refusedResolutions, resolveConflicts } from '../shared/resolve-conflicts.js'
@@ -158,7 +158,10 @@ export async function runMerge(
 ): Promise<number> {
   const options = optionsOf(flags)
   notice(announcement)
-  const on = { ...rest, merge: (asked: MergeOptions) => shownMerge(merge, asked) }
+  const on = {
+    ...rest,
+    merge: (asked: MergeOptions) => showingProgress((shown) => merge({ ...asked, ...shown })),
+  }
   try {
     if (flags.interactive) return await mergeInteractively(flags, options, on)
     const result = await on.merge({ ...options, ...(await readResolutions(flags.resolutions)) })
@@ -169,16 +172,6 @@ export async function runMerge(
     explainRefusal(error)
     notice(`Nothing was merged. ${ADVICE[error.code]}`)
     return EXIT.conflict
-  }
-}
-
-/** Merges, and shows the progress if it takes long. */
-async function shownMerge(merge: Merging['merge'], options: MergeOptions): Promise<MergeResult> {
-  const progress = new OperationProgress()
-  try {
-    return await merge({ ...options, onProgress: progress.update })
-  } finally {
-    progress.clear()
   }
 }
 

@@ -3,7 +3,7 @@ import type { SchemaDefinition, SchemaOperation } from '@offshoot/client'
 import type { Command } from 'commander'
 import { action, createCommand } from '../shared/command.js'
 import { EXIT, UsageError } from '../shared/failure.js'
-import { notice, print, printJson } from '../shared/output.js'
+import { notice, print, printJson, showingProgress } from '../shared/output.js'
 import { requireConsent } from '../shared/prompts.js'
 import { type Target, withBranch } from '../shared/target.js'
 import { describeOperation } from './diff.js'
@@ -59,7 +59,12 @@ export const schemaCommand = () =>
                 `This changes the schema of ${target.databaseName}:${branch.name} on ${target.url}.`,
                 yes,
               )
-              await branch.applySchema(operations, allowDataLoss ? { allowDataLoss } : {})
+              await showingProgress((shown) =>
+                branch.applySchema(operations, {
+                  ...(allowDataLoss && { allowDataLoss }),
+                  ...shown,
+                }),
+              )
               notice(
                 `Applied ${operations.length} ${operations.length === 1 ? 'operation' : 'operations'}.`,
               )

@@ -149,20 +149,24 @@ function bar(part: number): string {
   return `${'█'.repeat(filled)}${'░'.repeat(BAR_WIDTH - filled)}`
 }
 
-/** Shows the progress of an operation on one line of a terminal; without a terminal it tells once that it goes on. */
-export class OperationProgress {
-  readonly #isShown = process.stderr.isTTY === true
-  #isTold = false
-
-  readonly update = ({ id, progress: { step, done, total } }: OperationInfo): void => {
-    if (!this.#isTold) notice(`This takes longer. It goes on in the service as operation ${id}.`)
-    this.#isTold = true
-    if (this.#isShown)
-      process.stderr.write(`\r${bar(done / total)} ${printable(step)}${CLEAR_REST}`)
+/**
+ * Runs work that may become an operation, and shows its progress on one line of a terminal. Without a terminal it tells
+ * once that it goes on.
+ */
+export async function showingProgress<Result>(
+  run: (options: { onProgress(operation: OperationInfo): void }) => Promise<Result>,
+): Promise<Result> {
+  const isShown = process.stderr.isTTY === true
+  let isTold = false
+  const onProgress = ({ id, progress: { step, done, total } }: OperationInfo): void => {
+    if (!isTold) notice(`This takes longer. It goes on in the service as operation ${id}.`)
+    isTold = true
+    if (isShown) process.stderr.write(`\r${bar(done / total)} ${printable(step)}${CLEAR_REST}`)
   }
-
-  clear(): void {
-    if (this.#isShown && this.#isTold) process.stderr.write(`\r${CLEAR_REST}`)
+  try {
+    return await run({ onProgress })
+  } finally {
+    if (isShown && isTold) process.stderr.write(`\r${CLEAR_REST}`)
   }
 }
 
