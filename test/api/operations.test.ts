@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { collectOperations } from '../../packages/server/src/domain/long-work/operations.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
+import { holdBranch } from '../support/held-branch.js'
 import { createKey, createUser } from '../support/people.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -49,22 +50,6 @@ async function open(via = service): Promise<TestBranches> {
   return branches.through(via)
 }
 
-/** Locks the rows of `dev`, and returns a function that releases them. */
-async function hold({ database }: TestBranches): Promise<() => Promise<void>> {
-  const [heap] = await service.database.query<{ name: string }>(sql`
-    select format('offshoot_db_%s.heap_%s', h.database_id, h.id) as name
-    from offshoot.heaps h
-    join offshoot.branches b on b.id = h.branch_id and b.name = 'dev'
-    join offshoot.databases d on d.id = b.database_id and d.name = ${database}`)
-  const client = await service.database.pool.connect()
-  await client.query('begin')
-  await client.query(`lock table ${heap?.name} in access exclusive mode`)
-  return async () => {
-    await client.query('rollback')
-    client.release()
-  }
-}
-
 const read = (id: string, key = service.key) => service.call('GET', `/operations/${id}`, { key })
 
 /** Waits until an operation has ended, and returns it. */
@@ -75,7 +60,7 @@ async function ended(id: string) {
 
 /** Starts a merge that is held, and returns its operation and what releases it. */
 async function start(branches: TestBranches, body?: unknown) {
-  const release = await hold(branches)
+  const release = await holdBranch(branches, 'dev')
   const answer = await branches.merging('dev', body)
   expect(answer.status).toBe(202)
   return { release, answer, operation: answer.body.operation, id: answer.body.operation.id }
@@ -133,7 +118,7 @@ describe('a merge that takes longer than a request may', () => {
     const dry = await start(branches, { dryRun: true })
     await dry.release()
     expect(await ended(dry.id)).toMatchObject({ state: 'done', result: { merged: false } })
-    const release = await hold(branches)
+    const release = await holdBranch(branches, 'dev')
     const pull = await branches.pulling('main', { from: 'dev' })
     expect(pull.body.operation).toMatchObject({ kind: 'pull', branch: 'main' })
     await release()
@@ -240,7 +225,7 @@ describe('a change of many records that takes longer than a request may', () => 
 
   it('is answered by an operation that ends with the number of records', async () => {
     const branches = await open()
-    const release = await hold(branches)
+    const release = await holdBranch(branches, 'dev')
     const update = await branches.call('dev', 'PATCH', all, { all: true, set: { price: 9 } })
     expect(update.status).toBe(202)
     expect(update.body.operation).toMatchObject({ kind: 'update', state: 'running', branch: 'dev' })
@@ -250,7 +235,7 @@ describe('a change of many records that takes longer than a request may', () => 
       result: { updated: 2 },
     })
     expect(await branches.record('dev', 'items', 'b')).toMatchObject({ price: 9 })
-    const again = await hold(branches)
+    const again = await holdBranch(branches, 'dev')
     const deletion = await branches.call('dev', 'DELETE', all, { filter: { price: 9 } })
     expect(deletion.body.operation).toMatchObject({ kind: 'delete' })
     await again()
@@ -261,7 +246,7 @@ describe('a change of many records that takes longer than a request may', () => 
   it('stops if its client goes away before it is answered', async () => {
     const url = await patient.app.listen({ port: 0, host: '127.0.0.1' })
     const branches = await open()
-    const release = await hold(branches)
+    const release = await holdBranch(branches, 'dev')
     const leaving = new AbortController()
     const update = fetch(`${url}${patient.workspace}/db/${branches.database}:dev${all}`, {
       method: 'PATCH',
@@ -285,7 +270,7 @@ describe('a change of many records that takes longer than a request may', () => 
 
   it('can be cancelled, and has changed nothing then', async () => {
     const branches = await open()
-    const release = await hold(branches)
+    const release = await holdBranch(branches, 'dev')
     const update = await branches.call('dev', 'PATCH', all, { all: true, set: { price: 9 } })
     const { id } = update.body.operation
     expectOk(await service.call('POST', `/operations/${id}/cancel`))
@@ -299,7 +284,7 @@ describe('a change of many records that takes longer than a request may', () => 
 
   it('is executed once, even if it is sent again', async () => {
     const branches = await open()
-    const release = await hold(branches)
+    const release = await holdBranch(branches, 'dev')
     const send = () =>
       service.call('DELETE', `${service.workspace}/db/${branches.database}:dev${all}`, {
         body: { all: true },
@@ -317,7 +302,7 @@ describe('a change of many records that takes longer than a request may', () => 
 describe('a change of a schema that takes longer than a request may', () => {
   it('is answered by an operation that ends with the migration', async () => {
     const branches = await open()
-    const release = await hold(branches)
+    const release = await holdBranch(branches, 'dev')
     const change = { type: 'string' }
     const answer = await branches.call('dev', 'PATCH', '/tables/items/columns/price', change)
     expect(answer.status).toBe(202)
@@ -331,7 +316,7 @@ describe('a change of a schema that takes longer than a request may', () => {
 
   it('can be cancelled, and has changed nothing then', async () => {
     const branches = await open()
-    const release = await hold(branches)
+    const release = await holdBranch(branches, 'dev')
     const path = '/tables/items/constraints/positive'
     const answer = await branches.call('dev', 'PUT', path, { check: 'price > 0' })
     const { id } = answer.body.operation
@@ -345,7 +330,7 @@ describe('a change of a schema that takes longer than a request may', () => {
 
   it('ends with the error that its request would have got', async () => {
     const branches = await open()
-    const release = await hold(branches)
+    const release = await holdBranch(branches, 'dev')
     const path = '/tables/items/constraints/high'
     const { body } = await branches.call('dev', 'PUT', path, { check: 'price > 1' })
     await release()
@@ -359,7 +344,7 @@ describe('a change of a schema that takes longer than a request may', () => {
 describe('the client', () => {
   it('waits for the operation of a merge, and tells its progress', async () => {
     const branches = await open()
-    const release = await hold(branches)
+    const release = await holdBranch(branches, 'dev')
     const url = await service.app.listen({ port: 0, host: '127.0.0.1' })
     const client = createClient({
       url,
@@ -379,7 +364,7 @@ describe('the client', () => {
     expect(await client.account.cancelOperation(id)).toMatchObject({ state: 'done' })
     await branches.patch('dev', 'items', 'a', { price: 5 })
     await branches.patch('main', 'items', 'a', { price: 6 })
-    const again = await hold(branches)
+    const again = await holdBranch(branches, 'dev')
     const failing = client.branch().merge({ onProgress: () => void again() })
     await expect(failing).rejects.toMatchObject({ code: 'merge_conflict', status: 409 })
   })

@@ -3,6 +3,7 @@ import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
+import type { Limits } from '@offshoot/contract/limits'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { createTestService, type TestService } from '../support/service.js'
@@ -60,8 +61,14 @@ export interface WatchedPage {
   expectClean(): Promise<void>
 }
 
+interface ServiceOptions {
+  readonly limits?: Partial<Limits>
+  /** The port for clients of PostgreSQL that the console names. */
+  readonly postgresPort?: number
+}
+
 /** Starts a service for the tests of a file; call it inside of `describe`. */
-export function testConsole(): TestConsole {
+export function testConsole(options: ServiceOptions = {}): TestConsole {
   let running: Running | undefined
   let shared: WatchedPage | undefined
   let opened: WatchedPage[] = []
@@ -70,7 +77,7 @@ export function testConsole(): TestConsole {
     return running
   }
   beforeAll(async () => {
-    running = await start()
+    running = await start(options)
   })
   afterEach(async ({ task }) => {
     const watched = shared === undefined ? opened : [...opened, shared]
@@ -119,11 +126,11 @@ interface Running {
   readonly url: string
 }
 
-async function start(): Promise<Running> {
+async function start(options: ServiceOptions): Promise<Running> {
   if (!existsSync(path.join(FOLDER, 'index.html'))) {
     throw new Error('the console is not built: run `npm run build` first')
   }
-  const service = await createTestService({ consoleFolder: FOLDER })
+  const service = await createTestService({ consoleFolder: FOLDER, ...options })
   await service.app.listen({ host: '127.0.0.1', port: 0 })
   const { port } = service.app.server.address() as AddressInfo
   return { service, url: `http://127.0.0.1:${port}` }

@@ -123,6 +123,76 @@ describe.skipIf(!hasChromium)('the schema editor and the SQL page', () => {
     await page.getByRole('button', { name: 'Discard' }).click()
   })
 
+  it('adds constraints and generated columns, and links the records that break a rule', async () => {
+    const { page, expectClean, faults } = await tested.open(address('schema'))
+    const orders = page.getByRole('region', { name: 'Table orders' })
+    const addConstraint = async (name: string) => {
+      await orders.getByRole('button', { name: 'Actions of orders' }).click()
+      await page.getByRole('menuitem', { name: 'Add constraint…' }).click()
+      await page.getByRole('textbox', { name: /^Name/ }).fill(name)
+    }
+    const apply = async () => {
+      await page.getByRole('button', { name: 'Review and apply' }).click()
+      await page.getByRole('button', { name: 'Apply', exact: true }).click()
+    }
+    await addConstraint('large')
+    await page.getByRole('combobox', { name: 'Rule' }).selectOption('check')
+    await page.getByRole('textbox', { name: /^Condition/ }).fill('total > 5')
+    await page.getByRole('button', { name: 'Add to the edits' }).click()
+    await apply()
+    const broken = page.getByRole('list', { name: 'Records that break the constraint' })
+    await broken.getByRole('link', { name: 'o2' }).waitFor()
+    expect(faults.splice(0)).toHaveLength(1)
+    await takeShot(page, 'schema-constraint')
+    await expectClean()
+    await page.keyboard.press('Escape')
+    await page.getByRole('button', { name: 'Discard' }).click()
+    await addConstraint('once')
+    await page.getByRole('checkbox', { name: 'customer' }).check()
+    await page.getByRole('checkbox', { name: 'total' }).check()
+    await page.getByRole('button', { name: 'Add to the edits' }).click()
+    await orders.getByRole('button', { name: 'Column', exact: true }).click()
+    await page.getByRole('dialog').locator('input:focus').fill('number')
+    await page.getByRole('combobox', { name: 'Type' }).selectOption('int')
+    await page.getByRole('combobox', { name: /^Generated/ }).selectOption('sequence')
+    await page.getByRole('button', { name: 'Add', exact: true }).click()
+    await orders.getByText('int, generated: sequence').waitFor()
+    await apply()
+    await page.getByText('The schema was changed').waitFor()
+    const constraints = orders.getByRole('list', { name: 'Constraints of orders' })
+    await constraints.getByText('customer, total').waitFor()
+    const { body } = await call('GET', '')
+    const table = body.schema.tables.find(({ name }: { name: string }) => name === 'orders')
+    expect(table.constraints).toEqual([{ name: 'once', unique: ['customer', 'total'] }])
+    await constraints.getByRole('button', { name: 'Remove constraint once' }).click()
+    await constraints.waitFor({ state: 'detached' })
+    await page.getByRole('button', { name: 'Discard' }).click()
+    await constraints.waitFor()
+  })
+
+  it('a merge names the rule that records would break, and takes the linked record', async () => {
+    const ledger = await createTables(tested.service, 'ledger', {
+      people: [{ name: 'name', type: 'string' }],
+      bills: [{ name: 'payer', type: 'link', link: { table: 'people', onDelete: 'restrict' } }],
+    })
+    expectOk(await ledger('PUT', '/tables/people/data/ada', { body: { name: 'Ada' } }))
+    const fork = `${tested.service.workspace}/db/ledger:fork`
+    expectOk(await tested.service.call('PUT', fork, { body: { from: 'main' } }))
+    const bill = `${fork}/tables/bills/data/b1`
+    expectOk(await tested.service.call('PUT', bill, { body: { payer: 'ada' } }))
+    expectOk(await ledger('DELETE', '/tables/people/data/ada'))
+    const merge = `/console/w/${tested.service.workspaceId}/db/ledger/b/fork/merge`
+    const { page, expectClean } = await tested.open(merge)
+    const conflict = page.getByRole('article', { name: 'Conflict of bills.payer' })
+    await conflict.getByText('bills.payer links to a record of people that must exist').waitFor()
+    await takeShot(page, 'conflict-link')
+    await expectClean()
+    await conflict.getByRole('button', { name: 'Use the record of fork' }).click()
+    await page.getByRole('button', { name: 'Merge into main' }).click()
+    await page.getByRole('heading', { name: 'fork is merged into main' }).waitFor()
+    expect((await ledger('GET', '/tables/people/data/ada')).body.name).toBe('Ada')
+  })
+
   it('runs several statements, completes names, and shows results in the grid', async () => {
     const { page, expectClean, faults } = await tested.open(address('sql'))
     const replace = async (text: string) => {

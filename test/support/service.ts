@@ -102,6 +102,8 @@ export async function createTestService(
     tracing?: StatementTracing
     workspaceBytesMax?: number
     consoleFolder?: string
+    /** The port for clients of PostgreSQL that the console names. */
+    postgresPort?: number
     /** Spare heaps of each database. They are created after requests, so tests that count tables need none. */
     spareHeapsMax?: number
     /** Whether databases are on the nodes, if the server is a cluster; true by default. */
@@ -158,6 +160,7 @@ export async function createTestService(
     isOnLoopback: options.isOnLoopback ?? false,
     keyLimits: options.keyLimits ?? {},
     consoleFolder: options.consoleFolder,
+    postgresPort: () => options.postgresPort,
   }
   const app = await buildApp(
     services,

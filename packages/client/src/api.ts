@@ -668,6 +668,8 @@ export interface KeyScope {
   readonly databases?: readonly string[]
   readonly branches?: readonly string[]
   readonly access?: 'read' | 'write'
+  /** Whether a key that is limited by its scope can read the audit log. */
+  readonly audit?: boolean
   readonly requestsPerSecond?: number
   readonly requestsAtOnce?: number
 }

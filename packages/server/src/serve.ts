@@ -77,6 +77,7 @@ export async function serve(
   })
   const storage = new Storage(database)
   const files = new Files(database, createBlobStore(config), config.limits)
+  let wire: { server: WireServer; port: number } | undefined
   const services: Services = {
     database,
     storage,
@@ -99,6 +100,7 @@ export async function serve(
     isOnLoopback: isLoopback({ name: toHostName(config.host), port: '' }),
     trustedProxies: config.trustedProxies,
     consoleFolder: config.console ? findConsole() : undefined,
+    postgresPort: () => wire?.port,
     keyLimits: {
       requestsPerSecond: config.keyRequestsPerSecond,
       requestsAtOnce: config.keyRequestsAtOnce,
@@ -150,8 +152,9 @@ export async function serve(
     log: app.log,
   })
   cleanUps.push(() => background.stop())
-  const wire = await listenForPostgres(config, { app, services, metrics })
-  if (wire !== undefined) cleanUps.push(() => wire.server.close())
+  wire = await listenForPostgres(config, { app, services, metrics })
+  const server = wire?.server
+  if (server !== undefined) cleanUps.push(() => server.close())
   const { port } = app.server.address() as AddressInfo
   await lock.publish(localAddress(config.host, port))
   lifecycle.enter('ready')

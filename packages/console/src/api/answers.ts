@@ -13,6 +13,8 @@ export interface Session {
   readonly expiresAt: string | null
   readonly regions: readonly { readonly id: string; readonly name: string }[]
   readonly version: string
+  /** The port for clients of PostgreSQL; null if the service does not listen for them. */
+  readonly postgresPort: number | null
 }
 
 export const SESSION_KEY = ['session'] as const

@@ -1,11 +1,19 @@
-import type { ColumnDefinition, DataLoss, SchemaOperation } from '@offshoot/client'
+import type { ColumnDefinition, DataLoss, LinkAction, SchemaOperation } from '@offshoot/client'
 import { describeConstraint } from '../ui/schema-words.js'
+
+const ON_DELETE_WORDS: Readonly<Record<LinkAction, string | false>> = {
+  none: false,
+  restrict: 'whose deletion is refused',
+  setNull: 'removed if that record is deleted',
+  cascade: 'deleted together with that record',
+}
 
 /** Describes the options of a column in words. */
 export function describeColumn(column: ColumnDefinition): string {
   return [
     column.type,
     column.link && `to ${column.link.table}`,
+    column.link?.onDelete !== undefined && ON_DELETE_WORDS[column.link.onDelete],
     column.vector && `of ${column.vector.dimension} numbers`,
     column.decimal && `of ${column.decimal.precision} digits, ${column.decimal.scale} decimals`,
     column.enum && `of ${column.enum.values.join(', ')}`,

@@ -77,6 +77,9 @@ function Pages() {
             <Route path="/">
               <PageView page={pages.databases} />
             </Route>
+            <Route path="/audit">
+              <PageView page={pages.audit} />
+            </Route>
             <Route path="/members">
               <PageView page={pages.members} />
             </Route>
@@ -124,6 +127,9 @@ function Pages() {
                         </Route>
                         <Route path="/merge">
                           <PageView page={pages.merge} />
+                        </Route>
+                        <Route path="/timeline">
+                          <PageView page={pages.timeline} />
                         </Route>
                         <Route path="/files">
                           <PageView page={pages.files} />

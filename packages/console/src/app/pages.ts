@@ -30,6 +30,7 @@ export const pages = {
     () => import('../pages/databases/database-settings.js'),
     'DatabaseSettings',
   ),
+  audit: lazyPage(() => import('../pages/audit/audit.js'), 'Audit'),
   members: lazyPage(() => import('../pages/members/members.js'), 'Members'),
   workspaceSettings: lazyPage(
     () => import('../pages/workspaces/workspace-settings.js'),
@@ -48,6 +49,7 @@ export const pages = {
   sql: lazyPage(() => import('../pages/sql/sql.js'), 'SqlPage'),
   diff: lazyPage(() => import('../pages/diff/diff.js'), 'DiffPage'),
   merge: lazyPage(() => import('../pages/merge/merge.js'), 'MergePage'),
+  timeline: lazyPage(() => import('../pages/timeline/timeline.js'), 'Timeline'),
   files: lazyPage(() => import('../pages/files/files.js'), 'FilesPage'),
 } satisfies Record<string, LazyPage>
 
@@ -62,6 +64,7 @@ const ENDINGS: readonly (readonly [RegExp, LazyPage])[] = [
   [/\/sql$/, pages.sql],
   [/\/diff$/, pages.diff],
   [/\/merge$/, pages.merge],
+  [/\/timeline$/, pages.timeline],
   [/\/files$/, pages.files],
   [/\/w\/[^/]+$/, pages.databases],
   [/\/console\/?$/, pages.home],

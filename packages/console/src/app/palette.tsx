@@ -1,6 +1,12 @@
 import { Dialog as Radix } from 'radix-ui'
 import { useMemo } from 'react'
-import { useBranchDetails, useBranches, useDatabases, useWorkspaces } from '../api/queries.js'
+import {
+  useBranchDetails,
+  useBranches,
+  useCanAudit,
+  useDatabases,
+  useWorkspaces,
+} from '../api/queries.js'
 import { type Choice, ChoiceList } from '../ui/choice-list.js'
 import { goTo } from './navigate.js'
 import { paths } from './paths.js'
@@ -47,6 +53,7 @@ function useCommands(): readonly Command[] {
   const branches = useBranches(place).data
   const branch = address.branch ?? branches?.find((one) => one.default)?.name
   const tables = useTables(place, branch)
+  const canAudit = useCanAudit(workspace)
   return useMemo(() => {
     const commands: Command[] = []
     const add = (hint: string, text: string, path: string) =>
@@ -54,6 +61,7 @@ function useCommands(): readonly Command[] {
     if (place !== undefined && branch !== undefined) {
       const here = { ...place, branch }
       for (const name of tables) add('table', name, paths.table(here, name))
+      add('page', 'Timeline', paths.timeline(here))
       add('page', 'Difference', paths.diff(here))
       add('page', 'Merge and pull', paths.merge(here))
       add('page', 'Schema', paths.schema(here))
@@ -62,6 +70,7 @@ function useCommands(): readonly Command[] {
     }
     if (place !== undefined) {
       add('page', 'Branches', paths.branches(place))
+      add('page', 'Proposals', paths.proposals(place))
       add('page', 'Git and rules', paths.git(place))
       add('page', 'Database settings', paths.databaseSettings(place))
       for (const { name } of branches ?? [])
@@ -69,6 +78,7 @@ function useCommands(): readonly Command[] {
     }
     if (workspace !== undefined) {
       add('page', 'Members', paths.members(workspace))
+      if (canAudit) add('page', 'Audit log', paths.audit(workspace))
       add('page', 'Workspace settings', paths.workspaceSettings(workspace))
       for (const { name } of databases ?? [])
         add('database', name, paths.branches({ workspace, database: name }))
@@ -84,7 +94,7 @@ function useCommands(): readonly Command[] {
       })
     }
     return commands
-  }, [workspaces, databases, branches, tables, workspace, branch, place])
+  }, [workspaces, databases, branches, tables, workspace, branch, place, canAudit])
 }
 
 const NONE: readonly string[] = []

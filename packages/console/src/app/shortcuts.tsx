@@ -14,6 +14,7 @@ const SHORTCUTS: readonly {
   { keys: '?', what: 'Show the keyboard shortcuts', where: 'Everywhere' },
   { keys: 'g b', what: 'Go to the branches', where: 'Everywhere' },
   { keys: 'g d', what: 'Go to the difference', where: 'Everywhere' },
+  { keys: 'g t', what: 'Go to the timeline', where: 'Everywhere' },
   { keys: 'g m', what: 'Go to merge and pull', where: 'Everywhere' },
   { keys: 'g s', what: 'Go to the schema', where: 'Everywhere' },
   { keys: 'g q', what: 'Go to SQL', where: 'Everywhere' },
@@ -60,6 +61,7 @@ function jump(key: string): void {
   const place = { workspace, database, branch }
   if (key === 'b') goTo(paths.branches(place))
   else if (key === 'd') goTo(paths.diff(place))
+  else if (key === 't') goTo(paths.timeline(place))
   else if (key === 'm') goTo(paths.merge(place))
   else if (key === 's') goTo(paths.schema(place))
   else if (key === 'q') goTo(paths.sql(place))

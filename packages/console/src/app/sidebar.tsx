@@ -1,6 +1,6 @@
 import { useState } from 'react'
 import { Link } from 'wouter'
-import { useBranchDetails, useBranches, useDatabases } from '../api/queries.js'
+import { useBranchDetails, useBranches, useCanAudit, useDatabases } from '../api/queries.js'
 import { ErrorNote } from '../ui/feedback.js'
 import { Icon, type IconName } from '../ui/icon.js'
 import { href } from './navigate.js'
@@ -12,6 +12,7 @@ const FILTER_TABLES_MIN = 8
 
 export function Sidebar({ isOpen }: { isOpen: boolean }) {
   const { workspace, database, branch } = usePlaceOfAddress()
+  const canAudit = useCanAudit(workspace)
   return (
     <nav className={`side ${isOpen ? 'open' : ''}`} aria-label="Pages">
       {workspace === undefined ? (
@@ -22,6 +23,7 @@ export function Sidebar({ isOpen }: { isOpen: boolean }) {
         <Group title="Workspace">
           <Entry to={paths.workspace(workspace)} icon="database" label="Databases" />
           <Entry to={paths.members(workspace)} icon="people" label="Members" />
+          {canAudit && <Entry to={paths.audit(workspace)} icon="clock" label="Audit log" />}
           <Entry to={paths.workspaceSettings(workspace)} icon="settings" label="Settings" />
         </Group>
       ) : (
@@ -70,6 +72,7 @@ function BranchGroup({ place }: { place: BranchPlace }) {
   return (
     <>
       <Group title={place.branch}>
+        <Entry to={paths.timeline(place)} icon="clock" label="Timeline" />
         <Entry to={paths.diff(place)} icon="diff" label="Difference" />
         <Entry to={paths.merge(place)} icon="merge" label="Merge and pull" />
         <Entry to={paths.schema(place)} icon="schema" label="Schema" />

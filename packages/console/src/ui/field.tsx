@@ -36,6 +36,26 @@ export function TextField({ label, hint, onChange, ...input }: TextInput) {
   )
 }
 
+/** A field with several lines of text. */
+export function LongTextField({
+  label,
+  hint,
+  value,
+  maxLength,
+  onChange,
+}: Pick<TextInput, 'label' | 'hint' | 'value' | 'maxLength' | 'onChange'>) {
+  return (
+    <Field label={label} hint={hint}>
+      <textarea
+        rows={4}
+        maxLength={maxLength}
+        value={value}
+        onChange={(event) => onChange(event.target.value)}
+      />
+    </Field>
+  )
+}
+
 /** A field for a number of days, also for parts of a day. */
 export function DaysField(field: Omit<TextInput, 'type' | 'min' | 'step'>) {
   return <TextField type="number" min="0" step="any" {...field} />

@@ -32,6 +32,8 @@ export interface Services {
   readonly trustedProxies?: readonly string[]
   /** The folder with the built console; undefined if the console is off. */
   readonly consoleFolder?: string | undefined
+  /** The port for clients of PostgreSQL, once the service listens for them. */
+  readonly postgresPort?: () => number | undefined
   /** Rate limits of one API key in this process; undefined means unlimited. */
   readonly keyLimits?: KeyLimits
 }

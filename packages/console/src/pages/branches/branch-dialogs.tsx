@@ -9,7 +9,7 @@ import { Checkbox, DaysField, SuggestField, TextField } from '../../ui/field.js'
 import { notify } from '../../ui/toasts.js'
 
 export interface BranchAction {
-  readonly kind: 'fork' | 'delete' | 'protect' | 'expiry' | 'reset'
+  readonly kind: 'fork' | 'delete' | 'protect' | 'approvals' | 'expiry' | 'reset'
   readonly branch: string
 }
 
@@ -49,27 +49,42 @@ export function BranchDialog({
           }
         />
       )
-    case 'protect': {
-      const isProtected = current?.protected === true
-      return (
+    case 'protect':
+      return current?.protected === true ? (
         <FormDialog
-          title={isProtected ? `Remove the protection of ${branch}` : `Protect ${branch}`}
-          description={
-            isProtected
-              ? 'It can be deleted again, and its expiry counts again.'
-              : 'It cannot be deleted, does not expire, and its schema changes only by merges.'
-          }
-          action={isProtected ? 'Remove protection' : 'Protect'}
+          title={`Remove the protection of ${branch}`}
+          description="It can be deleted again, and its expiry counts again."
+          action="Remove protection"
           onClose={onClose}
           onSubmit={() =>
-            run(
-              handle.update({ protected: !isProtected }),
-              isProtected ? `${branch} is no longer protected` : `${branch} is protected`,
-            )
+            run(handle.update({ protected: false }), `${branch} is no longer protected`)
+          }
+        />
+      ) : (
+        <ProtectDialog
+          title={`Protect ${branch}`}
+          description="It cannot be deleted, does not expire, and its schema changes only by merges."
+          action="Protect"
+          approvals={current?.requiredApprovals}
+          onClose={onClose}
+          onSave={(requiredApprovals) =>
+            run(handle.update({ protected: true, requiredApprovals }), `${branch} is protected`)
           }
         />
       )
-    }
+    case 'approvals':
+      return (
+        <ProtectDialog
+          title={`Approvals for ${branch}`}
+          description="Only an owner of the workspace can lower the number."
+          action="Save"
+          approvals={current?.requiredApprovals}
+          onClose={onClose}
+          onSave={(requiredApprovals) =>
+            run(handle.update({ requiredApprovals }), 'The number of approvals is changed')
+          }
+        />
+      )
     case 'expiry':
       return (
         <ExpiryDialog
@@ -156,6 +171,48 @@ function ForkDialog({
         hint="Empty: as the rules of the database say, or never."
         value={days}
         onChange={setDays}
+      />
+    </FormDialog>
+  )
+}
+
+/** Approvals that a proposal can need. */
+const APPROVALS_MAX = 10
+
+function ProtectDialog({
+  title,
+  description,
+  action,
+  approvals,
+  onSave,
+  onClose,
+}: {
+  title: string
+  description: string
+  action: string
+  approvals: number | undefined
+  onSave: (approvals: number) => Promise<void>
+  onClose: () => void
+}) {
+  const [typed, setTyped] = useState(String(approvals ?? 0))
+  return (
+    <FormDialog
+      title={title}
+      description={description}
+      action={action}
+      onClose={onClose}
+      onSubmit={() => onSave(Number(typed))}
+    >
+      <TextField
+        label="Approvals that a change needs"
+        hint="0: members change the branch directly. Otherwise it changes by proposals alone, which that many others have approved."
+        type="number"
+        min="0"
+        max={APPROVALS_MAX}
+        step="1"
+        required
+        value={typed}
+        onChange={setTyped}
       />
     </FormDialog>
   )

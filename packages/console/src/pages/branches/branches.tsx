@@ -267,6 +267,14 @@ function BranchItem({
             <Icon name="lock" size={11} /> protected
           </Tag>
         )}
+        {branch.protected && (branch.requiredApprovals ?? 0) > 0 && (
+          <Tag
+            kind="info"
+            title="It changes by proposals alone, which that many others have approved"
+          >
+            {branch.requiredApprovals} {branch.requiredApprovals === 1 ? 'approval' : 'approvals'}
+          </Tag>
+        )}
         {branch.expiresAt !== undefined && (
           <Tag kind="warn" title={new Date(branch.expiresAt).toLocaleString()}>
             <Icon name="clock" size={11} /> expires {relativeTime(branch.expiresAt)}
@@ -298,6 +306,7 @@ function BranchItem({
         trigger={<IconButton label={`Actions of ${name}`} icon="more" />}
         items={[
           { label: 'Open tables', icon: 'table', onSelect: () => goTo(paths.branch(place)) },
+          { label: 'Show timeline', icon: 'clock', onSelect: () => goTo(paths.timeline(place)) },
           { label: 'Show difference', icon: 'diff', onSelect: () => goTo(paths.diff(place)) },
           canWrite && { label: 'Fork…', icon: 'branch', startsGroup: true, onSelect: act('fork') },
           branch.from !== undefined && {
@@ -310,6 +319,18 @@ function BranchItem({
             icon: 'pull',
             onSelect: () => goTo(`${paths.merge(place)}?action=pull`),
           },
+          canWrite &&
+            branch.from !== undefined && {
+              label: 'Propose a merge…',
+              icon: 'check',
+              onSelect: () => goTo(paths.propose(place)),
+            },
+          canWrite &&
+            branch.protected === true && {
+              label: 'Required approvals…',
+              icon: 'people',
+              onSelect: act('approvals'),
+            },
           canWrite && {
             label: branch.protected ? 'Remove protection' : 'Protect',
             icon: 'lock',

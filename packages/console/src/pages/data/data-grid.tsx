@@ -13,6 +13,7 @@ import { GRID_ROWS_MAX } from '../../ui/grid/types.js'
 import { Menu } from '../../ui/menu.js'
 import { Page } from '../../ui/page.js'
 import { notify, notifyError } from '../../ui/toasts.js'
+import { AsOf, AsOfNote } from './as-of.js'
 import { ColumnHeader } from './column-header.js'
 import { ColumnsMenu } from './columns-menu.js'
 import { ConflictDialog } from './conflict-dialog.js'
@@ -22,7 +23,8 @@ import { FilterBar } from './filter-bar.js'
 import { ImportDialog } from './import-dialog.js'
 import { inOrder } from './preferences.js'
 import { QueryCode } from './query-code.js'
-import { namesToRead, SEARCH_ROWS_MAX } from './row-pages.js'
+import { RecordHistoryDialog } from './record-history.js'
+import { namesToRead, SEARCH_ROWS_MAX, stateOf } from './row-pages.js'
 import {
   countOf,
   type Draft,
@@ -48,7 +50,7 @@ import {
   type Row,
   shortText,
 } from './values.js'
-import type { SortTerm } from './view.js'
+import { formatView, type SortTerm } from './view.js'
 
 type Target = { readonly draft: Draft } | { readonly row: Row }
 
@@ -56,12 +58,16 @@ type Target = { readonly draft: Draft } | { readonly row: Row }
 export function DataGrid({ name, table }: { name: string; table: TableDefinition }) {
   const place = usePlace()
   const branch = useBranch()
-  const { canWrite } = useRights()
+  const rights = useRights()
   const [view, setView] = useView(paths.table(place, table.name))
+  // The past cannot be changed.
+  const canWrite = rights.canWrite && view.at === ''
   const [preferences, setPreferences] = usePreferences(name)
-  const [dialog, setDialog] = useState<'import' | 'export'>()
+  const [dialog, setDialog] = useState<'import' | 'export' | { readonly historyOf: Row }>()
   const [selection, setSelection] = useState<CellRange>({ top: 0, bottom: 0, left: 0, right: 0 })
-  const { staged, canUndo, canRedo, change, undo, redo, clear } = useStaging(name)
+  const { staged, canUndo, canRedo, change, undo, redo, clear } = useStaging(
+    view.at === '' ? name : `${name} at ${view.at}`,
+  )
 
   const all = useMemo(
     () => inOrder([ID_COLUMN, ...table.columns, ...METADATA], preferences.order),
@@ -253,9 +259,14 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
   }
   const remove = () => change((present) => stageDelete(present, selectedTargets().map(stageTarget)))
 
+  const present = formatView({ ...view, at: '' })
+  const presentPath = `${paths.table(place, table.name)}${present === '' ? '' : `?${present}`}`
   const count = countOf(staged)
   const isTooMany = operationsOf(table, staged).length > OPERATIONS_MAX
   const selected = selection.bottom - selection.top + 1
+  const selectedTarget = selected === 1 ? targetOf(selection.top) : undefined
+  const selectedRow =
+    selectedTarget !== undefined && 'row' in selectedTarget ? selectedTarget.row : undefined
   const onKeyDown = (event: React.KeyboardEvent) => {
     if (event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement)
       return
@@ -316,7 +327,7 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
             isComplete={store.isComplete}
             isFiltered={isFiltered}
             {...(view.search === '' && {
-              onCount: () => branch.table(table.name).count(view.filter),
+              onCount: () => stateOf(branch, view.at).table(table.name).count(view.filter),
             })}
           />
         )
@@ -334,6 +345,7 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
               Import
             </Button>
           )}
+          <AsOf at={view.at} onChange={(at) => setView({ at })} />
           <Button icon="download" onClick={() => setDialog('export')}>
             Export
           </Button>
@@ -344,13 +356,14 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
     >
       {/* biome-ignore lint/a11y/noStaticElementInteractions: shortcuts of the page. */}
       <div className="data" onKeyDown={onKeyDown}>
+        <AsOfNote at={view.at} path={presentPath} />
         <FilterBar
           columns={[ID_COLUMN, ...table.columns, ...METADATA]}
           view={view}
           onChange={setView}
         >
           <ColumnsMenu columns={all} hidden={preferences.hidden} onChange={setPreferences} />
-          {canWrite && rowCount > 0 && (
+          {rowCount > 0 && (
             <Menu
               label="Selected rows"
               trigger={
@@ -359,8 +372,18 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
                 </Button>
               }
               items={[
-                { label: 'Duplicate (Ctrl D)', icon: 'copy', onSelect: duplicate },
-                {
+                selectedRow !== undefined && {
+                  label: 'History of the record',
+                  icon: 'clock',
+                  onSelect: () => setDialog({ historyOf: selectedRow }),
+                },
+                canWrite && {
+                  label: 'Duplicate (Ctrl D)',
+                  icon: 'copy',
+                  startsGroup: true,
+                  onSelect: duplicate,
+                },
+                canWrite && {
                   label: 'Delete or keep (Shift Delete)',
                   icon: 'trash',
                   isDangerous: true,
@@ -564,6 +587,14 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
             settle(ids)
             store.refresh()
           }}
+        />
+      )}
+      {typeof dialog === 'object' && (
+        <RecordHistoryDialog
+          table={table}
+          row={dialog.historyOf}
+          onRestored={() => store.refresh()}
+          onClose={() => setDialog(undefined)}
         />
       )}
       {dialog === 'import' && (

@@ -29,6 +29,8 @@ export async function askFirstRows(
   search: string,
 ): Promise<void> {
   const view = parseView(search)
+  // The table may have had other columns then.
+  if (view.at !== '') return
   const { hidden } = readPreferences(tableKey(place, table.name))
   const columns = namesToRead(table, hidden)
   const read = pageReader(clientOf(place).branch(), table.name, { view, columns })

@@ -22,14 +22,15 @@ interface RowQuestion {
 export function pageReader(
   branch: Branch<AnySchema>,
   table: string,
-  { view: { filter, sort, search }, columns, signal }: RowQuestion,
+  { view: { filter, sort, search, at }, columns, signal }: RowQuestion,
 ): ReadPage<Row> {
+  const source = stateOf(branch, at).table(table)
   const common = { ...(filter === undefined ? {} : { filter }), ...(signal && { signal }) }
   if (search !== '') {
     // Searches have pages of a fixed size, because the service limits their offset.
     return async (after) => {
       const offset = Number(after ?? 0)
-      const { records } = await branch.table(table).search(search, {
+      const { records } = await source.search(search, {
         ...SEARCH_OPTIONS,
         ...common,
         highlight: { enabled: false },
@@ -49,12 +50,14 @@ export function pageReader(
     ...(columns === undefined ? {} : { columns: [...columns] }),
   }
   return async (after, size) => {
-    const page = await branch
-      .table(table)
-      .query({ ...question, size })
-      .page(after)
+    const page = await source.query({ ...question, size }).page(after)
     return { ...page, records: page.records as unknown as readonly Row[] }
   }
+}
+
+/** The branch as it was at a checkpoint; as it is now, if `at` is empty. */
+export function stateOf(branch: Branch<AnySchema>, at: string): Branch<AnySchema> {
+  return at === '' ? branch : branch.at(at)
 }
 
 /** Columns that are hidden are not read, since they may be large. */

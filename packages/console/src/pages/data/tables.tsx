@@ -1,20 +1,24 @@
-import { Link } from 'wouter'
+import { Link, useSearch } from 'wouter'
 import { usePlace } from '../../api/place.js'
-import { useBranchDetails } from '../../api/queries.js'
+import { useBranchAt } from '../../api/queries.js'
 import { useRights } from '../../api/session.js'
-import { href } from '../../app/navigate.js'
+import { goTo, href } from '../../app/navigate.js'
 import { paths } from '../../app/paths.js'
 import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
 import { Icon } from '../../ui/icon.js'
 import { Page } from '../../ui/page.js'
+import { AsOf, AsOfNote } from './as-of.js'
 import './data.css'
+import { PostgresAddress } from './postgres-address.js'
 
 /** All tables of the branch. */
 export function Tables() {
   const place = usePlace()
-  const { canWrite } = useRights()
-  const branch = useBranchDetails(place)
-  const tables = branch.data?.schema.tables ?? []
+  const at = new URLSearchParams(useSearch()).get('at') ?? ''
+  const canWrite = useRights().canWrite && at === ''
+  const branch = useBranchAt(place, at)
+  const details = branch.data
+  const tables = details?.schema.tables ?? []
   const schema = (
     <Link className="button primary" href={href(paths.schema(place))}>
       <Icon name="plus" /> Create a table
@@ -24,12 +28,30 @@ export function Tables() {
     <Page
       title="Tables"
       subtitle={branch.isSuccess ? `${tables.length} on ${place.branch}` : 'Reading'}
-      actions={canWrite && tables.length > 0 && schema}
+      actions={
+        <>
+          <AsOf at={at} onChange={(next) => goTo(paths.branch(place, next || undefined))} />
+          <Link className="button plain" href={href(paths.timeline(place))}>
+            <Icon name="clock" /> Timeline
+          </Link>
+          {canWrite && details?.startedFrom !== undefined && (
+            <Link className="button plain" href={href(paths.propose(place))}>
+              <Icon name="merge" /> Propose a merge
+            </Link>
+          )}
+          {canWrite && tables.length > 0 && schema}
+        </>
+      }
     >
+      <AsOfNote at={at} path={paths.branch(place)} />
       <ErrorNote error={branch.error} onRetry={() => void branch.refetch()} />
       {branch.isPending && <Loading lines={6} />}
       {branch.isSuccess && tables.length === 0 && (
-        <Empty icon="table" title="No tables yet" actions={canWrite && schema}>
+        <Empty
+          icon="table"
+          title={at === '' ? 'No tables yet' : 'The branch had no tables then'}
+          actions={canWrite && schema}
+        >
           A table has typed columns. Design it in the schema editor; rows can be imported from a CSV
           file afterwards.
         </Empty>
@@ -37,7 +59,10 @@ export function Tables() {
       <ul className="cards">
         {tables.map(({ name, columns }) => (
           <li key={name} className="card">
-            <Link className="card-link" href={href(paths.table(place, name))}>
+            <Link
+              className="card-link"
+              href={href(paths.table(place, name, { at: at || undefined }))}
+            >
               <strong className="clip">{name}</strong>
               <span className="table-columns">
                 {columns.slice(0, 8).map((column) => (
@@ -52,6 +77,7 @@ export function Tables() {
           </li>
         ))}
       </ul>
+      {at === '' && <PostgresAddress />}
     </Page>
   )
 }

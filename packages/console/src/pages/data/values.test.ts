@@ -122,9 +122,15 @@ describe('filters and addresses', () => {
       filter: { c: 'a&b=?' },
       sort: [{ column: 'c', direction: 'desc' }],
       search: 'ü 😀',
+      at: 'before-import',
     } as const
     expect(parseView(formatView(view))).toEqual(view)
-    expect(parseView('filter={&sort=1')).toEqual({ filter: undefined, sort: [], search: '' })
+    expect(parseView('filter={&sort=1')).toEqual({
+      filter: undefined,
+      sort: [],
+      search: '',
+      at: '',
+    })
   })
 })
 

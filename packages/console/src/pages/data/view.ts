@@ -14,6 +14,8 @@ export interface View {
   readonly filter: AnyFilter | undefined
   readonly sort: readonly SortTerm[]
   readonly search: string
+  /** The checkpoint that is shown: its id, its name, or a time. Empty: the present. */
+  readonly at: string
 }
 
 export function parseView(text: string): View {
@@ -31,14 +33,16 @@ export function parseView(text: string): View {
         )
       : [],
     search: parameters.get('search') ?? '',
+    at: parameters.get('at') ?? '',
   }
 }
 
-export function formatView({ filter, sort, search }: View): string {
+export function formatView({ filter, sort, search, at }: View): string {
   const parameters = new URLSearchParams()
   if (filter !== undefined) parameters.set('filter', JSON.stringify(filter))
   if (sort.length > 0) parameters.set('sort', JSON.stringify(sortOf(sort)))
   if (search !== '') parameters.set('search', search)
+  if (at !== '') parameters.set('at', at)
   return parameters.toString()
 }
 

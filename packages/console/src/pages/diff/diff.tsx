@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useSearch } from 'wouter'
 import { keys } from '../../api/answers.js'
 import { useBranch, usePlace } from '../../api/place.js'
-import { useBranches } from '../../api/queries.js'
+import { useBranches, useCheckpoints } from '../../api/queries.js'
 import { clientSample, curlSample } from '../../api/samples.js'
 import { goTo, href } from '../../app/navigate.js'
 import { paths } from '../../app/paths.js'
@@ -23,14 +23,18 @@ export function DiffPage() {
   const place = usePlace()
   const branch = useBranch()
   const branches = useBranches(place)
-  const against = new URLSearchParams(useSearch()).get('against') ?? 'base'
+  const query = new URLSearchParams(useSearch())
+  const since = query.get('since')
+  const against = query.get('against') ?? 'base'
+  const other = since === null ? { against } : { againstAt: since }
+  const checkpoints = useCheckpoints(place).data ?? []
   const summary = branches.data?.find(({ name }) => name === place.branch)
   const hasSource = summary?.from !== undefined
   const isNamed = !STATES.some(({ id }) => id === against)
-  const canCompare = hasSource || isNamed
+  const canCompare = hasSource || isNamed || since !== null
   const difference = useQuery({
-    queryKey: [...keys.branch(place), 'diff', against],
-    queryFn: ({ signal }) => branch.diff({ against, size: 0, signal }),
+    queryKey: [...keys.branch(place), 'diff', other],
+    queryFn: ({ signal }) => branch.diff({ ...other, size: 0, signal }),
     enabled: branches.isSuccess && canCompare,
   })
   const choices = [
@@ -38,8 +42,12 @@ export function DiffPage() {
     ...(branches.data ?? [])
       .filter(({ name }) => name !== place.branch)
       .map(({ name }) => ({ id: name, text: name, hint: 'branch' })),
+    ...checkpoints.map(({ id, name }) => ({ id: `at ${id}`, text: name, hint: 'checkpoint' })),
   ]
-  const current = STATES.find(({ id }) => id === against)?.text ?? against
+  const current =
+    since === null
+      ? (STATES.find(({ id }) => id === against)?.text ?? against)
+      : (checkpoints.find(({ id }) => id === since)?.name ?? since)
   return (
     <Page
       title="Difference"
@@ -50,13 +58,18 @@ export function DiffPage() {
             label="Compare with"
             current={canCompare ? current : 'choose a branch'}
             choices={choices}
-            onChoose={({ id }) => goTo(paths.diff(place, id))}
+            onChoose={({ id }) =>
+              // Names of branches have no spaces.
+              goTo(
+                id.startsWith('at ') ? paths.diffSince(place, id.slice(3)) : paths.diff(place, id),
+              )
+            }
           />
         </span>
       }
       actions={
         <>
-          {canCompare && <DiffCode against={against} />}
+          {canCompare && <DiffCode other={other} />}
           {hasSource && (
             <>
               <Link className="button plain" href={href(`${paths.merge(place)}?action=pull`)}>
@@ -88,8 +101,8 @@ export function DiffPage() {
       {difference.data && (
         <DifferenceView
           difference={difference.data}
-          queryKey={[...keys.branch(place), 'diff', against]}
-          read={(page) => branch.diff({ against, ...page })}
+          queryKey={[...keys.branch(place), 'diff', other]}
+          read={(page) => branch.diff({ ...other, ...page })}
         />
       )}
     </Page>
@@ -97,8 +110,9 @@ export function DiffPage() {
 }
 
 /** The difference on screen as a request, and as code of the client. */
-function DiffCode({ against }: { against: string }) {
+function DiffCode({ other }: { other: { against: string } | { againstAt: string } }) {
   const place = usePlace()
+  const options = JSON.stringify(other)
   return (
     <CodeButton
       title="Use this difference elsewhere"
@@ -106,11 +120,11 @@ function DiffCode({ against }: { against: string }) {
         'Client code': clientSample(
           place,
           `const branch = client.branch()
-const { schema, tables } = await branch.diff({ against: ${JSON.stringify(against)} })
+const { schema, tables } = await branch.diff(${options})
 console.log(schema.operations, tables)
-for await (const change of branch.changes({ against: ${JSON.stringify(against)} })) console.log(change)`,
+for await (const change of branch.changes(${options})) console.log(change)`,
         ),
-        curl: curlSample(place, `/diff?against=${encodeURIComponent(against)}`),
+        curl: curlSample(place, `/diff?${new URLSearchParams(other)}`),
       })}
     />
   )

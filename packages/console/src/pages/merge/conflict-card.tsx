@@ -1,4 +1,10 @@
-import type { CellResolution, ColumnType, MergeConflict, Take } from '@offshoot/client'
+import type {
+  CellResolution,
+  ColumnType,
+  MergeConflict,
+  RuleConflict,
+  Take,
+} from '@offshoot/client'
 import { type ReactNode, useState } from 'react'
 import { Button } from '../../ui/button.js'
 import { Tag } from '../../ui/feedback.js'
@@ -85,7 +91,11 @@ export function ConflictCard({
             }
             onClick={() => onDecide(take)}
           >
-            {take === 'ours' ? `Keep ${sides.ours}` : `Take ${sides.theirs}`}
+            {conflict.kind === 'link'
+              ? `Use the record of ${sides[take]}`
+              : take === 'ours'
+                ? `Keep ${sides.ours}`
+                : `Take ${sides.theirs}`}
           </Button>
         ))}
       </header>
@@ -117,6 +127,9 @@ export function ConflictCard({
       )}
       {'ids' in conflict && (
         <div className="card-body stack">
+          <p>
+            <Tag>rule</Tag> <strong>{ruleOf(conflict)}</strong>
+          </p>
           <p>{conflict.message}</p>
           {conflict.ids.map((id) => (
             <div key={id} className="row">
@@ -143,6 +156,22 @@ export function ConflictCard({
       )}
     </article>
   )
+}
+
+/** Names the rule that records would break. */
+function ruleOf({ kind, table, column, constraint, target }: RuleConflict): string {
+  const place = `${table}.${column}`
+  if (constraint !== undefined) return `constraint ${constraint} of ${table}`
+  switch (kind) {
+    case 'notUnique':
+      return `${place} is unique`
+    case 'notNull':
+      return `${place} is required`
+    case 'link':
+      return `${place} links to a record of ${target?.table ?? 'another table'} that must exist`
+    default:
+      return `the type of ${place}`
+  }
 }
 
 /** Returns a name for a conflict: of its record, its column or its table. */

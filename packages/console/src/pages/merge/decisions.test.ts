@@ -106,6 +106,26 @@ describe('decisions about conflicts', () => {
     ])
   })
 
+  it('settle a broken link by the side that has the linked record, and not by its table', () => {
+    const link: MergeConflict = {
+      kind: 'link',
+      table: 'users',
+      column: 'team',
+      ids: ['ada'],
+      tokens: { ada: token },
+      target: { table: 'teams', id: 'red', token: 'red 1', takes: ['theirs'] },
+      message: '',
+    }
+    const shown = show([link])
+    const byTable = decideTable(NO_DECISIONS, { table: 'users', take: 'theirs' }, shown)
+    expect(isSettled(link, byTable, shown)).toBe(false)
+    const decisions = decide(NO_DECISIONS, link, 'theirs')
+    expect(isSettled(link, decisions, shown)).toBe(true)
+    expect(resolutionsOf(shown, decisions)).toEqual([
+      { table: 'teams', id: 'red', take: 'theirs', token: 'red 1' },
+    ])
+  })
+
   it('are one resolution for a record that is in conflict by itself and by a rule', () => {
     const decisions = decidePart(decide(NO_DECISIONS, cells, 'theirs'), rule, {
       name: 'ada',

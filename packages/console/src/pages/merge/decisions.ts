@@ -66,9 +66,15 @@ function isRule(conflict: MergeConflict): conflict is RuleConflict {
   return ['notUnique', 'notNull', 'limit', 'check', 'link'].includes(conflict.kind)
 }
 
-/** The sides that can be taken for the whole conflict. No side decides the rule of a column. */
+/**
+ * The sides that can be taken for the whole conflict. No side decides the rule of a column. For a link, it is the side that
+ * has the linked record.
+ */
 export function takesOf(conflict: MergeConflict): readonly Take[] {
   if (conflict.kind === 'schema') return conflict.takes
+  if (conflict.kind === 'link') {
+    return conflict.target?.token === undefined ? [] : conflict.target.takes
+  }
   return isRule(conflict) ? [] : ['ours', 'theirs']
 }
 
@@ -96,7 +102,8 @@ export function takeByTable(
   shown: Pick<Shown, 'tables'>,
 ): Take | undefined {
   const decided = decisions.tables.get(conflict.table)
-  if (decided === undefined || !takesOf(conflict).includes(decided.take)) return undefined
+  if (decided === undefined || isRule(conflict)) return undefined
+  if (!takesOf(conflict).includes(decided.take)) return undefined
   const isSeen = decided.seen.get(keyOf(conflict)) === tokenOf(conflict)
   const isCovered =
     conflict.kind !== 'schema' && tableTake(conflict.table, decisions, shown) !== undefined
@@ -124,7 +131,7 @@ export function isReopened(conflict: MergeConflict, decisions: Decisions, shown:
   const own = decisions.conflicts.get(keyOf(conflict))
   if (own !== undefined) return own.token !== tokenOf(conflict)
   const ofTable = decisions.tables.get(conflict.table)
-  return ofTable !== undefined && takesOf(conflict).includes(ofTable.take)
+  return ofTable !== undefined && !isRule(conflict) && takesOf(conflict).includes(ofTable.take)
 }
 
 export function decide(
@@ -228,6 +235,16 @@ export function resolutionsOf(shown: Shown, decisions: Decisions): readonly Reso
       inConflict.add(key)
       resolutions.push({ table, id, columns, token })
     }
+  }
+  for (const conflict of shown.conflicts) {
+    const decision = decisionOf(conflict, decisions)
+    if (conflict.kind !== 'link' || typeof decision !== 'string') continue
+    const { table, id, token } = conflict.target ?? {}
+    if (table === undefined || id === undefined || token === undefined) continue
+    const key = JSON.stringify([table, id])
+    if (inConflict.has(key)) continue
+    inConflict.add(key)
+    resolutions.push({ table, id, take: decision, token })
   }
   for (const { name: table, token } of shown.tables) {
     const take = tableTake(table, decisions, shown)

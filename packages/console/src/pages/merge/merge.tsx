@@ -3,6 +3,7 @@ import {
   type MergeConflict,
   type MergeResult,
   OffshootError,
+  type OperationInfo,
   type Take,
 } from '@offshoot/client'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
@@ -23,6 +24,7 @@ import { Counts, SchemaChanges } from '../../ui/schema-changes.js'
 import { Switcher } from '../../ui/switcher.js'
 import { TableHead } from '../../ui/table-head.js'
 import { notify } from '../../ui/toasts.js'
+import { type BranchChange, runChange, wordsOf } from './branch-change.js'
 import { ConflictCard, nameOf } from './conflict-card.js'
 import {
   type Decisions,
@@ -41,6 +43,7 @@ import {
   takesOf,
   withoutDecisions,
 } from './decisions.js'
+import { errorOfOperation, OperationProgress, useOperation } from './operation-progress.js'
 import './merge.css'
 
 type Action = 'merge' | 'pull'
@@ -53,11 +56,41 @@ interface Refusal {
 
 const NOTHING: Shown = { conflicts: [], tables: [] }
 
-/** Merge and pull: a dry run first, then conflicts are settled, then everything is applied in one go. */
+/** Merge, pull and revert: a dry run first, then conflicts are settled, then everything is applied in one go. */
 export function MergePage() {
+  const query = new URLSearchParams(useSearch())
+  return query.get('action') === 'revert' ? <Revert query={query} /> : <MergeOrPull query={query} />
+}
+
+/** Takes back an entry of the log, or what happened between two checkpoints. */
+function Revert({ query }: { query: URLSearchParams }) {
+  const place = usePlace()
+  const entry = query.get('entry')
+  const range = { from: query.get('since') ?? '', to: query.get('until') ?? '' }
+  const step = entry === null ? range : { entry }
+  return (
+    <Page
+      title="Revert"
+      subtitle={
+        <>
+          Takes back {query.get('what') ?? 'a change'} of <strong>{place.branch}</strong>, and keeps
+          what came later
+        </>
+      }
+      actions={
+        <Link className="button plain" href={href(paths.timeline(place))}>
+          Back to the timeline
+        </Link>
+      }
+    >
+      <MergeView key={JSON.stringify(step)} change={{ kind: 'revert', step }} />
+    </Page>
+  )
+}
+
+function MergeOrPull({ query }: { query: URLSearchParams }) {
   const place = usePlace()
   const branches = useBranches(place)
-  const query = new URLSearchParams(useSearch())
   const action: Action = query.get('action') === 'pull' ? 'pull' : 'merge'
   const source = branches.data?.find(({ name }) => name === place.branch)?.from
   const other = query.get('into') ?? query.get('from') ?? source
@@ -118,13 +151,13 @@ export function MergePage() {
         </Empty>
       )}
       {other !== undefined && (
-        <MergeView key={`${action} ${other}`} action={action} other={other} />
+        <MergeView key={`${action} ${other}`} change={{ kind: action, other }} />
       )}
     </Page>
   )
 }
 
-function MergeView({ action, other }: { action: Action; other: string }) {
+function MergeView({ change }: { change: BranchChange }) {
   const place = usePlace()
   const branch = useBranch()
   const queries = useQueryClient()
@@ -140,13 +173,21 @@ function MergeView({ action, other }: { action: Action; other: string }) {
   /** The conflicts that a refused merge has listed. Some come up only when others are decided. */
   const [uncovered, setUncovered] = useState(NOTHING)
   const [done, setDone] = useState<MergeResult | null>(null)
-  const target = action === 'merge' ? { into: other } : { from: other }
+  /** The operation of the dry run, if it takes long. */
+  const [compared, setCompared] = useState<OperationInfo | null>(null)
+  const [running, setRunning] = useOperationOfAddress()
+  /** The operation of this page, which the client follows. */
+  const [own, setOwn] = useState<OperationInfo | null>(null)
+  const earlier = useOperation(own === null && !isBusy ? running : null)
+  const words = wordsOf(change, place.branch)
+  const { sides } = words
   const plan = useQuery({
-    queryKey: [...keys.branch(place), action, other],
-    queryFn: ({ signal }) => branch[action]({ ...target, dryRun: true, signal }),
+    queryKey: [...keys.branch(place), 'change', change],
+    queryFn: ({ signal }) =>
+      runChange(branch, change, { dryRun: true, signal, onProgress: setCompared }),
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 0,
-    enabled: done === null,
+    enabled: done === null && running === null,
   })
   useEffect(() => {
     setMore([])
@@ -160,10 +201,6 @@ function MergeView({ action, other }: { action: Action; other: string }) {
     uncovered,
   )
   const { conflicts } = shown
-  const sides =
-    action === 'merge'
-      ? { ours: other, theirs: place.branch }
-      : { ours: place.branch, theirs: other }
   const open = conflicts.filter((conflict) => !isSettled(conflict, decisions, shown))
   const total = shown.tables.reduce((sum, table) => sum + table.conflicts, 0)
   const hidden = shown.tables.reduce((sum, { name, conflicts: count }) => {
@@ -175,7 +212,7 @@ function MergeView({ action, other }: { action: Action; other: string }) {
   const loadMore = async () => {
     setBusy(true)
     try {
-      const page = await branch[action]({ ...target, dryRun: true, page: { after: cursor ?? '' } })
+      const page = await runChange(branch, change, { dryRun: true, page: { after: cursor ?? '' } })
       setMore([...more, ...page.conflicts])
       setCursor(page.cursor)
     } catch (error) {
@@ -189,20 +226,36 @@ function MergeView({ action, other }: { action: Action; other: string }) {
     setRefusal(null)
     try {
       const resolutions = resolutionsOf(shown, decisions)
-      const result = await branch[action]({
-        ...target,
+      const result = await runChange(branch, change, {
         ...(resolutions.length === 0 ? {} : { resolutions }),
         ...(allowDataLoss ? { allowDataLoss } : {}),
+        onProgress: (operation) => {
+          setOwn(operation)
+          setRunning(operation.id)
+        },
       })
-      setDone(result)
-      notify(`${result.from} is merged into ${result.into}`)
-      await queries.invalidateQueries({ queryKey: keys.database(place) })
+      await end(result)
     } catch (error) {
       setRefusal({ error, open: isAboutConflicts(error) ? await reopen(error) : [] })
     } finally {
+      setOwn(null)
+      setRunning(null)
       setBusy(false)
     }
   }
+  const end = async (result: MergeResult) => {
+    setDone(result)
+    notify(words.done)
+    await queries.invalidateQueries({ queryKey: keys.database(place) })
+  }
+  const followed = earlier.data
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only the end of the operation matters.
+  useEffect(() => {
+    if (followed === undefined || followed.state === 'running') return
+    if (followed.state === 'done') void end(followed.result as MergeResult)
+    else setRefusal({ error: errorOfOperation(followed), open: [] })
+    setRunning(null)
+  }, [followed])
   /**
    * Somebody has changed a record meanwhile, or the result breaks a rule. Reads the conflicts again, and returns the
    * names of those that are open now. Decisions about what was shown before do not count any more.
@@ -231,8 +284,19 @@ function MergeView({ action, other }: { action: Action; other: string }) {
     onTake: (conflict, take) => setDecisions(decide(decisions, conflict, take)),
   })
 
-  if (done !== null) return <Done result={done} />
-  if (plan.isPending) return <Loading lines={8} label="Comparing the branches" />
+  if (done !== null) return <Done change={change} result={done} />
+  if (own !== null) return <OperationProgress operation={own} />
+  if (running !== null && followed !== undefined) return <OperationProgress operation={followed} />
+  if (running !== null && earlier.isError) {
+    return <ErrorNote error={earlier.error} onRetry={() => setRunning(null)} />
+  }
+  if (plan.isPending) {
+    return compared === null ? (
+      <Loading lines={8} label="Comparing the branches" />
+    ) : (
+      <OperationProgress operation={compared} />
+    )
+  }
   if (plan.isError) return <ErrorNote error={plan.error} onRetry={() => void plan.refetch()} />
   const { data } = plan
   const changed = data.tables.filter((table) => table.inserted + table.updated + table.deleted > 0)
@@ -243,8 +307,8 @@ function MergeView({ action, other }: { action: Action; other: string }) {
   const isNothing = total === 0 && changed.length === 0 && data.schema.operations.length === 0
   if (isNothing) {
     return (
-      <Empty icon="check" title="Nothing to merge">
-        {sides.ours} already has everything that {sides.theirs} changed.
+      <Empty icon="check" title={words.nothing[0]}>
+        {words.nothing[1]}
       </Empty>
     )
   }
@@ -284,8 +348,8 @@ function MergeView({ action, other }: { action: Action; other: string }) {
             <p className="note good">There are no conflicts.</p>
           ) : (
             <p className="muted">
-              Both branches have changed the same values. Click the value that should win, type
-              another one, or take a side for a whole record or table.
+              Both sides have changed the same values. Click the value that should win, type another
+              one, or take a side for a whole record or table.
             </p>
           )}
         </div>
@@ -363,7 +427,7 @@ function MergeView({ action, other }: { action: Action; other: string }) {
         </div>
       )}
       <footer className="merge-foot">
-        {refusal !== null && <RefusalNote {...refusal} />}
+        {refusal !== null && <RefusalNote {...refusal} title={words.refused} />}
         {total > 0 && (
           <>
             <progress
@@ -391,17 +455,33 @@ function MergeView({ action, other }: { action: Action; other: string }) {
         {canWrite && (
           <Button
             kind="primary"
-            icon="merge"
+            icon={change.kind === 'revert' ? 'undo' : 'merge'}
             isBusy={isBusy}
             disabled={left > 0 || (data.dataLoss.length > 0 && !allowDataLoss)}
             onClick={() => void apply()}
           >
-            {action === 'merge' ? `Merge into ${other}` : `Pull into ${place.branch}`}
+            {words.action}
           </Button>
         )}
       </footer>
     </>
   )
+}
+
+/** The operation whose progress the page shows. It is in the address, so that a page that is loaded again shows it. */
+function useOperationOfAddress(): readonly [string | null, (id: string | null) => void] {
+  const place = usePlace()
+  const search = useSearch()
+  const set = (id: string | null) => {
+    // Not `search`: the address may have changed since the request was sent.
+    const parameters = new URLSearchParams(location.search)
+    const isHere = location.pathname === `/console${paths.merge(place)}`
+    if (parameters.get('operation') === id || !isHere) return
+    if (id === null) parameters.delete('operation')
+    else parameters.set('operation', id)
+    goTo(`${paths.merge(place)}?${parameters}`, { replace: true })
+  }
+  return [new URLSearchParams(search).get('operation'), set]
 }
 
 /** Returns whether a merge was refused for conflicts that are open, or for decisions that do not fit any more. */
@@ -443,7 +523,7 @@ function withUncovered({ conflicts, tables }: Shown, uncovered: Shown): Shown {
 const NAMED_CONFLICTS = 3
 
 /** Why nothing was merged, beside the button, and what to do now. Brings the first open conflict into view. */
-function RefusalNote({ error, open }: Refusal) {
+function RefusalNote({ error, open, title }: Refusal & { title: string }) {
   const isOpen = open.length > 0
   useEffect(() => {
     if (isOpen) document.querySelector('.conflict.unsettled')?.scrollIntoView({ block: 'center' })
@@ -454,7 +534,7 @@ function RefusalNote({ error, open }: Refusal) {
       <ErrorNote error={error}>
         {isOpen && (
           <>
-            <strong>Nothing was merged.</strong>{' '}
+            <strong>{title}</strong>{' '}
             {isOutdated(error)
               ? 'Values have changed since you decided about them. Decide again:'
               : 'There are conflicts that nothing decides yet:'}{' '}
@@ -507,21 +587,22 @@ function useConflictKeys({
   })
 }
 
-function Done({ result }: { result: MergeResult }) {
+function Done({ change, result }: { change: BranchChange; result: MergeResult }) {
   const place = usePlace()
+  const target = { ...place, branch: result.into }
   return (
     <Empty
       icon="check"
-      title={`${result.from} is merged into ${result.into}`}
+      title={wordsOf(change, place.branch).done}
       actions={
         <>
+          <Link className="button plain" href={href(paths.timeline(target))}>
+            See the timeline
+          </Link>
           <Link className="button plain" href={href(paths.branches(place))}>
             See the branches
           </Link>
-          <Link
-            className="button primary"
-            href={href(paths.branch({ ...place, branch: result.into }))}
-          >
+          <Link className="button primary" href={href(paths.branch(target))}>
             Open {result.into}
           </Link>
         </>

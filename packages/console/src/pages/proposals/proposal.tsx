@@ -1,4 +1,4 @@
-import type { Comment, ProposalDetails } from '@offshoot/client'
+import type { Comment, OperationInfo, ProposalDetails } from '@offshoot/client'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { Link, useParams } from 'wouter'
@@ -10,11 +10,15 @@ import { paths } from '../../app/paths.js'
 import { Button, IconButton } from '../../ui/button.js'
 import { FormDialog } from '../../ui/dialog.js'
 import { ErrorNote, Loading, Tag } from '../../ui/feedback.js'
-import { TextField } from '../../ui/field.js'
+import { LongTextField, TextField } from '../../ui/field.js'
 import { Page } from '../../ui/page.js'
 import { Ago } from '../../ui/time.js'
 import { notify, notifyError } from '../../ui/toasts.js'
 import { type ChangedPlace, DifferenceView } from '../diff/difference-view.js'
+import { OperationProgress } from '../merge/operation-progress.js'
+
+/** Characters of a text of a proposal or a review. */
+const TEXT_MAX = 10_000
 
 /** A proposal: what it changes, its reviews and its comments. */
 export function ProposalPage() {
@@ -24,6 +28,8 @@ export function ProposalPage() {
   const queries = useQueryClient()
   const base = [...keys.database(place), 'proposal', number]
   const [about, setAbout] = useState<Partial<ChangedPlace>>()
+  const [dialog, setDialog] = useState<'edit' | 'requestChanges'>()
+  const [running, setRunning] = useState<OperationInfo | null>(null)
   const details = useQuery({
     queryKey: base,
     queryFn: ({ signal }) => proposal.get({ signal }),
@@ -55,14 +61,37 @@ export function ProposalPage() {
     <Page
       title={data === undefined ? `Proposal ${number}` : `#${number} ${data.title}`}
       subtitle={data && <Subtitle proposal={data} />}
-      actions={data && <Actions proposal={data} onChange={change} />}
+      actions={
+        data && (
+          <Actions
+            proposal={data}
+            onChange={change}
+            onOpen={setDialog}
+            onMerge={async () => {
+              await change(proposal.merge({ onProgress: setRunning }), 'Merged')
+              setRunning(null)
+            }}
+          />
+        )
+      }
     >
+      {running !== null && <OperationProgress operation={running} />}
       <ErrorNote error={details.error} onRetry={() => void details.refetch()} />
-      {data && data.body !== '' && <p className="card pad">{data.body}</p>}
+      {data && data.body !== '' && <p className="card pad value">{data.body}</p>}
+      {data && <Changed proposal={data} />}
       {data && data.reviews.length > 0 && <Reviews proposal={data} />}
-      {shown.data?.merge !== undefined && shown.data.merge.conflictCount > 0 && (
+      {data && shown.data?.merge !== undefined && shown.data.merge.conflictCount > 0 && (
         <p className="note danger">
-          {shown.data.merge.conflictCount} conflicts with {data?.into}.
+          <span className="grow">
+            {countOf(shown.data.merge.conflictCount, 'conflict')} with {data.into}. Pull {data.into}{' '}
+            into {data.from} and settle them there.
+          </span>
+          <Link
+            className="link"
+            href={href(`${paths.merge({ ...place, branch: data.from }, data.into)}&action=pull`)}
+          >
+            Pull and settle
+          </Link>
         </p>
       )}
       <ErrorNote error={shown.error} onRetry={() => void shown.refetch()} />
@@ -96,6 +125,28 @@ export function ProposalPage() {
           </div>
         ))}
       </section>
+      {dialog === 'edit' && data && (
+        <EditDialog
+          proposal={data}
+          onSubmit={async (texts) => {
+            await proposal.update(texts)
+            await refresh()
+          }}
+          onClose={() => setDialog(undefined)}
+        />
+      )}
+      {dialog === 'requestChanges' && data && (
+        <RequestDialog
+          onSubmit={async (body) => {
+            await proposal.requestChanges({
+              revision: data.revision,
+              ...(body !== '' && { body }),
+            })
+            await refresh()
+          }}
+          onClose={() => setDialog(undefined)}
+        />
+      )}
       {about !== undefined && (
         <CommentDialog
           about={about}
@@ -128,6 +179,31 @@ function Subtitle({ proposal }: { proposal: ProposalDetails }) {
   )
 }
 
+const countOf = (count: number, noun: string) => `${count} ${noun}${count === 1 ? '' : 's'}`
+
+/** Says which branches have changed since the last review, or are gone. */
+function Changed({ proposal }: { proposal: ProposalDetails }) {
+  const { state, changed, deleted, reviews, from, into } = proposal
+  if (state !== 'open') return null
+  const namesOf = (sides: readonly ('from' | 'into')[]) =>
+    sides.map((side) => (side === 'from' ? from : (into ?? 'its target'))).join(' and ')
+  if (deleted.length > 0) {
+    return (
+      <p className="note danger">
+        {namesOf(deleted)} {deleted.length === 1 ? 'was' : 'were'} deleted, so it cannot be merged.
+        The difference is that of the last review.
+      </p>
+    )
+  }
+  if (changed.length === 0 || reviews.length === 0) return null
+  return (
+    <p className="note warn">
+      {namesOf(changed)} {changed.length === 1 ? 'has' : 'have'} changed since the last review.
+      Earlier approvals no longer count.
+    </p>
+  )
+}
+
 function Reviews({ proposal }: { proposal: ProposalDetails }) {
   return (
     <section className="card pad">
@@ -136,8 +212,15 @@ function Reviews({ proposal }: { proposal: ProposalDetails }) {
           <Tag kind={verdict === 'approve' ? 'good' : 'bad'}>
             {verdict === 'approve' ? 'approved' : 'changes requested'}
           </Tag>{' '}
-          {stale && <Tag title="A branch has changed since">stale</Tag>} {by.email ?? by.id},{' '}
-          <Ago time={createdAt} />
+          {stale && (
+            <Tag
+              kind="warn"
+              title="A branch has changed since, so the review is of an earlier state"
+            >
+              stale
+            </Tag>
+          )}{' '}
+          {by.email ?? by.id}, <Ago time={createdAt} />
           {body !== undefined && `: ${body}`}
         </p>
       ))}
@@ -148,10 +231,15 @@ function Reviews({ proposal }: { proposal: ProposalDetails }) {
 function Actions({
   proposal,
   onChange,
+  onMerge,
+  onOpen,
 }: {
   proposal: ProposalDetails
   onChange: (work: Promise<unknown>, done: string) => Promise<void>
+  onMerge: () => Promise<void>
+  onOpen: (dialog: 'edit' | 'requestChanges') => void
 }) {
+  const [isMerging, setMerging] = useState(false)
   const { canWrite } = useRights()
   const { user } = useSession()
   const handle = useClient().database.proposal(proposal.number)
@@ -175,15 +263,26 @@ function Actions({
           <Button onClick={() => void onChange(handle.approve({ revision }), 'Approved')}>
             Approve
           </Button>
-          <Button
-            onClick={() => void onChange(handle.requestChanges({ revision }), 'Changes requested')}
-          >
-            Request changes
-          </Button>
+          <Button onClick={() => onOpen('requestChanges')}>Request changes</Button>
         </>
       )}
+      {proposal.reviews.some(({ by }) => by.id === user.id) && (
+        <Button onClick={() => void onChange(handle.withdraw(), 'Your review is withdrawn')}>
+          Withdraw review
+        </Button>
+      )}
+      <Button icon="edit" onClick={() => onOpen('edit')}>
+        Edit
+      </Button>
       <Button onClick={() => void onChange(handle.close(), 'It is closed')}>Close</Button>
-      <Button kind="primary" onClick={() => void onChange(handle.merge(), 'Merged')}>
+      <Button
+        kind="primary"
+        isBusy={isMerging}
+        onClick={() => {
+          setMerging(true)
+          void onMerge().finally(() => setMerging(false))
+        }}
+      >
         Merge
       </Button>
     </>
@@ -219,6 +318,58 @@ function Beside({
 
 function placeOf({ table, record, column }: Partial<ChangedPlace>): string {
   return [table, record, column].filter((part) => part !== undefined).join(' ')
+}
+
+function EditDialog({
+  proposal,
+  onSubmit,
+  onClose,
+}: {
+  proposal: ProposalDetails
+  onSubmit: (texts: { title: string; body: string }) => Promise<void>
+  onClose: () => void
+}) {
+  const [title, setTitle] = useState(proposal.title)
+  const [body, setBody] = useState(proposal.body)
+  return (
+    <FormDialog
+      title={`Edit proposal #${proposal.number}`}
+      description="Reviews and comments stay."
+      action="Save"
+      isDisabled={title === ''}
+      onSubmit={() => onSubmit({ title, body })}
+      onClose={onClose}
+    >
+      <TextField label="Title" maxLength={255} value={title} onChange={setTitle} />
+      <LongTextField label="Text" maxLength={TEXT_MAX} value={body} onChange={setBody} />
+    </FormDialog>
+  )
+}
+
+function RequestDialog({
+  onSubmit,
+  onClose,
+}: {
+  onSubmit: (body: string) => Promise<void>
+  onClose: () => void
+}) {
+  const [body, setBody] = useState('')
+  return (
+    <FormDialog
+      title="Request changes"
+      description="The proposal cannot be merged until you approve it, or withdraw your review."
+      action="Request changes"
+      onSubmit={() => onSubmit(body)}
+      onClose={onClose}
+    >
+      <LongTextField
+        label="What should change"
+        maxLength={TEXT_MAX}
+        value={body}
+        onChange={setBody}
+      />
+    </FormDialog>
+  )
 }
 
 function CommentDialog({

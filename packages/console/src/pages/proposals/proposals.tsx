@@ -1,6 +1,6 @@
-import { useQuery } from '@tanstack/react-query'
+import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
-import { Link } from 'wouter'
+import { Link, useSearch } from 'wouter'
 import { keys } from '../../api/answers.js'
 import { useClient, usePlace } from '../../api/place.js'
 import { useBranches } from '../../api/queries.js'
@@ -10,7 +10,7 @@ import { paths } from '../../app/paths.js'
 import { Button } from '../../ui/button.js'
 import { FormDialog } from '../../ui/dialog.js'
 import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
-import { SuggestField, TextField } from '../../ui/field.js'
+import { LongTextField, SuggestField, TextField } from '../../ui/field.js'
 import { Page } from '../../ui/page.js'
 import { TableHead } from '../../ui/table-head.js'
 import { Ago } from '../../ui/time.js'
@@ -22,8 +22,11 @@ export function Proposals() {
   const place = usePlace()
   const { database } = useClient()
   const { canWrite } = useRights()
-  const [state, setState] = useState<(typeof STATES)[number]>('open')
-  const [isCreating, setCreating] = useState(false)
+  const query = new URLSearchParams(useSearch())
+  const state = STATES.find((each) => each === query.get('state')) ?? 'open'
+  const proposed = query.get('propose')
+  const here = paths.proposals(place)
+  const addressOf = (each: string) => (each === 'open' ? here : `${here}?state=${each}`)
   const proposals = useQuery({
     queryKey: [...keys.database(place), 'proposals', state],
     queryFn: async ({ signal }) => {
@@ -39,12 +42,12 @@ export function Proposals() {
       actions={
         <>
           {STATES.map((each) => (
-            <Button key={each} aria-pressed={each === state} onClick={() => setState(each)}>
+            <Button key={each} aria-pressed={each === state} onClick={() => goTo(addressOf(each))}>
               {each}
             </Button>
           ))}
           {canWrite && (
-            <Button icon="plus" onClick={() => setCreating(true)}>
+            <Button kind="primary" icon="plus" onClick={() => goTo(`${here}?propose=`)}>
               Propose a merge
             </Button>
           )}
@@ -54,7 +57,18 @@ export function Proposals() {
       <ErrorNote error={proposals.error} onRetry={() => void proposals.refetch()} />
       {proposals.isPending && <Loading lines={4} />}
       {proposals.data?.length === 0 && (
-        <Empty icon="merge" title={`No proposal is ${state}`}>
+        <Empty
+          icon="merge"
+          title={`No proposal is ${state}`}
+          actions={
+            canWrite &&
+            state === 'open' && (
+              <Button kind="primary" onClick={() => goTo(`${here}?propose=`)}>
+                Make the first proposal
+              </Button>
+            )
+          }
+        >
           A proposal shows what a branch would change, and collects comments and reviews.
         </Empty>
       )}
@@ -85,16 +99,19 @@ export function Proposals() {
           </table>
         </section>
       )}
-      {isCreating && <CreateDialog onClose={() => setCreating(false)} />}
+      {canWrite && proposed !== null && (
+        <CreateDialog branch={proposed} onClose={() => goTo(here, { replace: true })} />
+      )}
     </Page>
   )
 }
 
-function CreateDialog({ onClose }: { onClose: () => void }) {
+function CreateDialog({ branch, onClose }: { branch: string; onClose: () => void }) {
   const place = usePlace()
   const { database } = useClient()
+  const queries = useQueryClient()
   const branches = useBranches(place).data?.map(({ name }) => name) ?? []
-  const [from, setFrom] = useState('')
+  const [from, setFrom] = useState(branch)
   const [into, setInto] = useState('')
   const [title, setTitle] = useState('')
   const [body, setBody] = useState('')
@@ -105,14 +122,17 @@ function CreateDialog({ onClose }: { onClose: () => void }) {
       onClose={onClose}
       isDisabled={from === '' || title === ''}
       onSubmit={async () => {
-        const made = await database.propose({
+        const proposal = await database.propose({
           from,
           title,
           ...(into === '' ? {} : { into }),
           ...(body === '' ? {} : { body }),
         })
-        goTo(paths.proposal(place, made.number))
+        await queries.invalidateQueries({ queryKey: keys.database(place) })
+        goTo(paths.proposal(place, proposal.number), { replace: true })
       }}
+      // The page of the proposal has taken the place of this one.
+      onDone={() => undefined}
     >
       <SuggestField label="Branch" value={from} onChange={setFrom} suggestions={branches} />
       <SuggestField
@@ -122,8 +142,14 @@ function CreateDialog({ onClose }: { onClose: () => void }) {
         onChange={setInto}
         suggestions={branches}
       />
-      <TextField label="Title" value={title} onChange={setTitle} />
-      <TextField label="Text" value={body} onChange={setBody} />
+      <TextField label="Title" maxLength={255} value={title} onChange={setTitle} />
+      <LongTextField
+        label="Text"
+        hint="What the branch changes, and why."
+        maxLength={10_000}
+        value={body}
+        onChange={setBody}
+      />
     </FormDialog>
   )
 }

@@ -20,6 +20,9 @@ test.each<[ColumnDefinition, ColumnDefinition, object]>([
     { name: 'n', type: 'link', link: { table: 't' } },
     { link: { onDelete: 'none' } },
   ],
+  [n, { name: 'n', type: 'link', link: { table: 't' } }, { type: 'link', link: { table: 't' } }],
+  [n, { ...n, generate: 'uuid' }, { generate: 'uuid' }],
+  [{ ...n, generate: 'uuid' }, n, { generate: null }],
 ])('the changes from %j to %j are %j', (before, after, changes) => {
   expect(changesOf(before, after)).toEqual(changes)
 })

@@ -3,22 +3,33 @@ import type { ColumnChanges, ColumnDefinition } from '@offshoot/client'
 /** Returns what is to change to turn one definition of a column into another. */
 export function changesOf(before: ColumnDefinition, after: ColumnDefinition): ColumnChanges {
   const isSame = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other)
-  const { link, vector, decimal, enum: values } = after
-  const onDelete = link?.onDelete ?? 'none'
+  const { vector, decimal, enum: values } = after
+  const link = linkChanges(before.link, after.link)
   return {
     ...(before.name !== after.name && { name: after.name }),
     ...(before.type !== after.type && { type: after.type }),
-    ...(link && (before.link?.onDelete ?? 'none') !== onDelete && { link: { onDelete } }),
+    ...(link && { link }),
     ...(vector && !isSame(before.vector, vector) && { vector }),
     ...(decimal && !isSame(before.decimal, decimal) && { decimal }),
     ...(values && !isSame(before.enum, values) && { enum: { values: [...values.values] } }),
     ...(isTrue(before.notNull) !== isTrue(after.notNull) && { notNull: isTrue(after.notNull) }),
     ...(isTrue(before.unique) !== isTrue(after.unique) && { unique: isTrue(after.unique) }),
     ...(before.defaultValue !== after.defaultValue && { defaultValue: after.defaultValue ?? null }),
+    ...(before.generate !== after.generate && { generate: after.generate ?? null }),
     ...(after.computed !== undefined &&
       before.computed !== after.computed && { computed: after.computed }),
     ...(before.description !== after.description && { description: after.description ?? null }),
   }
+}
+
+/** A column that becomes a link names its table. A link keeps its table. */
+function linkChanges(
+  before: ColumnDefinition['link'],
+  after: ColumnDefinition['link'],
+): ColumnChanges['link'] {
+  if (after === undefined || before === undefined) return after
+  const onDelete = after.onDelete ?? 'none'
+  return (before.onDelete ?? 'none') === onDelete ? undefined : { onDelete }
 }
 
 const isTrue = (value: boolean | undefined): boolean => value === true

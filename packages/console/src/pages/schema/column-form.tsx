@@ -1,4 +1,4 @@
-import type { ColumnDefinition } from '@offshoot/client'
+import type { ColumnDefinition, ColumnGenerator, LinkAction } from '@offshoot/client'
 import { Button, IconButton } from '../../ui/button.js'
 import { Checkbox, Field } from '../../ui/field.js'
 
@@ -46,11 +46,28 @@ const COMPUTED: ReadonlySet<Type> = new Set<Type>([
   'bool',
   'text',
 ])
+/** What can give columns of a type their value. */
+const GENERATORS: Readonly<Partial<Record<Type, readonly ColumnGenerator[]>>> = {
+  uuid: ['uuid'],
+  string: ['uuid', 'user'],
+  text: ['uuid', 'user'],
+  datetime: ['updatedAt'],
+  date: ['updatedAt'],
+  time: ['updatedAt'],
+  int: ['sequence'],
+}
+const GENERATOR_WORDS: Readonly<Record<ColumnGenerator, string>> = {
+  uuid: 'uuid: a new UUID',
+  user: 'user: the id of the user who creates the record',
+  updatedAt: 'updatedAt: the time of each change',
+  sequence: 'sequence: the next number, of all branches',
+}
+/** Each record gets another value of these. */
+const DISTINCT: readonly ColumnGenerator[] = ['uuid', 'sequence']
 const NESTED_NEVER: ReadonlySet<Type> = new Set(['file', 'file[]'])
 const DIMENSION_DEFAULT = 1536
 const DECIMAL_DEFAULT = { precision: 12, scale: 2 }
 
-type LinkAction = NonNullable<NonNullable<ColumnDefinition['link']>['onDelete']>
 const ON_DELETE: Readonly<Record<LinkAction, string>> = {
   none: 'nothing: linked records need not exist',
   restrict: 'refuse',
@@ -66,7 +83,7 @@ function withType(
   type: Type,
   tables: readonly string[],
 ): ColumnDefinition {
-  const { name, notNull, unique, defaultValue, computed, description } = column
+  const { name, notNull, unique, defaultValue, computed, generate, description } = column
   return {
     name,
     type,
@@ -75,6 +92,7 @@ function withType(
     ...(NOT_NULL.has(type) && notNull !== undefined ? { notNull } : {}),
     ...(NOT_NULL.has(type) && defaultValue !== undefined ? { defaultValue } : {}),
     ...(COMPUTED.has(type) && computed !== undefined ? { computed } : {}),
+    ...(generate !== undefined && GENERATORS[type]?.includes(generate) ? { generate } : {}),
     ...(type === 'link' ? { link: { table: tables[0] ?? '' } } : {}),
     ...(type === 'vector' ? { vector: { dimension: DIMENSION_DEFAULT } } : {}),
     ...(type === 'decimal' ? { decimal: DECIMAL_DEFAULT } : {}),
@@ -100,8 +118,16 @@ function without<Key extends keyof ColumnDefinition>(
 function withComputed(column: ColumnDefinition, computed: string): ColumnDefinition {
   const { computed: _, ...written } = column
   if (computed === '') return written
-  const { unique: __, defaultValue: ___, ...rest } = written
+  const { unique: __, defaultValue: ___, generate: ____, ...rest } = written
   return { ...rest, computed }
+}
+
+/** Sets what gives the column its value. Such a column has no default. */
+function withGenerator(column: ColumnDefinition, generate: ColumnGenerator | ''): ColumnDefinition {
+  const { generate: _, ...written } = column
+  if (generate === '') return written
+  const { defaultValue: __, unique, ...rest } = written
+  return { ...rest, generate, ...(unique && DISTINCT.includes(generate) ? { unique } : {}) }
 }
 
 /** The options of a column. */
@@ -273,6 +299,23 @@ export function ColumnForm({
           />
         </Field>
       )}
+      {!isNested && GENERATORS[type] !== undefined && column.computed === undefined && (
+        <Field label="Generated" hint="Gives the column a value if a request does not.">
+          <select
+            value={column.generate ?? ''}
+            onChange={(event) =>
+              onChange(withGenerator(column, event.target.value as ColumnGenerator | ''))
+            }
+          >
+            <option value="">no</option>
+            {GENERATORS[type]?.map((generator) => (
+              <option key={generator} value={generator}>
+                {GENERATOR_WORDS[generator]}
+              </option>
+            ))}
+          </select>
+        </Field>
+      )}
       {!isNested && NOT_NULL.has(type) && (
         <>
           <Field
@@ -285,7 +328,11 @@ export function ColumnForm({
           >
             <input
               value={column.defaultValue ?? ''}
-              disabled={column.unique === true || column.computed !== undefined}
+              disabled={
+                column.unique === true ||
+                column.computed !== undefined ||
+                column.generate !== undefined
+              }
               onChange={(event) =>
                 onChange(
                   event.target.value === ''

@@ -1,4 +1,9 @@
-import type { ColumnChanges, ColumnDefinition } from '@offshoot/client'
+import type {
+  ColumnChanges,
+  ColumnDefinition,
+  TableDefinition,
+  TableHistory,
+} from '@offshoot/client'
 import { useState } from 'react'
 import { FormDialog } from '../../ui/dialog.js'
 import { Checkbox, TextField } from '../../ui/field.js'
@@ -39,6 +44,39 @@ export function NameDialog({
         value={typed}
         spellCheck={false}
         onChange={setTyped}
+      />
+    </FormDialog>
+  )
+}
+
+/** Asks how long versions of the records of a table are kept. */
+export function HistoryDialog({
+  table,
+  onSubmit,
+  onClose,
+}: {
+  table: TableDefinition
+  onSubmit: (history: TableHistory | null) => Promise<unknown>
+  onClose: () => void
+}) {
+  const before = table.history?.keep ?? ''
+  const [keep, setKeep] = useState(before)
+  return (
+    <FormDialog
+      title={`History of records of ${table.name}`}
+      description="Every change of a record makes a version, which can be seen and restored."
+      action="Add to the edits"
+      isDisabled={keep === before}
+      onSubmit={() => onSubmit(keep === '' ? null : { keep })}
+      onClose={onClose}
+    >
+      <TextField
+        label="Keep versions for"
+        hint="Hours or days, such as 12h or 30d. Empty: no versions, and those that exist are deleted."
+        pattern="\d+[hd]"
+        title="A number of hours or days, such as 12h or 30d"
+        value={keep}
+        onChange={setKeep}
       />
     </FormDialog>
   )

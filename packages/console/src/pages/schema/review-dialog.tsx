@@ -1,10 +1,34 @@
-import type { ColumnProblem, DataLoss, SchemaOperation } from '@offshoot/client'
+import {
+  type ColumnProblem,
+  type DataLoss,
+  OffshootError,
+  type SchemaOperation,
+} from '@offshoot/client'
 import { useState } from 'react'
+import { Link } from 'wouter'
 import { describeLoss } from '../../api/operations.js'
+import { usePlace } from '../../api/place.js'
+import { href } from '../../app/navigate.js'
+import { paths } from '../../app/paths.js'
 import { FormDialog } from '../../ui/dialog.js'
 import { Checkbox } from '../../ui/field.js'
 import { Icon } from '../../ui/icon.js'
 import { Operations } from './operations.js'
+
+/** A rule that records break, so that it cannot be added. */
+interface Broken {
+  readonly table: string
+  readonly rule: string
+  readonly records: readonly string[]
+}
+
+function brokenBy(error: unknown): Broken | null {
+  if (!(error instanceof OffshootError) || error.code !== 'constraint_violated') return null
+  const { table, constraint, column, records } = error.body
+  return Array.isArray(records)
+    ? { table: String(table), rule: String(constraint ?? column), records: records.map(String) }
+    : null
+}
 
 /** Shows what is about to be applied, and asks before values are lost. */
 export function ReviewDialog({
@@ -21,8 +45,19 @@ export function ReviewDialog({
   onApply: (allowDataLoss: boolean) => Promise<unknown>
   onClose: () => void
 }) {
+  const place = usePlace()
   const [isAllowed, setAllowed] = useState(false)
+  const [broken, setBroken] = useState<Broken | null>(null)
   const loses = dataLoss.length > 0
+  const apply = async () => {
+    setBroken(null)
+    try {
+      await onApply(isAllowed)
+    } catch (error) {
+      setBroken(brokenBy(error))
+      throw error
+    }
+  }
   return (
     <FormDialog
       title="Apply to the branch"
@@ -31,7 +66,7 @@ export function ReviewDialog({
       isDangerous={loses}
       isDisabled={problems.length > 0 || (loses && !isAllowed)}
       wide
-      onSubmit={() => onApply(isAllowed)}
+      onSubmit={apply}
       onClose={onClose}
     >
       <Operations operations={operations} />
@@ -66,6 +101,26 @@ export function ReviewDialog({
                       </li>
                     ))}
                   </ul>
+                </li>
+              ))}
+            </ul>
+          </div>
+        </div>
+      )}
+      {broken !== null && (
+        <div className="note danger">
+          <Icon name="warning" />
+          <div className="grow">
+            <p>
+              These records of {broken.table} break <strong>{broken.rule}</strong>. Change them, and
+              apply again:
+            </p>
+            <ul aria-label="Records that break the constraint">
+              {broken.records.map((id) => (
+                <li key={id}>
+                  <Link href={href(paths.table(place, broken.table, { filter: { id } }))}>
+                    {id}
+                  </Link>
                 </li>
               ))}
             </ul>

@@ -1,4 +1,4 @@
-import type { ColumnDefinition, SchemaOperation } from '@offshoot/client'
+import type { ColumnDefinition, SchemaOperation, TableDefinition } from '@offshoot/client'
 import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useSearch } from 'wouter'
@@ -12,8 +12,9 @@ import { Button } from '../../ui/button.js'
 import { Empty, ErrorNote, Loading } from '../../ui/feedback.js'
 import { Page } from '../../ui/page.js'
 import { notify } from '../../ui/toasts.js'
+import { AddConstraintDialog } from './constraint-dialog.js'
 import { Diagram } from './diagram.js'
-import { AddColumnDialog, AlterColumnDialog, NameDialog } from './edit-dialogs.js'
+import { AddColumnDialog, AlterColumnDialog, HistoryDialog, NameDialog } from './edit-dialogs.js'
 import { History } from './history.js'
 import { ReviewDialog } from './review-dialog.js'
 import './schema.css'
@@ -28,6 +29,8 @@ type Edit =
   | { readonly kind: 'addColumn'; readonly table: string }
   | { readonly kind: 'renameColumn'; readonly table: string; readonly column: string }
   | { readonly kind: 'alterColumn'; readonly table: string; readonly column: ColumnDefinition }
+  | { readonly kind: 'addConstraint'; readonly table: TableDefinition }
+  | { readonly kind: 'history'; readonly table: TableDefinition }
   | { readonly kind: 'review' }
 
 /** Edits that are not applied yet, by branch. They stay while other pages are shown. */
@@ -128,6 +131,8 @@ export function SchemaPage() {
               stored={stored.find((one) => one.name === table.name)}
               canWrite={canWrite}
               onAddColumn={() => setEdit({ kind: 'addColumn', table: table.name })}
+              onAddConstraint={() => setEdit({ kind: 'addConstraint', table })}
+              onHistory={() => setEdit({ kind: 'history', table })}
               onRename={() => setEdit({ kind: 'renameTable', table: table.name })}
               onRenameColumn={(column) =>
                 setEdit({ kind: 'renameColumn', table: table.name, column })
@@ -189,6 +194,20 @@ export function SchemaPage() {
           tables={names}
           onClose={() => setEdit(undefined)}
           onSubmit={(column) => add({ addColumn: { table: edit.table, column } })}
+        />
+      )}
+      {edit?.kind === 'addConstraint' && (
+        <AddConstraintDialog
+          table={edit.table}
+          onClose={() => setEdit(undefined)}
+          onSubmit={(constraint) => add({ addConstraint: { table: edit.table.name, constraint } })}
+        />
+      )}
+      {edit?.kind === 'history' && (
+        <HistoryDialog
+          table={edit.table}
+          onClose={() => setEdit(undefined)}
+          onSubmit={(history) => add({ alterTable: { table: edit.table.name, history } })}
         />
       )}
       {edit?.kind === 'alterColumn' && (

@@ -42,6 +42,8 @@ export function TableCard({
   stored,
   canWrite,
   onAddColumn,
+  onAddConstraint,
+  onHistory,
   onRename,
   onRenameColumn,
   onAlterColumn,
@@ -52,6 +54,8 @@ export function TableCard({
   stored: TableDefinition | undefined
   canWrite: boolean
   onAddColumn: () => void
+  onAddConstraint: () => void
+  onHistory: () => void
   onRename: () => void
   onRenameColumn: (column: string) => void
   onAlterColumn: (column: ColumnDefinition) => void
@@ -89,6 +93,11 @@ export function TableCard({
             <Link href={href(paths.table(place, table.name))}>{table.name}</Link>
           )}
         </h2>
+        {table.history !== undefined && (
+          <Tag kind="info" title="Versions of the records are kept for this time">
+            history {table.history.keep}
+          </Tag>
+        )}
         {searchIndex !== undefined && (
           <Tag kind={STATES[searchIndex.state]} title={searchIndex.message ?? ''}>
             search index {searchIndex.state}
@@ -104,6 +113,12 @@ export function TableCard({
               trigger={<IconButton label={`Actions of ${table.name}`} icon="more" />}
               items={[
                 { label: 'Rename', icon: 'edit', onSelect: onRename },
+                table.columns.length > 0 && {
+                  label: 'Add constraint…',
+                  icon: 'lock',
+                  onSelect: onAddConstraint,
+                },
+                { label: 'History of records…', icon: 'clock', onSelect: onHistory },
                 stored !== undefined && {
                   label: searchIndex === undefined ? 'Create search index' : 'Remove search index',
                   icon: 'search',
@@ -174,8 +189,38 @@ export function TableCard({
           </tbody>
         </table>
       </div>
+      {(table.constraints ?? []).length > 0 && (
+        <ul className="constraints" aria-label={`Constraints of ${table.name}`}>
+          {table.constraints?.map((constraint) => (
+            <li key={constraint.name}>
+              <Tag>{'unique' in constraint ? 'unique' : 'check'}</Tag>
+              <code className={isStored(stored, constraint.name) ? '' : 'is-new'}>
+                {constraint.name}
+              </code>
+              <code className="grow muted">
+                {'unique' in constraint ? constraint.unique.join(', ') : constraint.check}
+              </code>
+              {canWrite && (
+                <IconButton
+                  label={`Remove constraint ${constraint.name}`}
+                  icon="trash"
+                  onClick={() =>
+                    remove({
+                      removeConstraint: { table: table.name, constraint: constraint.name },
+                    })
+                  }
+                />
+              )}
+            </li>
+          ))}
+        </ul>
+      )}
     </section>
   )
+}
+
+function isStored(table: TableDefinition | undefined, constraint: string): boolean {
+  return table?.constraints?.some(({ name }) => name === constraint) === true
 }
 
 function ColumnRow({

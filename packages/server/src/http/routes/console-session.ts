@@ -38,6 +38,7 @@ export function consoleSessionRoutes(services: Services): FastifyPluginAsyncType
     expiresAt: principal.expiresAt?.toISOString() ?? null,
     regions: services.regions,
     version,
+    postgresPort: services.postgresPort?.() ?? null,
   })
 
   return async (app) => {

@@ -1,0 +1,214 @@
+import type { Checkpoint } from '@offshoot/client'
+import { keepPreviousData, useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
+import { Link, useSearch } from 'wouter'
+import { keys } from '../../api/answers.js'
+import {
+  actorOf,
+  BRANCH_KINDS,
+  describeCounts,
+  describeEntry,
+  isRevertible,
+  take,
+} from '../../api/log-words.js'
+import { useBranch, usePlace } from '../../api/place.js'
+import { useCheckpoints } from '../../api/queries.js'
+import { useRights } from '../../api/session.js'
+import { goTo, href } from '../../app/navigate.js'
+import { paths } from '../../app/paths.js'
+import { Button, IconButton } from '../../ui/button.js'
+import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
+import { KindFilter } from '../../ui/kind-filter.js'
+import { Menu } from '../../ui/menu.js'
+import { Page } from '../../ui/page.js'
+import { Ago } from '../../ui/time.js'
+import { type CheckpointAction, CheckpointDialog } from './checkpoint-dialogs.js'
+import { eventsOf, type TimelineEvent } from './events.js'
+import './timeline.css'
+
+/** Entries that are read at once. */
+const STEP = 200
+
+const NO_CHECKPOINTS: readonly Checkpoint[] = []
+
+/** What happened to the branch, newest first, with its checkpoints and what can be done with them. */
+export function Timeline() {
+  const place = usePlace()
+  const branch = useBranch()
+  const { canWrite } = useRights()
+  const kind = new URLSearchParams(useSearch()).get('kind') ?? ''
+  const [size, setSize] = useState(STEP)
+  const [action, setAction] = useState<CheckpointAction | null>(null)
+  const log = useQuery({
+    queryKey: [...keys.branch(place), 'log', kind, size],
+    queryFn: ({ signal }) => take(branch.log({ signal, ...(kind !== '' && { kind }) }), size),
+    placeholderData: keepPreviousData,
+  })
+  const checkpoints = useCheckpoints(place)
+  const known = checkpoints.data ?? NO_CHECKPOINTS
+  const shownCheckpoints = kind === '' || kind === 'checkpoint' ? known : NO_CHECKPOINTS
+  const events = log.data && eventsOf(log.data.items, shownCheckpoints, log.data)
+  // A line of another kind still names the checkpoint from before its change.
+  const beforeOf = ({ before, entry }: TimelineEvent) =>
+    before ?? known.find(({ id }) => id === entry?.checkpoint && entry?.kind !== 'checkpoint')
+  return (
+    <Page
+      title="Timeline"
+      subtitle={`What happened to ${place.branch}, newest first`}
+      actions={
+        <>
+          <KindFilter
+            kinds={BRANCH_KINDS}
+            value={kind}
+            onChange={(next) =>
+              goTo(`${paths.timeline(place)}${next === '' ? '' : `?kind=${next}`}`)
+            }
+          />
+          {canWrite && (
+            <Button kind="primary" icon="plus" onClick={() => setAction({ kind: 'create' })}>
+              Checkpoint
+            </Button>
+          )}
+        </>
+      }
+    >
+      <ErrorNote error={log.error} onRetry={() => void log.refetch()} />
+      <ErrorNote error={checkpoints.error} onRetry={() => void checkpoints.refetch()} />
+      {log.isPending && <Loading lines={8} />}
+      {events?.length === 0 && (
+        <Empty icon="clock" title="Nothing to show">
+          {kind === ''
+            ? 'Merges, resets, schema changes, bulk loads and checkpoints are listed here.'
+            : 'Nothing of this kind has happened to the branch. Choose another kind above.'}
+        </Empty>
+      )}
+      {events !== undefined && events.length > 0 && (
+        <ol className="timeline card" aria-label="Timeline">
+          {events.map((event) => (
+            <EventItem
+              key={event.id}
+              event={event}
+              before={beforeOf(event)}
+              canWrite={canWrite}
+              onAction={setAction}
+            />
+          ))}
+        </ol>
+      )}
+      {log.data?.hasMore && (
+        <div>
+          <Button isBusy={log.isFetching} onClick={() => setSize(size + STEP)}>
+            Show older entries
+          </Button>
+        </div>
+      )}
+      {action !== null && <CheckpointDialog action={action} onClose={() => setAction(null)} />}
+    </Page>
+  )
+}
+
+function EventItem({
+  event: { id, at, entry, checkpoint },
+  before,
+  canWrite,
+  onAction,
+}: {
+  event: TimelineEvent
+  before: Checkpoint | undefined
+  canWrite: boolean
+  onAction: (action: CheckpointAction) => void
+}) {
+  const place = usePlace()
+  const title = checkpoint === undefined && entry !== undefined ? describeEntry(entry) : ''
+  const counts = entry === undefined ? '' : describeCounts(entry)
+  const state = checkpoint ?? before
+  const canRevert = canWrite && entry !== undefined && isRevertible(entry) && before !== undefined
+  const name = checkpoint?.name ?? title
+  return (
+    <li className={`timeline-item ${checkpoint === undefined ? '' : 'checkpoint'}`}>
+      <span className="grow">
+        <span className="row">
+          {checkpoint === undefined ? (
+            <strong>{title}</strong>
+          ) : (
+            <>
+              <Tag kind="info">checkpoint</Tag>
+              <strong>{checkpoint.name}</strong>
+              {checkpoint.kind !== 'manual' && <Tag>{checkpoint.kind}</Tag>}
+            </>
+          )}
+          {counts !== '' && <span className="muted">{counts}</span>}
+          {entry?.kind === 'checkpoint' && checkpoint === undefined && (
+            <Tag title="It was deleted since">deleted</Tag>
+          )}
+        </span>
+        {checkpoint?.note !== undefined && <span className="timeline-note">{checkpoint.note}</span>}
+        <span className="faint">
+          {entry === undefined ? 'the service' : actorOf(entry)} · <Ago time={at} />
+        </span>
+      </span>
+      {canRevert && (
+        <Link
+          className="button plain small"
+          aria-label={`Revert: ${title}`}
+          href={href(paths.revert(place, { entry: id, what: `“${title}”` }))}
+        >
+          Revert
+        </Link>
+      )}
+      {checkpoint !== undefined && (
+        <Link
+          className="button plain small"
+          aria-label={`Read at ${checkpoint.name}`}
+          href={href(paths.branch(place, checkpoint.id))}
+        >
+          Read at
+        </Link>
+      )}
+      {state !== undefined && (
+        <Menu
+          label={`Actions of ${name}`}
+          trigger={<IconButton label={`Actions of ${name}`} icon="more" />}
+          items={[
+            {
+              label: checkpoint === undefined ? 'Read the state before' : 'Read at',
+              icon: 'table',
+              onSelect: () => goTo(paths.branch(place, state.id)),
+            },
+            {
+              label: 'Difference to the present',
+              icon: 'diff',
+              onSelect: () => goTo(paths.diffSince(place, state.id)),
+            },
+            canWrite && {
+              label: checkpoint === undefined ? 'Fork the state before…' : 'Fork from here…',
+              icon: 'branch',
+              onSelect: () => onAction({ kind: 'fork', checkpoint: state }),
+            },
+            canWrite &&
+              checkpoint !== undefined && {
+                label: 'Rename…',
+                icon: 'edit',
+                startsGroup: true,
+                onSelect: () => onAction({ kind: 'rename', checkpoint }),
+              },
+            canWrite && {
+              label: checkpoint === undefined ? 'Reset to the state before…' : 'Reset to here…',
+              icon: 'reset',
+              startsGroup: true,
+              isDangerous: true,
+              onSelect: () => onAction({ kind: 'reset', checkpoint: state }),
+            },
+            canWrite &&
+              checkpoint !== undefined && {
+                label: 'Delete…',
+                icon: 'trash',
+                isDangerous: true,
+                onSelect: () => onAction({ kind: 'delete', checkpoint }),
+              },
+          ]}
+        />
+      )}
+    </li>
+  )
+}

@@ -1,0 +1,48 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { TestBranches } from '../support/branches.js'
+import { holdBranch } from '../support/held-branch.js'
+import { hasChromium, testConsole } from './chromium.js'
+import { takeShot } from './shots.js'
+
+/*
+ * Every answer is late, and a lock on the rows of the merged branch keeps a merge from ending.
+ */
+describe.skipIf(!hasChromium)('long work in the console', () => {
+  const tested = testConsole({ limits: { answerWithinMs: 0, mergeLockedRowsMax: 0 } })
+  let branches: TestBranches
+
+  beforeAll(async () => {
+    branches = await TestBranches.create(tested.service, 'shop', {
+      items: [{ name: 'price', type: 'int' }],
+    })
+    await branches.put('main', 'items', 'a', { price: 1 })
+    await branches.fork('dev')
+    await branches.put('dev', 'items', 'b', { price: 2 })
+  })
+
+  it('a merge shows its progress, also after a reload, and is cancelled or ends', async () => {
+    const address = `/console/w/${tested.service.workspaceId}/db/shop/b/dev/merge`
+    const { page, expectClean } = await tested.open(address)
+    const merge = page.getByRole('button', { name: 'Merge into main' })
+    const progress = page.getByRole('region', { name: 'Progress of the merge' })
+    await merge.waitFor()
+    let release = await holdBranch(branches, 'dev')
+    await merge.click()
+    await progress.getByText('Reading the branches').waitFor()
+    await takeShot(page, 'operation')
+    await expectClean()
+    await page.reload()
+    await progress.getByRole('button', { name: 'Cancel' }).click()
+    await page.waitForURL((url) => !url.searchParams.has('operation'))
+    await release()
+    await page.getByRole('alert').getByText('was cancelled').waitFor()
+    expect(await branches.record('main', 'items', 'b')).toBeUndefined()
+    await merge.waitFor()
+    release = await holdBranch(branches, 'dev')
+    await merge.click()
+    await progress.waitFor()
+    await release()
+    await page.getByRole('heading', { name: 'dev is merged into main' }).waitFor()
+    expect(await branches.record('main', 'items', 'b')).toMatchObject({ price: 2 })
+  })
+})
