@@ -270,6 +270,54 @@ describe('references', () => {
     expect(await schema()).toEqual(before)
   })
 
+  it('keep the names that they are given, by which they are reported and dropped', async () => {
+    const { run, sql, table, branches, database } = await open()
+    await run(`
+      create table a (id serial primary key);
+      create table b (id serial primary key, a int, c int constraint to_c references a);
+      alter table b add constraint to_a foreign key (a) references a (id) on delete cascade`)
+    const link = { table: 'a', onDelete: 'cascade', constraint: 'to_a' }
+    expect(await table('b')).toMatchObject({
+      columns: [{ name: 'a', link }, { link: { onDelete: 'restrict', constraint: 'to_c' } }],
+    })
+    expect(await sql('insert into b (a) values (5)')).toMatchObject({
+      body: { code: 'link_violation', table: 'b', column: 'a', constraint: 'to_a' },
+    })
+    const client = await wire.connect(`${database}:main`)
+    const { rows } = await client.query(
+      `select conname as name from pg_constraint where conrelid = 'b'::regclass and contype = 'f' order by 1`,
+    )
+    expect(rows).toEqual([{ name: 'to_a' }, { name: 'to_c' }])
+    const fault = await client.query('insert into b (c) values (5)').catch((thrown) => thrown)
+    expect(fault).toMatchObject({ code: '23503', constraint: 'to_c' })
+    await client.end()
+    const taken = await sql('alter table b add constraint to_c foreign key (a) references a (id)')
+    expect(taken).toMatchObject({ body: { code: 'already_exists' } })
+    await branches.fork('fork')
+    await run('alter table b drop constraint to_a', { branch: 'fork' })
+    await run('insert into b (a) values (5)', { branch: 'fork' })
+    expect(await table('b', 'fork')).toMatchObject({
+      columns: [{ name: 'a', link: { table: 'a' } }, { name: 'c' }],
+    })
+    const { operations } = (await branches.diff('fork', '?against=main')).schema
+    expect(operations).toEqual([
+      { alterColumn: { table: 'b', column: 'a', link: { onDelete: 'none', constraint: null } } },
+    ])
+    await run('alter table b add constraint again foreign key (c) references a', {
+      branch: 'fork',
+    })
+    expect(await branches.merge('fork')).toMatchObject({ merged: true })
+    expect(await table('b')).toMatchObject({
+      columns: [{ link: { table: 'a' } }, { link: { constraint: 'again' } }],
+    })
+    const unnamed = { link: { onDelete: 'none', constraint: 'x' } }
+    const refused = await branches.call('main', 'PATCH', '/tables/b/columns/c', unnamed)
+    expect(refused.body.message).toContain('field [link.constraint] needs [link.onDelete]')
+    const usual = { link: { constraint: null } }
+    expectOk(await branches.call('main', 'PATCH', '/tables/b/columns/c', usual))
+    await run('alter table b drop constraint b_c_fkey')
+  })
+
   it('that are not valid at first are checked at once, which a notice says', async () => {
     const { run, sql, table } = await open()
     await run(
@@ -526,7 +574,7 @@ created_at datetime notNull=true defaultValue="now"
 value int notNull=true defaultValue="0"
 rate float`,
         `lines uuid
-invoice_id link link={"table":"invoices","onDelete":"cascade"}
+invoice_id link link={"table":"invoices","onDelete":"cascade","constraint":"lines_invoice_id_invoices_id_fk"}
 position int notNull=true generate="sequence"
 {"name":"lines_invoice_id_not_null","check":"invoice_id is not null"}`,
       ],
@@ -563,7 +611,7 @@ added datetime notNull=true
 {"name":"one_name_per_price","unique":["name","price"]}`,
         `shop_item int
 amount int notNull=true
-product_id link link={"table":"shop_product","onDelete":"restrict"}
+product_id link link={"table":"shop_product","onDelete":"restrict","constraint":"shop_item_product_id_4e6b2f3a_fk_shop_product_id"}
 {"name":"shop_item_product_id_not_null","check":"product_id is not null"}`,
       ],
     ],

@@ -34,7 +34,12 @@ export interface ColumnDefinition {
   readonly name: string
   readonly type: ColumnType
   /** `onDelete` is omitted if linked records need not exist. */
-  readonly link?: { readonly table: string; readonly onDelete?: LinkAction }
+  readonly link?: {
+    readonly table: string
+    readonly onDelete?: LinkAction
+    /** The name of the rule that linked records exist, if it is not `{table}_{column}_fkey`. */
+    readonly constraint?: string
+  }
   readonly vector?: { readonly dimension: number }
   /** Digits in all, and after the decimal point. */
   readonly decimal?: { readonly precision: number; readonly scale: number }
@@ -74,8 +79,12 @@ export interface ColumnChanges {
   readonly name?: string
   /** The new type. All values of the column must convert to it. */
   readonly type?: ColumnType
-  /** The linked table stays the same. */
-  readonly link?: { readonly table?: string; readonly onDelete?: LinkAction }
+  /** A link keeps its table. A column that becomes a link has ids of the table that is named here. */
+  readonly link?: {
+    readonly table?: string
+    readonly onDelete?: LinkAction
+    readonly constraint?: string | null
+  }
   readonly vector?: { readonly dimension: number }
   readonly decimal?: { readonly precision: number; readonly scale: number }
   readonly enum?: { readonly values: string[] }

@@ -26,6 +26,7 @@ import {
   type Constraint,
   ConstraintNameSchema,
   IdTypeSchema,
+  LinkRuleNameSchema,
   OnDeleteSchema,
   type Schema,
   TableHistorySchema,
@@ -136,12 +137,17 @@ const columnChanges = {
   ),
   link: Type.Optional(
     Type.Object(
-      { table: Type.Optional(TableNameSchema), onDelete: Type.Optional(OnDeleteSchema) },
+      {
+        table: Type.Optional(TableNameSchema),
+        onDelete: Type.Optional(OnDeleteSchema),
+        constraint: Type.Optional(Type.Union([LinkRuleNameSchema, Type.Null()])),
+      },
       {
         ...closed,
         minProperties: 1,
         description:
-          'A link keeps its table. A column that becomes a link has ids of the table that is named here.',
+          'A link keeps its table. A column that becomes a link has ids of the table that is named here. ' +
+          'Null gives the rule its usual name.',
       },
     ),
   ),

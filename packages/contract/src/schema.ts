@@ -114,15 +114,38 @@ export const OnDeleteSchema = Type.Enum([...LINK_ACTIONS], {
     'records that link to it are deleted, too.',
 })
 
+export const ConstraintNameSchema = Type.String({
+  title: 'ConstraintName',
+  minLength: 1,
+  maxLength: LIMITS.nameLengthMax,
+  pattern: NAME_PATTERN,
+  examples: ['one_per_day'],
+})
+
+export const LinkRuleNameSchema = Type.String({
+  minLength: 1,
+  maxLength: LIMITS.nameLengthMax,
+  pattern: NAME_PATTERN,
+  description:
+    'The name of the rule that linked records exist, `{table}_{column}_fkey` by default. It goes with [onDelete].',
+})
+
+const ColumnLinkSchema = Type.Object(
+  {
+    table: TableNameSchema,
+    onDelete: Type.Optional(OnDeleteSchema),
+    constraint: Type.Optional(LinkRuleNameSchema),
+  },
+  closed,
+)
+
 const ColumnFileSchema = Type.Object({ defaultPublicAccess: Type.Optional(Type.Boolean()) }, closed)
 
 export const ColumnSchema = Type.Object(
   {
     name: ColumnNameSchema,
     type: Type.Enum([...COLUMN_TYPES]),
-    link: Type.Optional(
-      Type.Object({ table: TableNameSchema, onDelete: Type.Optional(OnDeleteSchema) }, closed),
-    ),
+    link: Type.Optional(ColumnLinkSchema),
     vector: Type.Optional(ColumnVectorSchema),
     decimal: Type.Optional(ColumnDecimalSchema),
     enum: Type.Optional(ColumnEnumSchema),
@@ -148,7 +171,12 @@ export const ColumnSchema = Type.Object(
 export interface Column {
   readonly name: string
   readonly type: ColumnType
-  readonly link?: { readonly table: string; readonly onDelete?: LinkAction }
+  readonly link?: {
+    readonly table: string
+    readonly onDelete?: LinkAction
+    /** The name of the rule that linked records exist, if it is not the usual one. */
+    readonly constraint?: string
+  }
   readonly vector?: { readonly dimension: number }
   readonly decimal?: { readonly precision: number; readonly scale: number }
   readonly enum?: { readonly values: readonly string[] }
@@ -168,14 +196,6 @@ const RevLinkSchema = Type.Object(
   { title: 'RevLink' },
 )
 export type RevLink = Static<typeof RevLinkSchema>
-
-export const ConstraintNameSchema = Type.String({
-  title: 'ConstraintName',
-  minLength: 1,
-  maxLength: LIMITS.nameLengthMax,
-  pattern: NAME_PATTERN,
-  examples: ['one_per_day'],
-})
 
 const constraintRules = {
   unique: Type.Optional(

@@ -60,6 +60,7 @@ const StoredColumnSchema = Type.Object(
     type: Type.Enum([...COLUMN_TYPES]),
     link: Type.Optional(Type.Object({ tableId: Id, idType: StoredIdType }, closed)),
     onDelete: Type.Optional(Type.Enum(LINK_ACTIONS.filter((action) => action !== 'none'))),
+    rule: Type.Optional(ConstraintNameSchema),
     vector: Type.Optional(
       Type.Object(
         { dimension: Type.Integer({ minimum: 1, maximum: LIMITS.vectorDimensionMax }) },

@@ -206,11 +206,11 @@ function defineLinks(
   { byId, names }: { byId: ReadonlyMap<number, ShapeTable>; names: Aliases },
 ): Sql[] {
   return table.columns.flatMap(({ name, physical }) => {
-    const { link, onDelete } = physical.column
+    const { link, onDelete, rule } = physical.column
     const target = byId.get(link?.tableId ?? 0)
     if (target === undefined) return []
     const action = onDelete === undefined ? sql`` : ON_DELETE[onDelete]
-    const constraint = ident(names.take(`${table.name}_${name}_fkey`))
+    const constraint = ident(names.take(rule ?? `${table.name}_${name}_fkey`))
     return [
       sql`alter table ${tableName(table)} add constraint ${constraint}
         foreign key (${ident(name)}) references ${tableName(target)} (id)${action} not valid`,

@@ -25,8 +25,7 @@ export function alterDefinition(before: Column, alteration: Alteration): Column 
   const next = {
     ...kept,
     // The options of a type end with the type.
-    ...(isSameType && { ...(link && { link: { ...link, ...changes.link } }) }),
-    ...(changes.link && !(link && isSameType) && { link: { table: '', ...changes.link } }),
+    ...linkOf(isSameType ? link : undefined, changes.link),
     ...(isSameType && { ...(vector && { vector }) }),
     ...(isSameType && { ...(decimal && { decimal }) }),
     ...(isSameType && { ...(values && { enum: values }) }),
@@ -43,6 +42,14 @@ export function alterDefinition(before: Column, alteration: Alteration): Column 
     type: type ?? before.type,
   }
   return next
+}
+
+function linkOf(before: Column['link'], changes: Alteration['link']): Pick<Column, 'link'> {
+  if (changes === undefined) return before === undefined ? {} : { link: before }
+  const { constraint: name, ...link } = { table: '', ...before, ...changes }
+  // The name is that of the rule, and goes with it.
+  const isNamed = typeof name === 'string' && (changes.constraint || link.onDelete !== 'none')
+  return { link: { ...link, ...(isNamed && { constraint: name }) } }
 }
 
 /** Returns a field that a change has set, removed by null, or left as it was. */
@@ -129,9 +136,9 @@ function define(before: StoredColumn, definition: Column): StoredColumn {
 }
 
 /** Returns what is stored of the rule of a link. */
-export function onDeleteOf({ link }: Column): Pick<StoredColumn, 'onDelete'> {
-  const { onDelete = 'none' } = link ?? {}
-  return onDelete === 'none' ? {} : { onDelete }
+export function onDeleteOf({ link }: Column): Pick<StoredColumn, 'onDelete' | 'rule'> {
+  const { onDelete = 'none', constraint } = link ?? {}
+  return onDelete === 'none' ? {} : { onDelete, ...(constraint && { rule: constraint }) }
 }
 
 /** The parts of a column that reading its values takes. */
@@ -165,8 +172,7 @@ export function changesOf(
   const isFilled = before.id !== after.id && after.fill !== undefined
   const changes: Changes = {
     ...(isNewType && { type: after.type }),
-    ...(before.onDelete !== after.onDelete &&
-      after.type === 'link' && { link: { onDelete: after.onDelete ?? ('none' as const) } }),
+    ...linkChanges(before, after),
     ...(after.vector && !isSame(before.vector, after.vector) && { vector: after.vector }),
     ...(after.decimal && !isSame(before.decimal, after.decimal) && { decimal: after.decimal }),
     ...(after.enum && !isSame(before.enum, after.enum) && { enum: copyOf(after.enum) }),
@@ -182,6 +188,13 @@ export function changesOf(
     ...(isFilled && { fillNulls: true }),
   }
   return Object.keys(changes).length === 0 ? undefined : changes
+}
+
+function linkChanges(before: StoredColumn, after: StoredColumn): Pick<Changes, 'link'> {
+  const isSame = before.onDelete === after.onDelete && before.rule === after.rule
+  if (isSame || after.type !== 'link') return {}
+  const { onDelete = 'none', rule = null } = after
+  return { link: { onDelete, ...(before.rule !== after.rule && { constraint: rule }) } }
 }
 
 const copyOf = ({ values }: { readonly values: readonly string[] }) => ({ values: [...values] })

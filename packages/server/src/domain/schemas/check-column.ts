@@ -76,6 +76,9 @@ function checkAnyColumn(column: Column, { limits }: ColumnChecks): string | unde
     if (column[field] !== undefined && column.type !== type) return mismatch(column, field)
   }
   if (column.type === 'link' && column.link === undefined) return missing(column, 'link')
+  if (column.link?.constraint !== undefined && (column.link.onDelete ?? 'none') === 'none') {
+    return 'field [link.constraint] needs [link.onDelete]: without a rule, there is nothing to name'
+  }
   if (column.type === 'vector') return checkVector(column, limits)
   if (column.type === 'decimal') return checkDecimal(column, limits)
   if (column.type === 'enum') return checkEnum(column, limits)

@@ -12,7 +12,7 @@ interface ColumnDifference {
 const OPTIONS = ['description', 'generate', 'computed'] as const
 
 type Altered = { readonly column: string } & Pick<Column, (typeof OPTIONS)[number]> & {
-    readonly link?: { readonly onDelete: LinkAction }
+    readonly link?: { readonly onDelete?: LinkAction; readonly constraint?: string }
   }
 
 /**
@@ -35,11 +35,14 @@ export function compareColumns(
       const changed = OPTIONS.filter(
         (option) => column[option] !== undefined && column[option] !== old[option],
       )
-      const { onDelete } = column.link ?? {}
-      const isNewRule = onDelete !== undefined && onDelete !== (old.link?.onDelete ?? 'none')
+      const { onDelete, constraint } = column.link ?? {}
+      const link = {
+        ...(onDelete !== undefined && onDelete !== (old.link?.onDelete ?? 'none') && { onDelete }),
+        ...(constraint !== undefined && constraint !== old.link?.constraint && { constraint }),
+      }
       const changes = {
         ...Object.fromEntries(changed.map((option) => [option, column[option]])),
-        ...(isNewRule && { link: { onDelete } }),
+        ...(Object.keys(link).length > 0 && { link }),
       }
       if (Object.keys(changes).length > 0) altered.push({ column: column.name, ...changes })
     } else added.push(column)

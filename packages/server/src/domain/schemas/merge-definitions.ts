@@ -24,6 +24,7 @@ interface Context {
 /** The parts of a definition that are merged one by one. */
 const PARTS = [
   'onDelete',
+  'rule',
   'decimal',
   'enum',
   'notNull',

@@ -77,6 +77,7 @@ export function toPublicColumn(
       link: {
         table: linkedTable(column.link.tableId, tableNames),
         ...(column.onDelete && { onDelete: column.onDelete }),
+        ...(column.rule && { constraint: column.rule }),
       },
     }),
     ...(column.vector && { vector: column.vector }),

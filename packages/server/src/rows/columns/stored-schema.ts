@@ -53,6 +53,8 @@ export interface StoredColumn {
   readonly link?: { readonly tableId: number; readonly idType?: StoredTable['idType'] }
   /** For `link` columns only: linked records must exist. undefined: they need not. */
   readonly onDelete?: Exclude<LinkAction, 'none'>
+  /** The name of the rule that linked records exist. undefined: the usual one. */
+  readonly rule?: string
   readonly vector?: { readonly dimension: number }
   /** Digits in all, and after the decimal point. */
   readonly decimal?: { readonly precision: number; readonly scale: number }

@@ -84,9 +84,11 @@ export class BrokenLinkError extends AppError {
         `${count === 1 ? 'links' : 'link'} to it or to other deleted records by column [${column}]: ` +
         `${listed}${count > records.length ? ' and more' : ''}`
       : missingTarget(column, target)
+    const { rule: constraint } = codec.physical[link.column]?.column ?? {}
     const details = {
       table: codec.table.name,
       column,
+      ...(constraint && { constraint }),
       record: records[0],
       records,
       target,

@@ -1,3 +1,4 @@
+import { AppError } from '@offshoot/contract/errors'
 import type { Column, IdType, LinkAction } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Node } from 'libpg-query'
@@ -418,11 +419,17 @@ class SchemaPlanner {
     if (onDelete === undefined) throw notSupported('ON DELETE SET DEFAULT')
     requireOther(key, 'REFERENCES')
     const column = getColumn(table, key)
-    this.#link(table, column, { target, onDelete })
-    const usual = referenceName(table, column)
-    if (conname !== undefined && conname !== usual) {
-      this.#notices.add(`constraint [${conname}] is called [${usual}]`)
+    const name = conname === undefined ? undefined : this.#newName(conname)
+    const isTaken = table.constraints.some((each) => each.name === name)
+    if (name !== undefined && (isTaken || findReference(table, name) !== undefined)) {
+      throw new AppError(
+        'already_exists',
+        `constraint [${name}] of table [${table.name}] already exists`,
+      )
     }
+    const isUsual = name === undefined || name === usualReference(table, column)
+    const named = isUsual ? {} : { constraint: name }
+    this.#link(table, column, { target, onDelete, ...named })
   }
 
   /** No record may break a rule, also if the rule could do without. */
@@ -433,10 +440,10 @@ class SchemaPlanner {
   #link(
     table: TableModel,
     column: ColumnModel,
-    { target, onDelete }: { target: TableModel; onDelete: LinkAction },
+    { target, ...rule }: { target: TableModel; onDelete: LinkAction; constraint?: string },
   ): void {
     const { name, type, link, defaultValue, generate } = column.definition
-    const changed = { link: { table: target.name, onDelete } }
+    const changed = { link: { table: target.name, ...rule } }
     if (type === 'link') {
       if (link?.table !== target.name)
         throw notSupported(`REFERENCES of column [${name}] to another table`)
@@ -844,15 +851,16 @@ const subtypeWords = (subtype: string | undefined): string =>
 const indexName = (table: TableModel, column: string): string =>
   cutName(`${table.name}_${column}_idx`)
 
-const referenceName = (table: TableModel, { definition }: ColumnModel): string =>
+const usualReference = (table: TableModel, { definition }: ColumnModel): string =>
   cutName(`${table.name}_${definition.name}_fkey`)
 
 /** Finds the column of a rule that linked records exist. */
 const findReference = (table: TableModel, name: string): ColumnModel | undefined =>
-  table.columns.find(
-    (each) =>
-      referenceName(table, each) === name && (each.definition.link?.onDelete ?? 'none') !== 'none',
-  )
+  table.columns.find((each) => {
+    const { onDelete = 'none', constraint = usualReference(table, each) } =
+      each.definition.link ?? {}
+    return onDelete !== 'none' && constraint === name
+  })
 
 /** Refuses changes of the id, which is not a column of its own. */
 function requireOther(name: string, what: string): void {

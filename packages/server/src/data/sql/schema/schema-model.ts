@@ -150,7 +150,7 @@ export class SchemaModel {
   makeLink(
     table: TableModel,
     column: ColumnModel,
-    link: { table: string; onDelete: LinkAction },
+    link: { table: string; onDelete: LinkAction; constraint?: string },
   ): void {
     const { notNull = false } = column.definition
     this.changeColumn(table, column, { type: 'link', link, notNull: false })
