@@ -83,6 +83,15 @@ it('a large merge has statistics of heaps that were filled a moment ago', async 
   const merged = await branches.call('dev', 'POST', '/merge', {})
   expect(merged.status).toBe(200)
   expect(await known()).toBe(ROWS + 10)
+  // They are of a small sample, so autovacuum still has to collect better ones.
+  await until(async () => {
+    await reportStatistics()
+    const { rows } = await pool.query(
+      'select pg_stat_get_mod_since_analyze($1::regclass)::integer as count',
+      [name],
+    )
+    return rows[0].count >= ROWS
+  })
 })
 
 it('moving the rows of a layer reads each of them a few times, whoever else reads them', async () => {

@@ -25,6 +25,7 @@ import {
   wantsSearchIndex,
 } from '../indexes/heap-indexes.js'
 import { stopBuilding } from '../indexes/index-lock.js'
+import { sampleStatistics } from '../layout/heap-statistics.js'
 import {
   checkName,
   type Heap,
@@ -137,6 +138,9 @@ async function insertHeaps(
     return table === undefined ? [] : [{ databaseId, heapId, table }]
   })
 }
+
+/** The names of the columns that all rows have. */
+const ROW_COLUMNS = ['id', 'version', 'epoch', 'created_at', 'updated_at', 'deleted']
 
 /** The columns that all rows have, except for their ids. Those of fixed width come first, to avoid alignment padding. */
 export const rowColumns = (defaultEpoch = empty): Sql => sql`
@@ -355,7 +359,8 @@ export async function createLayerIndexes(
   for (const statement of await layerIndexStatements(transaction, filled)) {
     await createIfPossible(transaction, statement)
   }
-  await transaction.query(sql`analyze ${name}`)
+  const columns = [...ROW_COLUMNS, ...filled.columnIds.map((id) => physicalName({ id }))]
+  await sampleStatistics(transaction, name, { columns })
 }
 
 /** Creates an index. Queries work without it if a value is too long for it. */

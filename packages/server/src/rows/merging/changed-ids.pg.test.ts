@@ -7,7 +7,7 @@ import {
 } from '../../../../../test/support/two-heaps.js'
 import { sql } from '../../postgres/sql.js'
 import { heapName, pastName } from '../layout/layout.js'
-import { changedIds, isChanged } from './changed-ids.js'
+import { changedIds, isAnyChanged, isChanged } from './changed-ids.js'
 
 /* How PostgreSQL finds rows that both sides of a merge have changed, if its statistics say that there are none. */
 
@@ -55,6 +55,32 @@ it('Rows that both sides have changed are looked up by their ids', async () => {
   expect(plan).toContain('past_1_pkey')
   for (const other of ['epoch_idx', 'until_idx', 'Materialize', 'Join']) {
     expect(plan).not.toContain(other)
+  }
+})
+
+it('Whether a branch has changed any row is read from the indexes of epochs', async () => {
+  const query = sql`select ${isAnyChanged(base, ours, 1)} as "isAny"`
+  expect(await heaps.database.query(query)).toEqual([{ isAny: true }])
+  const later = layoutOfHeaps({ heapId: '1', asOf: 2 })
+  const none = sql`select ${isAnyChanged(later, ours, 1)} as "isAny"`
+  expect(await heaps.database.query(none)).toEqual([{ isAny: false }])
+  for (const plan of [await heaps.planOf(query), await heaps.planOf(none)]) {
+    expect(plan).toContain('heap_1_epoch_idx')
+    expect(plan).toContain('past_1_until_idx')
+    for (const other of ['Seq Scan', 'pkey', 'Sort']) expect(plan).not.toContain(other)
+  }
+})
+
+it('Any row is changed exactly if one may differ', async () => {
+  const before = layoutOfHeaps({ heapId: '2', asOf: 1 }, { heapId: '1', asOf: 1 })
+  const states = [base, ours, theirs, before, layoutOfHeaps({ heapId: '1', asOf: 2 })]
+  for (const left of states) {
+    for (const right of states) {
+      const [found] = await heaps.database.query<{ isAny: boolean; isFound: boolean }>(sql`
+        select ${isAnyChanged(left, right, 1)} as "isAny",
+          exists (${changedIds(left, right, 1)}) as "isFound"`)
+      expect(found?.isAny).toBe(found?.isFound)
+    }
   }
 })
 

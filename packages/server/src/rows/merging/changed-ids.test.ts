@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { toQuery } from '../../postgres/statement.js'
 import { type Layout, type Level, withColumns, withoutRows } from '../layout/layout.js'
 import { RowState } from '../row-state.js'
-import { addsOwnHeap, changedIds, mayDiffer } from './changed-ids.js'
+import { addedHeap, changedIds, mayDiffer } from './changed-ids.js'
 
 /** A branch as of an epoch, or now, with the heaps of its tables. */
 const level = (
@@ -104,16 +104,20 @@ describe('two states', () => {
     expect(placesOf(withoutRows(fork), fork, 7)).toEqual(['heap_20', 'heap_10', 'past_10'])
   })
 
-  test('differ by the own heap of the second only if it inherits the first as it is', () => {
+  test('differ by one heap of the second only if it inherits the first as it is', () => {
     const fork = layout(dev(), main(3))
-    expect(addsOwnHeap(layout(main(3)), fork, 7)).toBe(true)
-    expect(addsOwnHeap(withoutRows(fork), layout(main()), 7)).toBe(true)
+    expect(addedHeap(layout(main(3)), fork, 7)).toMatchObject({ heapId: '20', asOf: undefined })
+    const then = layout(dev(4), main(3))
+    expect(addedHeap(layout(main(3)), then, 7)).toMatchObject({ heapId: '20', asOf: 4 })
+    const heir = layout(other(), dev(4), main(3))
+    expect(addedHeap(layout(main(3)), heir, 7)).toMatchObject({ heapId: '20', asOf: 4 })
+    expect(addedHeap(withoutRows(fork), layout(main()), 7)).toMatchObject({ heapId: '10' })
     // The fork has not written to this table.
-    expect(addsOwnHeap(layout(main(3)), fork, 8)).toBe(false)
-    expect(addsOwnHeap(fork, layout(main(3)), 7)).toBe(false)
-    expect(addsOwnHeap(layout(main(2)), fork, 7)).toBe(false)
-    expect(addsOwnHeap(layout(main(3)), layout(dev(4), main(3)), 7)).toBe(false)
-    expect(addsOwnHeap(withoutRows(fork), fork, 7)).toBe(false)
+    expect(addedHeap(layout(main(3)), fork, 8)).toBeUndefined()
+    expect(addedHeap(fork, layout(main(3)), 7)).toBeUndefined()
+    expect(addedHeap(layout(main(2)), fork, 7)).toBeUndefined()
+    expect(addedHeap(layout(dev(2), main(3)), then, 7)).toBeUndefined()
+    expect(addedHeap(withoutRows(fork), fork, 7)).toBeUndefined()
   })
 
   test('are related when they share a branch', () => {

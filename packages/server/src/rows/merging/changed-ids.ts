@@ -20,12 +20,17 @@ export function mayDiffer(left: BranchRows, right: BranchRows, tableId: number):
 }
 
 /**
- * Returns whether a state differs from an earlier one by the rows of its own heap alone. This is so for a fork and the
- * state that it started with. A row that is not in this heap is then the same in both.
+ * Returns the heap by whose rows alone a state differs from an earlier one, or undefined if there is more to it. This is so
+ * for a fork, now or as of an epoch, and the state that it started with. A row that the later state does not read from
+ * this heap is then the same in both.
  */
-export function addsOwnHeap(before: BranchRows, after: BranchRows, tableId: number): boolean {
+export function addedHeap(
+  before: BranchRows,
+  after: BranchRows,
+  tableId: number,
+): Source | undefined {
   const [missing, [added, ...others]] = withoutCommonEnd(before, after, tableId)
-  return missing.length + others.length === 0 && added?.kind === 'heap' && added.asOf === undefined
+  return missing.length + others.length === 0 && added?.kind === 'heap' ? added : undefined
 }
 
 /** Returns a query for the ids of rows that may differ between two states. Some may turn out to be equal. */
@@ -60,32 +65,67 @@ export function isChanged(
     : sql`(${join(searches, ' union all ')} limit 1) is not null`
 }
 
-/** Returns queries that together have the ids of all rows that may differ, or the given id if its row may. */
-function candidatesOf(left: BranchRows, right: BranchRows, tableId: number, id?: Sql): Sql[] {
-  const [ours, theirs] = withoutCommonEnd(left, right, tableId)
-  const candidates: Sql[] = []
-  const seen = new Set<string>()
-  for (const source of [...ours, ...theirs]) {
-    const { kind, heapId } = source
-    if (seen.has(heapId)) continue
-    seen.add(heapId)
-    candidates.push(
-      ...(kind === 'heap'
-        ? changesOf(source, commonEpoch(heapId, ours, theirs), id)
-        : [idsIn(heapName(source), id)]),
-    )
-  }
-  return candidates
+/**
+ * Returns the condition that the row of any id may differ between two states. PostgreSQL looks at the last entry of each
+ * index of epochs, whatever the statistics say, and whatever the number of rows.
+ */
+export function isAnyChanged(left: BranchRows, right: BranchRows, tableId: number): Sql {
+  const conditions = sourcesThatDiffer(left, right, tableId).flatMap(({ source, since }) => {
+    const [heap, past] = [heapName(source), pastName(source)]
+    if (since === undefined) {
+      return idsOfState(source, undefined).map((ids) => sql`exists (${ids})`)
+    }
+    const epoch = raw(String(since))
+    return [
+      // The condition `epoch > 1` lets PostgreSQL use the partial index.
+      sql`(select epoch from ${heap} where epoch > 1 order by epoch desc limit 1) > ${epoch}`,
+      sql`(select until from ${past} order by until desc limit 1) > ${epoch}`,
+    ].map((isLater) => sql`coalesce(${isLater}, false)`)
+  })
+  return conditions.length === 0 ? sql`false` : sql`(${join(conditions, ' or ')})`
 }
 
-/** Returns queries for the ids of rows in a heap that changed after an epoch, or of all rows that a state reads. */
-function changesOf(source: Source, since: number | undefined, id: Sql | undefined): Sql[] {
-  const [heap, past] = [heapName(source), pastName(source)]
-  if (since === undefined) {
-    const rows = idsIn(heap, id)
-    // A state that reads the heap as it is now has no row of the past.
-    return source.asOf === undefined ? [rows] : [rows, idsIn(past, id)]
+/** Returns queries that together have the ids of all rows that may differ, or the given id if its row may. */
+function candidatesOf(left: BranchRows, right: BranchRows, tableId: number, id?: Sql): Sql[] {
+  return sourcesThatDiffer(left, right, tableId).flatMap(({ source, since }) =>
+    since === undefined ? idsOfState(source, id) : changesOf(source, since, id),
+  )
+}
+
+interface DifferingSource {
+  readonly source: Source
+  /** Both states see the same rows up to this epoch. undefined: one of them does not read the source. */
+  readonly since: number | undefined
+}
+
+/** Lists each source of a table from which two states read other rows, once. */
+function sourcesThatDiffer(
+  left: BranchRows,
+  right: BranchRows,
+  tableId: number,
+): DifferingSource[] {
+  const [ours, theirs] = withoutCommonEnd(left, right, tableId)
+  const found = new Map<string, DifferingSource>()
+  for (const source of [...ours, ...theirs]) {
+    const { kind, heapId } = source
+    if (found.has(heapId)) continue
+    // A layer is read as a whole.
+    const since = kind === 'heap' ? commonEpoch(heapId, ours, theirs) : undefined
+    found.set(heapId, { source, since })
   }
+  return [...found.values()]
+}
+
+/** Returns queries for the ids of the rows of a source that a state reads, and of some others. */
+function idsOfState(source: Source, id: Sql | undefined): Sql[] {
+  const rows = idsIn(heapName(source), id)
+  // A state that reads the heap as it is now has no row of the past, and a layer has no past.
+  return source.asOf === undefined ? [rows] : [rows, idsIn(pastName(source), id)]
+}
+
+/** Returns queries for the ids of rows in a heap that changed after an epoch. */
+function changesOf(source: Source, since: number, id: Sql | undefined): Sql[] {
+  const [heap, past] = [heapName(source), pastName(source)]
   const epoch = raw(String(since))
   if (id !== undefined) {
     // No index of epochs can be used for these conditions.

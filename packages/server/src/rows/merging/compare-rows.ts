@@ -4,8 +4,8 @@ import type { TextRow } from '../../postgres/statement.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
-import { joinVisible, selectOwnRows } from '../reading/arms.js'
-import { addsOwnHeap, changedIds } from './changed-ids.js'
+import { joinVisible, selectNearestRows } from '../reading/arms.js'
+import { addedHeap, changedIds } from './changed-ids.js'
 
 /** A row in one state, as texts in the order of the physical columns. undefined: the row does not exist. */
 export type RowTexts = TextRow | undefined
@@ -73,8 +73,10 @@ export async function listCompared(
         limit ${limit}
       )`
   const [only, ...others] = before
-  const isOwn =
-    only !== undefined && others.length === 0 && addsOwnHeap(only, after, codec.table.id)
+  const isAdded =
+    only !== undefined &&
+    others.length === 0 &&
+    addedHeap(only, after, codec.table.id) !== undefined
   const candidates =
     ids === undefined
       ? join(
@@ -84,9 +86,9 @@ export async function listCompared(
       : sql`select unnest(${ids}::text[]) as id`
   const afterIndex = before.length
   const from =
-    isOwn && ids === undefined
+    isAdded && ids === undefined
       ? sql`
-      ${pageOf(selectOwnRows(layoutOf(after), codec), sql`key`)} ${aliasOf(afterIndex)}
+      ${pageOf(selectNearestRows(layoutOf(after), codec), sql`key`)} ${aliasOf(afterIndex)}
       cross join lateral (select ${aliasOf(afterIndex)}.key as id) k`
       : sql`${pageOf(candidates, sql`id`)} k ${joinState(after, afterIndex)}`
   const joins = [

@@ -5,8 +5,8 @@ import type { TextRow } from '../../postgres/statement.js'
 import type { StoredTable } from '../columns/stored-schema.js'
 import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf, withoutRows } from '../layout/layout.js'
-import { joinVisible, selectOwnRows } from '../reading/arms.js'
-import { addsOwnHeap, changedIds, mayDiffer, repeatedIds } from './changed-ids.js'
+import { joinVisible, selectNearestRows } from '../reading/arms.js'
+import { addedHeap, changedIds, mayDiffer, repeatedIds } from './changed-ids.js'
 import { type ComparedPage, listCompared, type RowTexts } from './compare-rows.js'
 import {
   type RowBase,
@@ -82,9 +82,10 @@ export class Difference {
     { limit, ownRowsMax }: { limit: number; ownRowsMax: number },
   ): Promise<boolean> {
     const pairs = differences.flatMap((difference) => difference.pairs)
-    const areOwn = pairs.every(
-      ({ before, after, tableId, isOnly }) => isOnly && addsOwnHeap(before, after, tableId),
-    )
+    const areOwn = pairs.every(({ before, after, tableId, isOnly }) => {
+      const added = addedHeap(before, after, tableId)
+      return isOnly && added !== undefined && added.asOf === undefined
+    })
     // A fork that has written little needs no count.
     if (areOwn && ownRowsMax <= limit) return false
     // A row that was changed is in the heap and in the past, so its id is found twice.
@@ -313,11 +314,12 @@ export function joinChanges(options: {
   const differs = anyOf(names.map((name) => sql`b.${name}::text is distinct from a.${name}::text`))
   const joinState = (rows: BranchRows, alias: Sql) =>
     joinVisible(layoutOf(rows), codec, { id: sql`k.id`, alias, outer: true })
-  const from = addsOwnHeap(before, after, codec.table.id)
-    ? sql`(${selectOwnRows(layoutOf(after), codec)}) a cross join lateral (select a.key as id) k`
-    : sql`
+  const from =
+    addedHeap(before, after, codec.table.id) === undefined
+      ? sql`
       (${changedIds(before, after, codec.table.id)}) k
       ${joinState(after, sql`a`)}`
+      : sql`(${selectNearestRows(layoutOf(after), codec)}) a cross join lateral (select a.key as id) k`
   return {
     joins: sql`
       from ${from}

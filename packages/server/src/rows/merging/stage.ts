@@ -6,7 +6,7 @@ import type { TableCodec } from '../columns/table-codec.js'
 import { STAGE_PREFIX, schemaName } from '../layout/database-schema.js'
 import { type BranchRows, layoutOf, qualified } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
-import { changedIds, isChanged, mayDiffer, repeatedIds } from './changed-ids.js'
+import { changedIds, isAnyChanged, isChanged, mayDiffer, repeatedIds } from './changed-ids.js'
 import { listCompared } from './compare-rows.js'
 import { joinChanges } from './difference.js'
 import { type RowStrategy, type SettledRows, settleRest } from './settle.js'
@@ -153,16 +153,16 @@ export async function stageUncontested(
 
 /**
  * The condition that the target may have changed a row that theirs has changed, or may have taken a unique value. Looks for
- * each row that theirs has changed.
+ * each row that theirs has changed, if the target has changed any row.
  */
 function isContested({ codec, theirs, ours }: MergedSides, base: BranchRows): Sql {
   const tableId = codec.table.id
-  if (!mayDiffer(base, ours, tableId)) return sql`false`
-  if (codec.uniqueKeys.length > 0) return sql`exists (${repeatedIds(base, ours, tableId)})`
-  return sql`exists (
+  const isWritten = isAnyChanged(base, ours, tableId)
+  if (codec.uniqueKeys.length > 0) return isWritten
+  return sql`case when ${isWritten} then exists (
     select from (${repeatedIds(base, theirs, tableId)}) k
     where ${isChanged(base, ours, { tableId, id: sql`k.id` })}
-  )`
+  ) else false end`
 }
 
 type MergedSides = Pick<RowMerge, 'codec' | 'theirs' | 'ours'>

@@ -231,18 +231,23 @@ export function joinArms(arms: readonly Arm[], codec: ReadColumns, options: Join
 }
 
 /**
- * Selects what the own heap of a branch has: its rows with their ids as `key`. The `id` of a tombstone is null, like that
- * of a record that an outer join does not find.
+ * Selects what the nearest heap of a state has: its rows with their ids as `key`. The `id` of a tombstone is null, like
+ * that of a record that an outer join does not find.
  */
-export function selectOwnRows(layout: Layout, codec: TableCodec): Sql {
-  const [own] = listArms(layout, codec.table.id)
-  if (!own?.isCurrent) throw new Error('the branch must read its own heap')
-  const columns = columnsOf(codec).map(
-    (column) => sql`, ${armColumn(sql`h`, column, { arm: own })} as ${ident(column.physicalName)}`,
-  )
-  return sql`
+export function selectNearestRows(layout: Layout, codec: TableCodec): Sql {
+  const arms = listArms(layout, codec.table.id)
+  const nearest = arms.filter(({ nearer }) => nearer.length === 0)
+  if (nearest.length === 0) throw new Error('the state must read a heap')
+  const selects = nearest.map((arm) => {
+    const columns = columnsOf(codec).map(
+      (column) => sql`, ${armColumn(sql`h`, column, { arm })} as ${ident(column.physicalName)}`,
+    )
+    return sql`
     select h.id as key, case when not h.deleted then h.id end as id${join([empty, ...columns], '')}
-    from ${own.table} h`
+    from ${arm.table} h
+    where ${arm.inEpoch(sql`h`)}`
+  })
+  return join(selects, ' union all ')
 }
 
 function firstRow(
