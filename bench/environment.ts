@@ -30,15 +30,20 @@ export interface Environment extends Service {
   readonly postgresUrl: string
 }
 
-const KEY = 'off_bench_Zt4Vq9XwLr2Nb6KcHd3Jm5Fp8Gs7Ty'
+export const KEY = 'off_bench_Zt4Vq9XwLr2Nb6KcHd3Jm5Fp8Gs7Ty'
 const CLI = fileURLToPath(new URL('../../packages/cli/bin/offshoot.js', import.meta.url))
 
-export async function createEnvironment(): Promise<Environment> {
+export async function createEnvironment(
+  settings: Readonly<Record<string, string>> = {},
+): Promise<Environment> {
   const folder = await mkdtemp(path.join(tmpdir(), 'offshoot-bench-'))
   const postgres = await startEmbedded({ dataDir: folder, log: () => undefined })
   const { user, password, host, port, database } = postgres.connection
   const postgresUrl = `postgresql://${user}:${encodeURIComponent(password)}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`
-  const service = await startServiceOn(postgresUrl, { dataDir: path.join(folder, 'service') })
+  const service = await startServiceOn(postgresUrl, {
+    dataDir: path.join(folder, 'service'),
+    settings,
+  })
   return {
     ...service,
     postgresUrl,

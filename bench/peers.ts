@@ -65,7 +65,7 @@ async function runTool(command: readonly [string, ...string[]], folder: string):
   if (code !== 0) throw new Error(`[${command.join(' ')}] ended with code ${code}`)
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const address = server.address()

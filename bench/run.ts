@@ -10,6 +10,7 @@ import { benchSets } from './sets.js'
 import { benchSoak } from './soak.js'
 import { benchTools } from './tools.js'
 import { benchVersus } from './versus.js'
+import { benchWire } from './wire.js'
 
 /** All suites by name. `npm run bench -- --quick records` runs a short form of one of them. */
 const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<Figure[]>>> = {
@@ -20,6 +21,7 @@ const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<F
   files: benchFiles,
   branching: benchBranching,
   busy: benchBusy,
+  wire: benchWire,
   tools: benchTools,
   versus: benchVersus,
   cluster: benchCluster,

@@ -423,8 +423,67 @@ describe('alter, rename, drop, index and comment', () => {
     expect(await indexes()).toEqual([])
     expect((await table('t')).constraints).toBeUndefined()
     expect(await sql('drop index t_b_idx')).toMatchObject({ body: { code: 'index_not_found' } })
-    expect(await sql('drop index nothing')).toMatchObject({ status: 400 })
     await run('drop index if exists nothing')
+  })
+
+  it('make no index that the storage cannot have, and say so', async () => {
+    const { run, sql, table } = await open()
+    await run('create table t (id text primary key, a text, b int)')
+    for (const [statement, words] of [
+      ['create index t_ab on t (a, b)', 'index [t_ab] was not made: CREATE INDEX: several columns'],
+      ['create index on t (a, b)', 'index [t_a_b_idx] was not made'],
+      ['create index low on t (lower(a))', 'an expression'],
+      ['create index part on t (a) where b > 1', 'WHERE'],
+      ['create index gin on t using gin (a)', 'USING gin'],
+      ['create index with_b on t (a) include (b)', 'INCLUDE'],
+      ['create index classes on t (a text_ops)', 'an operator class'],
+      ['create index ids on t (id)', 'index [ids] was not made: column [id] has an index'],
+      ['drop index t_ab', 'index [t_ab] was not dropped'],
+    ] as const) {
+      const { notices } = await run(statement)
+      expect(notices).toEqual([expect.stringContaining(words)])
+    }
+    expect(await table('t')).toMatchObject({
+      columns: [{ name: 'a', type: 'text' }, { name: 'b' }],
+    })
+    for (const statement of [
+      'create index on t (a, nothing)',
+      'create index on t (lower(nothing))',
+      'create index on t (a) where nothing',
+      'create index on nothing (a, b)',
+    ]) {
+      const { status, body } = await sql(statement)
+      expect([statement, status]).toEqual([statement, 400])
+      expect(body.message).toContain('[nothing]')
+    }
+  })
+
+  it('keep a primary key of other columns as a rule for them', async () => {
+    const { run, sql, table } = await open()
+    const one = await run('create table versions (num varchar(32), constraint v primary key (num))')
+    expect(one.notices).toContain(
+      'table [versions]: PRIMARY KEY (num) is UNIQUE and NOT NULL: the primary key is the column [id]',
+    )
+    await run('create table locks ("index" serial primary key, "is" int)')
+    await run('create table pairs (a int, b int, constraint pairs_pkey primary key (a, b))')
+    await run('create table late (a int not null, b text); alter table late add primary key (a)')
+    expect(await table('versions')).toMatchObject({
+      columns: [{ name: 'num', notNull: true }],
+      constraints: [{ name: 'v', unique: ['num'] }],
+    })
+    expect(await table('locks')).toMatchObject({
+      columns: [{ name: 'index', notNull: true, unique: true, generate: 'sequence' }, {}],
+    })
+    expect(await table('pairs')).toMatchObject({
+      columns: [{ notNull: true }, { notNull: true }],
+      constraints: [{ name: 'pairs_a_b_key', unique: ['a', 'b'] }],
+    })
+    expect(await table('late')).toMatchObject({ columns: [{ notNull: true, unique: true }, {}] })
+    await run(`insert into versions (num) values ('1')`)
+    expect(await sql(`insert into versions (num) values ('1')`)).toMatchObject({ status: 400 })
+    expect(await sql('insert into pairs (a) values (1)')).toMatchObject({ status: 400 })
+    await run('alter table versions drop constraint v')
+    await run(`insert into versions (num) values ('1')`)
   })
 
   it('refuse to lose values, unless that is allowed', async () => {
@@ -625,8 +684,9 @@ product_id link link={"table":"shop_product","onDelete":"restrict","constraint":
 
 describe('what is not supported', () => {
   it.each([
-    ['create table t (a int primary key)', 'PRIMARY KEY (a)'],
     ['create table t (id int, a int, primary key (id, a))', 'PRIMARY KEY (id, a)'],
+    ['create table t (id int not null, a int primary key)', 'PRIMARY KEY (a)'],
+    ['create table t (a int, primary key (a) include (a))', 'PRIMARY KEY: INCLUDE'],
     ['create table t (id date primary key)', 'PRIMARY KEY of type [date]'],
     [
       'create table t (id text primary key default gen_random_uuid())',
@@ -672,11 +732,10 @@ describe('what is not supported', () => {
     ['create sequence s', 'CREATE SEQ'],
     ['create schema s', 'CREATE SCHEMA'],
     ['create role r', 'CREATE ROLE'],
-    ['create index on u (a, b)', 'CREATE INDEX over several columns'],
-    ['create index on u (lower(a))', 'an expression'],
-    ['create index on u (a) where a is null', 'WHERE'],
-    ['create index on u using gin (a)', 'USING gin'],
-    ['alter table u add primary key (a)', 'PRIMARY of table [u]'],
+    ['create unique index on u (lower(a))', 'an expression'],
+    ['create unique index on u (a) where a is null', 'WHERE'],
+    ['create unique index on u (a text_ops)', 'an operator class'],
+    ['alter table u add primary key using index u_a_key', 'PRIMARY KEY: USING INDEX'],
     ['alter table u alter a type text using upper(a)', 'USING with an expression'],
     ['alter table u alter id type text', 'ALTER COLUMN of column [id]'],
     ['alter table u drop column id', 'DROP COLUMN of column [id]'],

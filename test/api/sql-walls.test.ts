@@ -8,10 +8,13 @@ import {
   UserConnections,
 } from '../../packages/server/src/postgres/user-connections.js'
 import { TestBranches } from '../support/branches.js'
+import { LONG as IS_LONG } from '../support/random.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
+import { openWire, type WireService } from '../support/wire-clients.js'
 
 let service: TestService
 let branches: TestBranches
+let wire: WireService
 
 const LIMITS = {
   queryTimeoutMs: 300,
@@ -35,6 +38,7 @@ beforeAll(async () => {
       { name: 'doc', type: 'json' },
     ],
   })
+  wire = await openWire(service)
   await branches.bulk('main', 'large', [
     {
       id: 'one',
@@ -44,7 +48,10 @@ beforeAll(async () => {
     },
   ])
 })
-afterAll(() => service.close())
+afterAll(async () => {
+  await wire.close()
+  await service.close()
+})
 
 function ask(statement: string, params?: unknown[]): Promise<Answer> {
   return branches.call('main', 'POST', '/sql', {
@@ -194,12 +201,43 @@ describe('types of results', () => {
   })
 })
 
+/** Statements that compare a large value with many patterns. */
+const PATTERNS = [
+  'select l.body like any (array(select l.body from generate_series(1, 20))) from large l',
+  `select l.body like any (select '%b' || l.body from generate_series(1, 20)) from large l`,
+  'select l.doc @> all (array(select l.doc from generate_series(1, 20))) from large l',
+]
+
+/** Statements that would take much memory. */
+const GREEDY = [
+  'select cardinality(array_agg(g)) from generate_series(1, 3000000) g',
+  'select cardinality(array_agg(1)) from generate_series(1, 3000000) g',
+  `select length(string_agg('some text', ',')) from generate_series(1, 3000000) g`,
+  'select cardinality(array(select g from generate_series(1, 3000000) g))',
+  'select jsonb_array_length(jsonb_agg(g)) from generate_series(1, 300000) g',
+  'select jsonb_object_agg(g, g) is null from generate_series(1, 300000) g',
+  'select isempty(range_agg(int4range(2 * g, 2 * g + 1))) from generate_series(1, 100000) g',
+  `select length(repeat(repeat(repeat('x', 1000), 1000), 1000))`,
+  `select length(replace(repeat(repeat('x', 1000), 1000), 'x', $1))`,
+  `with a as (select repeat('x', 1000) as t), b as (select t||t||t||t||t||t||t||t||t||t as t from a),
+    c as (select t||t||t||t||t||t||t||t||t||t as t from b), d as (select t||t||t||t||t||t||t||t||t||t as t from c),
+    e as (select t||t||t||t||t||t||t||t||t||t as t from d), f as (select t||t||t||t||t||t||t||t||t||t as t from e),
+    g as (select t||t||t||t||t||t||t||t||t||t as t from f)
+    select length(t||t) from g`,
+  'with recursive r(n) as (select 1 union select n + 1 from r) select count(*) from r',
+]
+
+/** Statements with a jsonpath, and what the error names. */
+const PATHS = [
+  [`select jsonb_path_query('[1, 2]', '$[*] ? (@ == $[*])')`, 'jsonb_path_query'],
+  [`select '[1, 2]'::jsonb @? '$[*]'`, '@?'],
+  [`select '[1, 2]'::jsonb @@ '$[*] == 1'`, '@@'],
+  [`select '[1, 2]'::jsonb @@ any('{$[*] == 1}')`, '@@'],
+  [`select '$[*]'::jsonpath`, 'jsonpath'],
+] as const
+
 describe('patterns in a list', () => {
-  it.each([
-    'select l.body like any (array(select l.body from generate_series(1, 20))) from large l',
-    `select l.body like any (select '%b' || l.body from generate_series(1, 20)) from large l`,
-    'select l.doc @> all (array(select l.doc from generate_series(1, 20))) from large l',
-  ])('are bounded as single ones: %s', async (statement) => {
+  it.each(PATTERNS)('are bounded as single ones: %s', async (statement) => {
     const answer = await ask(statement)
     expect(answer).toMatchObject({ status: 400, body: { code: 'query_too_costly' } })
     await expect.poll(busyBackends).toBe(0)
@@ -207,23 +245,7 @@ describe('patterns in a list', () => {
 })
 
 describe('memory of a statement', () => {
-  it.each([
-    'select cardinality(array_agg(g)) from generate_series(1, 3000000) g',
-    'select cardinality(array_agg(1)) from generate_series(1, 3000000) g',
-    `select length(string_agg('some text', ',')) from generate_series(1, 3000000) g`,
-    'select cardinality(array(select g from generate_series(1, 3000000) g))',
-    'select jsonb_array_length(jsonb_agg(g)) from generate_series(1, 300000) g',
-    'select jsonb_object_agg(g, g) is null from generate_series(1, 300000) g',
-    'select isempty(range_agg(int4range(2 * g, 2 * g + 1))) from generate_series(1, 100000) g',
-    `select length(repeat(repeat(repeat('x', 1000), 1000), 1000))`,
-    `select length(replace(repeat(repeat('x', 1000), 1000), 'x', $1))`,
-    `with a as (select repeat('x', 1000) as t), b as (select t||t||t||t||t||t||t||t||t||t as t from a),
-      c as (select t||t||t||t||t||t||t||t||t||t as t from b), d as (select t||t||t||t||t||t||t||t||t||t as t from c),
-      e as (select t||t||t||t||t||t||t||t||t||t as t from d), f as (select t||t||t||t||t||t||t||t||t||t as t from e),
-      g as (select t||t||t||t||t||t||t||t||t||t as t from f)
-      select length(t||t) from g`,
-    'with recursive r(n) as (select 1 union select n + 1 from r) select count(*) from r',
-  ])('is bounded: %s', async (statement) => {
+  it.each(GREEDY)('is bounded: %s', async (statement) => {
     const params = statement.includes('$1') ? ['y'.repeat(1000)] : undefined
     const answer = await ask(statement, params)
     expect(answer).toMatchObject({ status: 400, body: { code: 'query_too_costly' } })
@@ -235,13 +257,7 @@ const LONG = 'select count(*) from generate_series(1, 1000000000) a'
 
 describe('jsonpath', () => {
   // A filter that compares every element with every other one takes memory by their product.
-  it.each([
-    [`select jsonb_path_query('[1, 2]', '$[*] ? (@ == $[*])')`, 'jsonb_path_query'],
-    [`select '[1, 2]'::jsonb @? '$[*]'`, '@?'],
-    [`select '[1, 2]'::jsonb @@ '$[*] == 1'`, '@@'],
-    [`select '[1, 2]'::jsonb @@ any('{$[*] == 1}')`, '@@'],
-    [`select '$[*]'::jsonpath`, 'jsonpath'],
-  ])('is refused: %s', async (statement, name) => {
+  it.each(PATHS)('is refused: %s', async (statement, name) => {
     const { status, body } = await branches.call('main', 'POST', '/sql', { statement })
     expect([status, body.code]).toEqual([400, 'invalid_sql'])
     expect(body.message).toContain(name)
@@ -253,6 +269,39 @@ describe('jsonpath', () => {
     expect(body.records).toEqual([{ found: true }])
   })
 })
+
+/** What clients of PostgreSQL send, too. The walls are the same, so that the short form has one of each kind. */
+const WIRED = [...PATTERNS, ...GREEDY].filter(
+  (statement) => IS_LONG || [PATTERNS[0], GREEDY[0], GREEDY.at(-1)].includes(statement),
+)
+
+describe('a client of PostgreSQL', () => {
+  it.each(WIRED)('is stopped in both protocols: %s', async (statement) => {
+    const codes = await codesOf(statement)
+    for (const code of codes) expect(code).toMatch(/^(?:54000|57014|53200)$/)
+    await expect.poll(busyBackends).toBe(0)
+  })
+
+  it.each(PATHS)('is refused in both protocols: %s', async (statement) => {
+    for (const code of await codesOf(statement)) expect(code).toMatch(/^(?:0A000|42\w{3})$/)
+  })
+})
+
+/** Returns the SQLSTATEs of a statement as a simple query, if it has no parameters, and as a prepared one. */
+async function codesOf(statement: string): Promise<(string | undefined)[]> {
+  const client = await wire.connect('walls:main')
+  const codeOf = (work: Promise<unknown>) =>
+    work.then(
+      () => undefined,
+      (error: { code?: string }) => error.code,
+    )
+  const hasParameter = statement.includes('$1')
+  const values = hasParameter ? ['y'.repeat(1000)] : []
+  const codes = [await codeOf(client.query({ text: statement, values, name: 'prepared' }))]
+  if (!hasParameter) codes.push(await codeOf(client.query(statement)))
+  await client.end()
+  return codes
+}
 
 describe('connections for SQL', () => {
   it('are apart from those of records, and one workspace cannot have all of them', async () => {

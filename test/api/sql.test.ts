@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { PATTERN_BYTES_MAX } from '../../packages/server/src/dialect/allowed.js'
 import { runPipeline } from '../../packages/server/src/postgres/pipeline.js'
 import { tableIn } from '../../packages/server/src/postgres/place.js'
 import { ident, type Sql, sql as template } from '../../packages/server/src/postgres/sql.js'
@@ -919,6 +920,22 @@ describe('limits', () => {
     })
 
   const series = (count: number) => `select i from generate_series(1, ${count}) i`
+
+  it.each([
+    `select 'abc' like $1`,
+    `select 'abc' ilike $1`,
+    `select 'abc' ~ $1`,
+    `select strpos('abc', $1)`,
+    `select replace('abc', 'b', $1)`,
+  ])('of patterns, the same for parameters as for constants: %s', async (statement) => {
+    const answerTo = (length: number) => ask(statement, { params: ['x'.repeat(length)] })
+    expect(await answerTo(1)).toMatchObject({ status: 200 })
+    expect(await answerTo(PATTERN_BYTES_MAX)).toMatchObject({ status: 200 })
+    expect(await answerTo(PATTERN_BYTES_MAX + 1)).toMatchObject({
+      status: 400,
+      body: { code: 'query_too_costly' },
+    })
+  })
 
   it('of written records', async () => {
     const written = (count: number) =>

@@ -3,35 +3,32 @@ import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { BRANCH_CALLS_MAX } from '../../packages/server/src/wire/branch-calls.js'
 import { CHANGES_MAX } from '../../packages/server/src/wire/branch-functions.js'
-import { TestBranches } from '../support/branches.js'
-import { createTestService, type TestService } from '../support/service.js'
-import { openWire, type WireService } from '../support/wire-clients.js'
+import type { TestBranches } from '../support/branches.js'
+import type { TestService } from '../support/service.js'
+import { openShop, type WireService, type WireShop } from '../support/wire-clients.js'
 
 /* Functions about branches in SQL: the schema `offshoot`. */
 
+let shop: WireShop
 let service: TestService
 let branches: TestBranches
 let wire: WireService
 
 beforeAll(async () => {
-  service = await createTestService()
-  branches = await TestBranches.create(service, 'shop', {
+  shop = await openShop({
     items: [
       { name: 'name', type: 'string' },
       { name: 'price', type: 'int' },
     ],
   })
+  ;({ service, branches, wire } = shop)
   await branches.bulk('main', 'items', [
     { id: 'a', name: 'apple', price: 1 },
     { id: 'b', name: 'bread', price: 2 },
     { id: 'c', name: 'cake', price: 3 },
   ])
-  wire = await openWire(service)
 })
-afterAll(async () => {
-  await wire.close()
-  await service.close()
-})
+afterAll(() => shop?.close())
 
 const rowsOf = async (client: pg.Client, text: string, values?: unknown[]) =>
   (await client.query(text, values)).rows
@@ -170,11 +167,15 @@ describe('the schema offshoot', () => {
       { id: 'b', price: '20' },
       { id: 'd', price: '4' },
     ])
-    const logged = await rowsOf(
-      client,
-      `select kind, entry ->> 'from' as source from offshoot.log limit 1`,
-    )
-    expect(logged).toEqual([{ kind: 'pull', source: 'feature' }])
+    const logged = () =>
+      rowsOf(client, `select kind, entry ->> 'from' as source from offshoot.log limit 1`)
+    expect(await logged()).toEqual([{ kind: 'merge', source: 'feature' }])
+    await client.query(`update items set name = 'pear' where id = 'a'`)
+    await client.query(`select offshoot.checkout('feature')`)
+    await client.query(`select * from offshoot.merge('main')`)
+    expect(await logged()).toEqual([{ kind: 'pull', source: 'main' }])
+    await client.query(`select offshoot.checkout('main')`)
+    await client.query(`update items set name = 'apple' where id = 'a'`)
   })
 
   it('refuses a merge with conflicts, lists them, and merges with a strategy', async () => {

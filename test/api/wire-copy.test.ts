@@ -55,6 +55,22 @@ const linesOf = (messages: readonly Received[]) =>
 const VALUES = `p1,Ann,41,2026-01-02 03:04:05+00,"{a,""b c""}","{""k"": [1]}",y\np2,"x\ny",,,,,z\n`
 
 describe('COPY', () => {
+  it('has no computed columns unless it names them', async () => {
+    await client.query(
+      'create table sums (id text primary key, a int, twice int generated always as (a * 2) stored, b int)',
+    )
+    const raw = await wire.openRaw()
+    raw.send(query('copy sums from stdin'))
+    await raw.until('G')
+    raw.send(data('s1\t4\t5\n'), done())
+    expect(tagOf(await raw.until('Z'))).toBe('COPY 1')
+    raw.send(query('copy sums to stdout (header)'))
+    expect(linesOf(await raw.until('Z'))).toEqual(['id\ta\tb\n', 's1\t4\t5\n'])
+    raw.send(query('copy sums (id, twice) to stdout'))
+    expect(linesOf(await raw.until('Z'))).toEqual(['s1\t8\n'])
+    raw.close()
+  })
+
   it('inserts rows of a table, and returns them as they were', async () => {
     const raw = await wire.openRaw()
     raw.send(query('copy people from stdin csv'))

@@ -1,33 +1,30 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { TestBranches } from '../support/branches.js'
-import { createTestService, type TestService } from '../support/service.js'
-import { openWire, type WireService } from '../support/wire-clients.js'
+import type { TestBranches } from '../support/branches.js'
+import type { TestService } from '../support/service.js'
+import { openShop, type WireService, type WireShop } from '../support/wire-clients.js'
 
 /* Transactions of PostgreSQL clients that change the schema, as tools for migrations send them. */
 
+let shop: WireShop
 let service: TestService
 let branches: TestBranches
 let wire: WireService
 
 beforeAll(async () => {
-  service = await createTestService()
-  branches = await TestBranches.create(service, 'shop', {
+  shop = await openShop({
     people: [
       { name: 'name', type: 'string' },
       { name: 'age', type: 'int' },
     ],
   })
+  ;({ service, branches, wire } = shop)
   await branches.bulk('main', 'people', [
     { id: 'p1', name: 'Ann', age: 41 },
     { id: 'p2', name: 'Bob', age: 17 },
   ])
-  wire = await openWire(service)
 })
-afterAll(async () => {
-  await wire.close()
-  await service.close()
-})
+afterAll(() => shop?.close())
 
 async function forkTo(name: string): Promise<pg.Client> {
   await branches.fork(name)

@@ -1,36 +1,36 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CURSORS_MAX } from '../../packages/server/src/wire/transaction-block.js'
-import { TestBranches } from '../support/branches.js'
-import { createTestService, type TestService } from '../support/service.js'
+import type { TestBranches } from '../support/branches.js'
 import {
   bind,
   errorCode,
   execute,
   message,
-  openWire,
+  openShop,
   parse,
   query,
   sync,
   type WireService,
+  type WireShop,
 } from '../support/wire-clients.js'
 
 /* Statements about the session of a client of PostgreSQL: prepared statements, cursors and settings. */
 
-let service: TestService
+let shop: WireShop
 let branches: TestBranches
 let wire: WireService
 let client: pg.Client
 
 beforeAll(async () => {
-  service = await createTestService()
-  branches = await TestBranches.create(service, 'shop', {
+  shop = await openShop({
     people: [
       { name: 'name', type: 'string' },
       { name: 'age', type: 'int' },
       { name: 'at', type: 'datetime' },
     ],
   })
+  ;({ branches, wire } = shop)
   const people = Array.from({ length: 50 }, (_, index) => ({
     id: `p${String(index).padStart(2, '0')}`,
     name: `n${index}`,
@@ -38,12 +38,8 @@ beforeAll(async () => {
     at: '2026-01-02T03:04:05.000Z',
   }))
   await branches.bulk('main', 'people', people)
-  wire = await openWire(service)
 })
-afterAll(async () => {
-  await wire.close()
-  await service.close()
-})
+afterAll(() => shop?.close())
 
 const connected = async () => {
   client = await wire.connect('shop:main')

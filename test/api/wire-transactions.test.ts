@@ -6,6 +6,8 @@ import {
   bind,
   errorCode,
   execute,
+  message,
+  openShop,
   openWire,
   parse,
   query,
@@ -13,6 +15,7 @@ import {
   type Received,
   sync,
   type WireService,
+  type WireShop,
 } from '../support/wire-clients.js'
 
 /* Transactions that clients of PostgreSQL keep open. */
@@ -28,23 +31,20 @@ const TABLES = {
   logs: [{ name: 'text', type: 'string' }],
 } as const
 
+let shop: WireShop
 let service: TestService
 let branches: TestBranches
 let wire: WireService
 
 beforeAll(async () => {
-  service = await createTestService({ limits: { sqlWaitMs: 300, sqlTransactionsMax: 30 } })
-  branches = await TestBranches.create(service, 'shop', TABLES)
+  shop = await openShop(TABLES, { limits: { sqlWaitMs: 300, sqlTransactionsMax: 30 } })
+  ;({ service, branches, wire } = shop)
   await branches.bulk('main', 'people', [
     { id: 'p1', name: 'Ann', email: 'ann@b.co', age: 41 },
     { id: 'p2', name: 'Bob', email: 'bob@b.co', age: 17 },
   ])
-  wire = await openWire(service)
 })
-afterAll(async () => {
-  await wire.close()
-  await service.close()
-})
+afterAll(() => shop?.close())
 
 const openRaw = (place: string) =>
   RawClient.open(wire.port, { user: service.workspaceId, database: place, key: service.key })
@@ -172,6 +172,26 @@ describe('a transaction', () => {
     await client.query('release savepoint a')
     await client.query('commit')
     expect(await agesOf(client)).toEqual([7, 17])
+  })
+
+  it('is left after a prepared statement whose columns the client had asked for has failed', async () => {
+    await branches.fork('jdbc')
+    const raw = await openRaw('shop:jdbc')
+    // As pgjdbc sends statements.
+    const ask = async (text: string) => {
+      raw.send(parse(text), bind([]), message('D', Buffer.from('P\0')), execute(), sync())
+      const messages = await raw.until('Z')
+      return [lettersOf(messages), errorCode(messages) ?? tagsOf(messages)[0]]
+    }
+    expect(await ask('BEGIN')).toEqual(['12nCZT', 'BEGIN'])
+    expect(await ask('SAVEPOINT "JDBC_SAVEPOINT_1"')).toEqual(['12nCZT', 'SAVEPOINT'])
+    const taken = `insert into people (email) values ('ann@b.co')`
+    expect(await ask(taken)).toEqual(['12EZE', '23505'])
+    expect(await ask('ROLLBACK TO SAVEPOINT "JDBC_SAVEPOINT_1"')).toEqual(['12nCZT', 'ROLLBACK'])
+    expect(await ask('select id from people')).toEqual(['12TDDCZT', 'SELECT 2'])
+    expect(await ask(taken)).toEqual(['12EZE', '23505'])
+    expect(await ask('ROLLBACK')).toEqual(['12nCZI', 'ROLLBACK'])
+    raw.close()
   })
 
   it('tells which constraint a write violates, as outside of it', async () => {

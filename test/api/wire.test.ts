@@ -121,6 +121,20 @@ describe('a client of PostgreSQL', () => {
     await Promise.all(clients.map((each) => each.end()))
   })
 
+  it('can name its database before tables and columns', async () => {
+    for (const name of ['shop', '"shop:main"']) {
+      expect(
+        await rowsOf(
+          `select ${name}.public.people.name, 'é', p.id from ${name}.public.people join ${name} . "public".people p using (id) where id = 'p1'`,
+        ),
+      ).toEqual([{ name: 'Ann', '?column?': 'é', id: 'p1' }])
+      await client.query(`update ${name}.public.people set age = 41 where id = $1`, ['p1'])
+    }
+    await client.query('alter table shop.public.people add column if not exists age int')
+    expect(await codeOf(client.query('select * from other.public.people'))).toBe('42P01')
+    expect(await codeOf(client.query('select * from "shop:dev".public.people'))).toBe('42P01')
+  })
+
   it('sees a new column in an open connection', async () => {
     await branches.fork('edited')
     const edited = await wire.connect('shop:edited')
@@ -281,6 +295,24 @@ describe('the extended protocol', () => {
     expect([2, 6, 10].map((at) => types?.readInt32BE(at))).toEqual([25, 20, 1184])
     const columns = messages.find(({ type }) => type === 'T')?.body.toString('latin1')
     expect(columns).toContain('age\0')
+    raw.close()
+  })
+
+  it.each([
+    ['select id from people where age = $1 and name like $2 limit $3', [20, 25, 20]],
+    ['insert into people (age, at) select $1, $2', [20, 1184]],
+    ['insert into people (id, age) select id, $1 from people where active = $2', [20, 16]],
+    [
+      'insert into people (email, age) values ($1, $2) on conflict (email) do update set age = people.age + $3 where people.score > $4',
+      [25, 20, 20, 701],
+    ],
+  ])('tells the types of parameters from the columns beside them: %s', async (text, typeIds) => {
+    const raw = await wire.openRaw()
+    raw.send(parse(text), describeStatement(), sync())
+    const messages = await raw.until('Z')
+    expect(errorCode(messages)).toBeUndefined()
+    const { body = Buffer.alloc(0) } = messages.find(({ type }) => type === 't') ?? {}
+    expect(typeIds.map((_, index) => body.readInt32BE(2 + 4 * index))).toEqual(typeIds)
     raw.close()
   })
 

@@ -95,3 +95,21 @@ export function readAfter(source: string, { from, after }: Place): string | unde
 function charactersOf(text: string, bytes: number): number {
   return Buffer.from(text).subarray(0, bytes).toString().length
 }
+
+/** The first part of a name with dots, such as a table before its column. */
+const QUALIFIER = /^(?:"(?:[^"]|"")*"|[^\s."]+)\s*\.\s*/
+/** Bytes of it, with room for quotes and spaces. */
+const QUALIFIER_BYTES_MAX = 300
+
+/** Leaves out the first parts of names at some places, in bytes. */
+export function cutQualifiers(source: string, places: readonly number[]): string {
+  const bytes = Buffer.from(source)
+  const kept: Buffer[] = []
+  let from = 0
+  for (const place of [...places].sort((left, right) => left - right)) {
+    kept.push(bytes.subarray(from, place))
+    const name = bytes.subarray(place, place + QUALIFIER_BYTES_MAX).toString()
+    from = place + Buffer.byteLength(QUALIFIER.exec(name)?.[0] ?? '')
+  }
+  return Buffer.concat([...kept, bytes.subarray(from)]).toString()
+}

@@ -29,11 +29,11 @@ interface Connection {
   describe(message: { type: 'S' | 'P'; name: string }): void
   close(message: { type: 'S'; name: string }): void
   sync(): void
-  once(
-    event: 'parameterDescription',
-    listener: (message: { dataTypeIDs: readonly number[] }) => void,
-  ): void
+  on(event: 'parameterDescription', listener: DescribeListener): void
+  removeListener(event: 'parameterDescription', listener: DescribeListener): void
 }
+
+type DescribeListener = (message: { dataTypeIDs: readonly number[] }) => void
 
 interface DataRowMessage {
   /** Size of the message in bytes. */
@@ -152,6 +152,7 @@ class Pipeline {
   #current: (string | null)[][] = []
   #isSettled = false
   #isSpent = false
+  #stopListening: () => void = () => undefined
 
   constructor(
     calls: readonly Call[],
@@ -189,6 +190,9 @@ class Pipeline {
   #send(connection: Connection): void {
     const prepared = preparedOf.get(connection) ?? new PreparedStatements()
     preparedOf.set(connection, prepared)
+    if (this.#calls.some(({ describeParameters }) => describeParameters !== undefined)) {
+      this.#listen(connection)
+    }
     connection.stream.cork()
     try {
       for (const call of this.#calls) {
@@ -198,12 +202,6 @@ class Pipeline {
         if (isUnnamed) connection.parse({ name, text: statement.text, types: [] })
         if (describes) {
           connection.describe({ type: 'S', name })
-          const { describeParameters } = call
-          if (describeParameters !== undefined) {
-            connection.once('parameterDescription', ({ dataTypeIDs }) =>
-              describeParameters(dataTypeIDs),
-            )
-          }
           continue
         }
         const { slots } = statement
@@ -226,6 +224,14 @@ class Pipeline {
     } finally {
       connection.stream.uncork()
     }
+  }
+
+  /** `pg` has no handler for the types of parameters, which come before the columns of the same statement. */
+  #listen(connection: Connection): void {
+    const listener: DescribeListener = ({ dataTypeIDs }) =>
+      this.#calls[this.#rows.length]?.describeParameters?.(dataTypeIDs)
+    connection.on('parameterDescription', listener)
+    this.#stopListening = () => connection.removeListener('parameterDescription', listener)
   }
 
   /** Sent only after a Describe message. */
@@ -275,6 +281,7 @@ class Pipeline {
   handleReadyForQuery(): void {
     if (this.#isSettled) return
     this.#isSettled = true
+    this.#stopListening()
     if (this.#isSpent) this.#settle.reject(new RoomSpentError())
     else this.#settle.resolve(this.#rows)
   }
@@ -282,6 +289,7 @@ class Pipeline {
   handleError(error: Error, connection: Connection): void {
     if (this.#isSettled) return
     this.#isSettled = true
+    this.#stopListening()
     const prepared = preparedOf.get(connection)
     // Of the statements that the batch prepared, the failed one may not exist on the server, and
     // the later ones do not.

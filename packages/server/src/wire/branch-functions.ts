@@ -8,6 +8,7 @@ import { Value } from 'typebox/value'
 import type { Session } from '../data/session/session.js'
 import { type BranchAccess, resolveAddressedDatabase } from '../domain/access/resolve.js'
 import type { Need } from '../domain/access/scope.js'
+import { findSource } from '../domain/branches/branch-state.js'
 import { createBranch } from '../domain/branches/create-branch.js'
 import { readBranches } from '../domain/branches/operations.js'
 import { withOther } from '../domain/branches/other-branch.js'
@@ -170,11 +171,13 @@ function merge({ services, onBranch }: BranchShell, [given, strategy]: Given): P
   const name = required('merge', given)
   const { database, storage, sessions, limits } = services
   return onBranch('write', async (into) => {
+    const source = await findSource(database, into)
     const { tables } = await withOther(database, into, { name, need: 'read' }, (from) =>
       mergeBranches(
         { storage, quotas: sessions.quotas },
         {
-          kind: 'pull',
+          // As over HTTP: a fork pulls from its source.
+          kind: from.branchId === source?.branchId ? 'pull' : 'merge',
           from,
           into,
           dryRun: false,

@@ -29,7 +29,7 @@ import type { Queryable } from '../postgres/database.js'
 import type { Sql } from '../postgres/sql.js'
 import type { BranchFunction, BranchShell } from './branch-functions.js'
 import type { Catalogue, CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
-import { type ClientStatement, columnTypes } from './client-statement.js'
+import { type ClientStatement, columnTypes, copiedRows } from './client-statement.js'
 
 /** What the connections of all clients share. */
 export interface WireContext {
@@ -48,6 +48,8 @@ interface Connected {
 
 export interface StatementRun {
   readonly statement: Extract<ClientStatement, { kind: 'query' }>
+  /** The table of a COPY without a list of columns: which ones it has depends on the schema. */
+  readonly copied?: string | undefined
   /** The types that the client declares. */
   readonly declared: ParameterTypes
   readonly parameters: readonly (string | null)[]
@@ -329,11 +331,12 @@ export class BranchRunner {
   }
 }
 
-function toRun(session: Session, { statement, declared, parameters }: StatementRun): RunStatement {
+function toRun(session: Session, run: StatementRun): RunStatement {
+  const { statement, declared, parameters, copied } = run
   const inferred = columnTypes(statement.node, session)
   const parameterTypes = parameters.map((_, index) => declared[index] ?? inferred[index])
   return {
-    statement: statement.text,
+    statement: (copied && copiedRows(session, copied)) ?? statement.text,
     params: [...parameters],
     parameterTypes,
     hidesMetadata: !statement.namesMetadata,

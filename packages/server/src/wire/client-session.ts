@@ -8,7 +8,12 @@ import type { BranchRunner, StatementRun } from './branch-runner.js'
 import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import type { ClientBytes } from './client-bytes.js'
 import type { ClientOutput } from './client-output.js'
-import { type ClientStatement, joinSchemaStatements, parseStatements } from './client-statement.js'
+import {
+  type ClientStatement,
+  joinSchemaStatements,
+  parseStatements,
+  type ReadingOptions,
+} from './client-statement.js'
 import { BINARY_END, BINARY_HEAD, BinaryReader, binaryRow } from './copy-binary.js'
 import { CopyReader, type CopyRow, formatRow } from './copy-format.js'
 import { CopyIn, readTexts } from './copy-in.js'
@@ -100,6 +105,12 @@ export class ClientSession {
     this.#reported = new Map(facts.settings.reported)
   }
 
+  get #reading(): ReadingOptions {
+    const { limits, facts } = this.#connection
+    const { sqlLengthMax, sqlParametersMax } = limits
+    return { sqlLengthMax, sqlParametersMax, database: facts.database }
+  }
+
   /** Ends the session of a client that is gone. */
   close(): void {
     this.cancel()
@@ -181,6 +192,8 @@ export class ClientSession {
   }
 
   async #fail(error: unknown): Promise<void> {
+    // The client is told the error instead of the columns for which it waits.
+    for (const portal of this.#portals.values()) portal.isDescribing = false
     await this.#block.fail()
     const { shown, hidden } = toWireError(error)
     if (hidden !== undefined) this.#connection.hide(hidden)
@@ -195,8 +208,8 @@ export class ClientSession {
 
   async #simple(text: string): Promise<void> {
     try {
-      const parsed = await parseStatements(text, this.#connection.limits)
-      const statements = this.#block.isOpen ? parsed : joinSchemaStatements(parsed, text)
+      const parsed = await parseStatements(text, this.#reading)
+      const statements = this.#block.isOpen ? parsed : joinSchemaStatements(parsed)
       if (statements.length === 0) this.#write(new MessageWriter('I').toBuffer())
       await this.#runAll(statements)
     } catch (error) {
@@ -315,7 +328,7 @@ export class ClientSession {
     text,
     declaredIds,
   }: Omit<Extract<PreparedPlan, { kind: 'prepare' }>, 'kind'>): Promise<void> {
-    const [statement, ...others] = await parseStatements(text, this.#connection.limits)
+    const [statement, ...others] = await parseStatements(text, this.#reading)
     if (others.length > 0) {
       throw new WireError('42601', 'cannot insert multiple commands into a prepared statement')
     }
@@ -482,21 +495,21 @@ export class ClientSession {
       return { typeIds: [], columns }
     }
     if (plan.kind === 'close') return { typeIds: [], columns: [] }
-    const [statement] = await parseStatements(plan.query, this.#connection.limits)
+    const [statement] = await parseStatements(plan.query, this.#reading)
     const { typeIds } = await this.#descriptionOf({ statement, declaredIds })
     return { typeIds, columns: [] }
   }
 
   async #describeExplain({ node, text }: ClientStatement, declaredIds: readonly number[]) {
     const plan = planExplain(node, text)
-    const [statement] = await parseStatements(plan.text, this.#connection.limits)
+    const [statement] = await parseStatements(plan.text, this.#reading)
     const { typeIds } = await this.#descriptionOf({ statement, declaredIds })
     return { typeIds, columns: [explainColumn(plan)] }
   }
 
   async #explain(portal: Portal, { node, text }: ClientStatement, isSimple: boolean) {
     const plan = planExplain(node, text)
-    const [statement] = await parseStatements(plan.text, this.#connection.limits)
+    const [statement] = await parseStatements(plan.text, this.#reading)
     if (statement?.kind !== 'query' || isSchemaNode(statement.node)) {
       throw unsupported('only statements on tables of the branch can be explained')
     }
@@ -527,7 +540,7 @@ export class ClientSession {
   ): Promise<{ calls: ReturnType<typeof findBranchCalls>; run: StatementRun }> {
     const calls = findBranchCalls(node, text)
     const written = withoutBranchCalls(text, { calls, parameterCount })
-    const [statement] = await parseStatements(written, this.#connection.limits)
+    const [statement] = await parseStatements(written, this.#reading)
     if (statement?.kind === 'query') {
       return { calls, run: this.#runOf(statement, declaredIds, []) }
     }
@@ -712,7 +725,7 @@ export class ClientSession {
 
   /** Returns the row of a query without tables. */
   async #readRow(portal: Portal, query: string): Promise<readonly (string | null)[]> {
-    const [statement] = await parseStatements(query, this.#connection.limits)
+    const [statement] = await parseStatements(query, this.#reading)
     const parameters = await this.#textsOf(portal)
     if (statement?.kind === 'session') {
       return answerSession(statement, { ...this.#connection.facts, parameters }).rows[0] ?? []
@@ -740,7 +753,7 @@ export class ClientSession {
       return true
     }
     if (plan.kind === 'declare') {
-      const [statement] = await parseStatements(plan.query, this.#connection.limits)
+      const [statement] = await parseStatements(plan.query, this.#reading)
       if (statement?.kind !== 'query') {
         throw unsupported('a cursor can only have a query for tables of the branch')
       }
@@ -776,7 +789,7 @@ export class ClientSession {
   /** Asks the client for the rows of a COPY. They are one transaction. */
   async #beginCopy(plan: CopyPlan, isSimple: boolean): Promise<void> {
     const { limits } = this.#connection
-    const table = await this.#copyRun(plan.query, [])
+    const table = { ...(await this.#copyRun(plan.query, [])), copied: plan.copied }
     const { columns } = await this.#block.describe(table)
     const inserting = await this.#copyRun(plan.insert(columns.map(({ name }) => name)), [null])
     this.#block.beginImplicit()
@@ -798,7 +811,7 @@ export class ClientSession {
   }
 
   async #copyOut(plan: CopyPlan): Promise<void> {
-    const { query, format, isBinary } = plan
+    const { query, copied, format, isBinary } = plan
     const { output, limits } = this.#connection
     const toData = (bytes: Buffer) => new MessageWriter('d').bytes(bytes).toBuffer()
     const toText = (row: CopyRow) => toData(Buffer.from(formatRow(row, format)))
@@ -816,7 +829,7 @@ export class ClientSession {
         ? (row, columns) => toData(binaryRow(row, typeIdsOf(columns)))
         : (row) => toText(row),
     })
-    const run = await this.#copyRun(query, [])
+    const run = { ...(await this.#copyRun(query, [])), copied }
     await this.#cancellable(() => this.#block.run(run, stream))
     for (const row of stream.take(0).rows) this.#write(row)
     if (isBinary) this.#write(toData(BINARY_END))
@@ -826,7 +839,7 @@ export class ClientSession {
 
   /** Returns a run of the statement that a COPY stands for. */
   async #copyRun(text: string, parameters: readonly null[]): Promise<StatementRun> {
-    const [statement] = await parseStatements(text, this.#connection.limits)
+    const [statement] = await parseStatements(text, this.#reading)
     if (statement?.kind === 'query') return this.#runOf(statement, [], parameters)
     throw unsupported('COPY can only send the rows of a table or a query')
   }

@@ -4,8 +4,13 @@ import type { Session } from '../data/session/session.js'
 import { TableNames } from '../data/sql/branch-tables.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import type { ParameterTypes } from '../data/sql/typed-plan.js'
-import { contentOf, kindOf, namesOf, visit } from '../dialect/nodes.js'
+import { contentOf, kindOf, type NodeOf, namesOf, visit } from '../dialect/nodes.js'
 import { parseSql, SqlSyntaxError } from '../dialect/parser.js'
+import { cutName } from '../dialect/scope.js'
+import { cutQualifiers } from '../dialect/source-text.js'
+import { ident, join, sql } from '../postgres/sql.js'
+import { compileStatement } from '../postgres/statement.js'
+import type { TableCodec } from '../rows/columns/table-codec.js'
 import { callsBranches } from './branch-calls.js'
 import { isCatalogueStatement } from './catalogue/catalogue-use.js'
 import { unsupported, WireError } from './wire-error.js'
@@ -39,18 +44,27 @@ const SESSION_KINDS = new Set([
 const CURSOR_KINDS = new Set(['DeclareCursorStmt', 'FetchStmt', 'ClosePortalStmt'])
 const WRITE_KINDS = new Set(['InsertStmt', 'UpdateStmt', 'DeleteStmt', 'TruncateStmt'])
 
+/** What statements are read with. */
+export interface ReadingOptions extends Pick<Limits, 'sqlLengthMax' | 'sqlParametersMax'> {
+  /** The name of the database, as the client knows it: `{database}:{branch}`. */
+  readonly database: string
+}
+
 /** Parses the statements of a text. What is too long is refused before it costs anything. */
 export async function parseStatements(
   text: string,
-  { sqlLengthMax, sqlParametersMax }: Pick<Limits, 'sqlLengthMax' | 'sqlParametersMax'>,
+  { sqlLengthMax, sqlParametersMax, database }: ReadingOptions,
 ): Promise<ClientStatement[]> {
   if (text.length > sqlLengthMax) {
     throw new WireError('54000', `a message can have at most ${sqlLengthMax} characters of SQL`)
   }
-  const { nodes, texts } = await parseSql(text).catch((error: unknown) => {
+  const parsed = await parseSql(text).catch((error: unknown) => {
     if (!(error instanceof SqlSyntaxError)) throw error
     throw new WireError('42601', error.message, { position: error.position })
   })
+  const places = placesOfDatabase(parsed.nodes, database)
+  const { nodes, texts } =
+    places.length === 0 ? parsed : await parseSql(cutQualifiers(text, places))
   return nodes.map((node, index) => {
     const parameterCount = countParameters(node)
     if (parameterCount > sqlParametersMax) {
@@ -90,17 +104,32 @@ function toStatement(
   }
 }
 
+/** Returns where tables and columns have the name of the database before that of the schema, in bytes. */
+function placesOfDatabase(nodes: readonly Node[], database: string): number[] {
+  const names = new Set([database, database.split(':')[0]])
+  const places: number[] = []
+  visit(nodes, (_, content) => {
+    const { catalogname, fields, location } = (content ?? {}) as Partial<
+      NodeOf<'RangeVar'> & NodeOf<'ColumnRef'>
+    >
+    if (location === undefined) return
+    const isColumn = fields?.length === 4 && names.has(namesOf(fields)[0] ?? '')
+    if (isColumn || (catalogname !== undefined && names.has(catalogname))) places.push(location)
+  })
+  return places
+}
+
 /** Makes statements that change the schema one, because they are one migration. Statements between them stay apart. */
 export function joinSchemaStatements(
   statements: readonly ClientStatement[],
-  text: string,
 ): readonly ClientStatement[] {
   const [first, last] = [statements[0], statements.at(-1)]
   const isEnd = (each: ClientStatement) => each === first || each === last
   const isPart = (each: ClientStatement) =>
     isSchemaNode(each.node) || (each.kind === 'transaction' && isEnd(each))
   const schema = statements.find(({ node }) => isSchemaNode(node))
-  return schema !== undefined && statements.every(isPart) ? [{ ...schema, text }] : statements
+  if (schema === undefined || !statements.every(isPart)) return statements
+  return [{ ...schema, text: statements.map(({ text }) => text).join('\n;\n') }]
 }
 
 function countParameters(node: Node): number {
@@ -182,7 +211,8 @@ const COLUMN_TYPES: Readonly<Record<string, string>> = {
 }
 
 /**
- * Returns the types of parameters that are values of columns: `insert into t (a) values ($1)` and `update t set a = $1`.
+ * Returns the types of parameters that are values of columns: `insert into t (a) values ($1)`, `insert into t (a) select $1`
+ * and `update t set a = $1`.
  * PostgreSQL could not infer them from the statement that is sent.
  */
 export function columnTypes(node: Node, session: Session): ParameterTypes {
@@ -195,10 +225,11 @@ export function columnTypes(node: Node, session: Session): ParameterTypes {
   }
   const insert = contentOf(node, 'InsertStmt')
   const named = insert?.cols?.map((column) => contentOf(column, 'ResTarget')?.name)
-  for (const row of contentOf(insert?.selectStmt, 'SelectStmt')?.valuesLists ?? []) {
-    for (const [index, value] of (contentOf(row, 'List')?.items ?? []).entries()) {
-      put(value, (named ?? typeOf.names)[index])
-    }
+  const source = contentOf(insert?.selectStmt, 'SelectStmt')
+  const rows = (source?.valuesLists ?? []).map((row) => contentOf(row, 'List')?.items ?? [])
+  rows.push((source?.targetList ?? []).map((each) => contentOf(each, 'ResTarget')?.val ?? each))
+  for (const row of rows) {
+    for (const [index, value] of row.entries()) put(value, (named ?? typeOf.names)[index])
   }
   const conflict = insert?.onConflictClause?.targetList ?? []
   for (const target of [...conflict, ...(contentOf(node, 'UpdateStmt')?.targetList ?? [])]) {
@@ -208,13 +239,12 @@ export function columnTypes(node: Node, session: Session): ParameterTypes {
   return Array.from(types)
 }
 
-function columnsOf(node: Node, { schema }: Session) {
+function columnsOf(node: Node, session: Session) {
   const relation =
     contentOf(node, 'InsertStmt')?.relation ?? contentOf(node, 'UpdateStmt')?.relation
-  const name = relation && new TableNames(schema.tableNames).find(relation.relname ?? '')
-  const codec = name === undefined ? undefined : schema.tableByName(name)
+  const codec = relation && tableOf(session, relation.relname ?? '')
   if (codec === undefined) return undefined
-  const columns = codec.stored.physical.filter(({ column }) => column.type !== 'object')
+  const columns = shownColumns(codec)
   const typeOf = (type: string | undefined) => (type === undefined ? undefined : COLUMN_TYPES[type])
   const types = new Map([
     ['id', typeOf(codec.table.idType)],
@@ -224,7 +254,35 @@ function columnsOf(node: Node, { schema }: Session) {
     ]),
   ])
   return {
-    names: ['id', ...columns.map(({ path }) => path.join('.'))],
+    names: givenColumns(codec),
     find: (column: string) => types.get(column.toLowerCase()),
   }
+}
+
+function tableOf({ schema }: Session, name: string): TableCodec | undefined {
+  const found = new TableNames(schema.tableNames).find(name)
+  return found === undefined ? undefined : schema.tableByName(found)
+}
+
+/** Lists the columns of a table in their order, without the id. */
+const shownColumns = ({ physical, inOrder }: TableCodec) =>
+  inOrder.flatMap((index) => {
+    const found = physical[index]
+    return found === undefined || found.column.type === 'object' ? [] : [found]
+  })
+
+/** Lists the names of the columns that a record gives values for: all but computed ones. */
+const givenColumns = (codec: TableCodec): string[] => [
+  'id',
+  ...shownColumns(codec).flatMap(({ path, column }) =>
+    column.computed === undefined ? path.join('.') : [],
+  ),
+]
+
+/** Returns the query for all rows of a table, with the columns that a COPY has. */
+export function copiedRows(session: Session, table: string): string | undefined {
+  const codec = tableOf(session, table)
+  if (codec === undefined) return undefined
+  const columns = givenColumns(codec).map((name) => ident(cutName(name)))
+  return compileStatement(sql`select ${join(columns, ', ')} from ${ident(table)}`).text
 }

@@ -14,6 +14,8 @@ export interface CopyPlan {
   readonly format: CopyFormat
   /** The rows that are sent, or those of the table that gets rows. */
   readonly query: string
+  /** The table, if no columns are named. A computed column is not among those of a COPY. */
+  readonly copied: string | undefined
   /** Returns the statement that inserts rows, which are its parameter as JSON. */
   insert(columns: readonly string[]): string
 }
@@ -32,6 +34,7 @@ export function planCopy(node: Node, text: string): CopyPlan {
     ...formatOf(copy.options ?? []),
     query:
       table === undefined ? innerQuery(text) : textOf(sql`select ${columnsOf(copy)} from ${table}`),
+    copied: copy.attlist === undefined ? copy.relation?.relname : undefined,
     insert: (columns) => textOf(insertRows(table ?? sql``, columns)),
   }
 }

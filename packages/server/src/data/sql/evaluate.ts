@@ -89,7 +89,7 @@ export class PlainQuery {
       describes: true,
       describeParameters(found) {
         for (const [index, slot] of slots.entries()) {
-          if (typeof slot === 'number') typeIds[slot] = String(found[index])
+          if (typeof slot === 'number') typeIds[slot] ??= String(found[index])
         }
       },
     }
@@ -166,13 +166,13 @@ export class Evaluator {
     }
   }
 
-  /** Describes queries: the types of the parameters of the first, and the columns of the last. */
+  /** Describes queries: the types of the parameters of the first ones, and the columns of the last. */
   async describe(
-    { parameters, result }: { parameters: PlainQuery | undefined; result: PlainQuery | undefined },
+    { parameters, result }: { parameters: readonly PlainQuery[]; result: PlainQuery | undefined },
     parameterCount: number,
   ): Promise<Description> {
     const parameterTypeIds = new Array<string | undefined>(parameterCount).fill(undefined)
-    const queries = [...new Set([parameters, result])].filter((query) => query !== undefined)
+    const queries = [...new Set([...parameters, ...(result === undefined ? [] : [result])])]
     if (queries.length === 0) return { parameterTypeIds, columns: [] }
     const answers = await this.run(queries.map((query) => query.describeCall(parameterTypeIds)))
     const columns = result === undefined ? [] : (answers.at(-1) ?? [])

@@ -598,18 +598,23 @@ export function cursorForm(words: Sql, sink: Pick<RowSink, 'describe'>): ResultF
   }
 }
 
-/** Returns the query that has the parameters of a statement, and the one that has its result. */
+/** Returns the queries that have the parameters of a statement, and the one that has its result. */
 function describedQueries(planned: PlannedStatement, plan: StatementPlan) {
   const plain = (query: Sql | undefined) => query && planned.plain(query)
+  const plainOnes = (...queries: (Sql | undefined)[]) =>
+    queries.flatMap((query) => plain(query) ?? [])
   switch (plan.kind) {
     case 'select':
-      return { parameters: plain(plan.query), result: plain(plan.query) }
+      return { parameters: plainOnes(plan.query), result: plain(plan.query) }
     case 'truncate':
-      return { parameters: undefined, result: undefined }
+      return { parameters: [], result: undefined }
     case 'insert':
-      return { parameters: plain(plan.values.rows), result: plain(plan.returning) }
+      return {
+        parameters: plainOnes(plan.values.rows, plan.conflict?.rows),
+        result: plain(plan.returning),
+      }
     default:
-      return { parameters: plain(plan.rows), result: plain(plan.returning) }
+      return { parameters: plainOnes(plan.rows), result: plain(plan.returning) }
   }
 }
 

@@ -5,6 +5,7 @@ import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import { inTurns } from '../../common/in-turns.js'
 import { Places } from '../../common/places.js'
 import { type Conversation, OverBudgetError, WorkerThread } from '../../common/worker-thread.js'
+import { PATTERN_BYTES_MAX } from '../../dialect/allowed.js'
 import { tooCostly } from '../../dialect/invalid-sql.js'
 import {
   CELLS_AT_ONCE_MAX,
@@ -47,8 +48,11 @@ const KEPT_MAX = 10_000
 const KEPT_LENGTH_MAX = 16 * 1024 * 1024
 /** A longer plan is not kept: it takes long to run, too. */
 const KEPT_PLAN_LENGTH_MAX = 64 * 1024
-/** Plans are made for parameters of this size, so that one plan serves for all values that are not larger. */
-const KEPT_PARAMETER_BYTES = 1024
+/**
+ * Plans are made for parameters of this size, so that one plan serves for all values that are not larger. It is the smallest
+ * limit of an argument: a larger size would refuse statements whose values are small enough.
+ */
+const KEPT_PARAMETER_BYTES = PATTERN_BYTES_MAX
 
 /** A plan, and its queries as they were sent. */
 export class PlannedStatement {

@@ -15,8 +15,18 @@ export function requireParts(
   known: readonly string[],
   { of, names = {} }: { of: string; names?: Readonly<Record<string, string>> },
 ): void {
-  for (const [part, value] of Object.entries(content)) {
-    if (known.includes(part) || value === undefined || value === false) continue
-    throw notSupported(`${of}: ${names[part] ?? part}`)
-  }
+  const other = findOtherPart(content, known, names)
+  if (other !== undefined) throw notSupported(`${of}: ${other}`)
+}
+
+/** Returns the words for a part of a node that is not among the known ones. */
+export function findOtherPart(
+  content: object,
+  known: readonly string[],
+  names: Readonly<Record<string, string>>,
+): string | undefined {
+  const other = Object.entries(content).find(
+    ([part, value]) => !known.includes(part) && value !== undefined && value !== false,
+  )
+  return other && (names[other[0]] ?? other[0])
 }

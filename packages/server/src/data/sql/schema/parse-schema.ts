@@ -3,7 +3,7 @@ import type { Node } from 'libpg-query'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, namesOf } from '../../../dialect/nodes.js'
 import { parseSql, SqlSyntaxError } from '../../../dialect/parser.js'
-import { readAfter, readParentheses } from '../../../dialect/source-text.js'
+import { cutQualifiers, readAfter, readParentheses } from '../../../dialect/source-text.js'
 
 /** A statement that changes the schema, or that stands beside such a statement. */
 export interface ParsedSchemaStatement {
@@ -118,16 +118,8 @@ async function readExpression(
   const places = listColumnRefs(found).flatMap(({ location = 0, fields = [] }) =>
     fields.length === 2 && namesOf(fields)[0] === table ? location - PREFIX.length : [],
   )
-  let bytes = Buffer.from(text)
-  for (const place of places.sort((left, right) => right - left)) {
-    const rest = bytes.subarray(place).toString().replace(QUALIFIER, '')
-    bytes = Buffer.concat([bytes.subarray(0, place), Buffer.from(rest)])
-  }
-  return bytes.toString().trim()
+  return cutQualifiers(text, places).trim()
 }
-
-/** The name of a table before that of its column. */
-const QUALIFIER = /^(?:"(?:[^"]|"")*"|[^\s."]+)\s*\.\s*/
 
 /** Lists the columns that an expression names. */
 export function listColumnRefs(root: Node | undefined): NodeOf<'ColumnRef'>[] {

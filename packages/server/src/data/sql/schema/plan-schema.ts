@@ -7,6 +7,7 @@ import { contentOf, kindOf, type NodeOf, namesOf } from '../../../dialect/nodes.
 import { cutName } from '../../../dialect/scope.js'
 import { ID_TYPE_OF } from '../../../domain/schemas/added-links.js'
 import { type Default, readDefault } from './default-values.js'
+import { readIndex } from './index-statement.js'
 import { notSupported, requireParts } from './not-supported.js'
 import { listColumnRefs, type ParsedSchema, type ParsedSchemaStatement } from './parse-schema.js'
 import {
@@ -194,56 +195,32 @@ class SchemaPlanner {
     if (columns.length + constraints.length < elements.length) {
       throw notSupported('CREATE TABLE: LIKE')
     }
-    const id = this.#primaryKey(columns, constraints)
-    if (id === undefined) {
+    const key = primaryKeyOf(columns, constraints)
+    const id = columns.find(({ colname }) => colname === 'id')
+    if (id === undefined && key === undefined) {
       this.#notices.add(
         `table [${name}] has no primary key: its records get a column [id] of texts`,
       )
     }
+    if (id !== undefined) requireIdKey(id, key)
     const table = this.#model.addTable(name, id === undefined ? 'string' : this.#idType(id))
     for (const column of columns) if (column !== id) this.#addColumn(table, column)
-    for (const each of constraints) {
-      if (each.contype !== 'CONSTR_PRIMARY') this.#addConstraint(table, each)
-    }
+    for (const each of constraints) this.#addConstraint(table, each)
     return tag
   }
 
-  /** Returns the column of the primary key, which can only be the id. */
-  #primaryKey(
-    columns: readonly NodeOf<'ColumnDef'>[],
-    constraints: readonly TableConstraint[],
-  ): NodeOf<'ColumnDef'> | undefined {
-    const names = constraints
-      .filter(({ contype }) => contype === 'CONSTR_PRIMARY')
-      .map((constraint) => {
-        requireParts(constraint, ['contype', 'conname', 'keys', 'location'], {
-          of: 'PRIMARY KEY',
-          names: CONSTRAINT_PARTS,
-        })
-        return namesOf(constraint.keys)
-      })
-    for (const { colname, constraints: own = [] } of columns) {
-      if (own.some((each) => contentOf(each, 'Constraint')?.contype === 'CONSTR_PRIMARY')) {
-        names.push([colname])
-      }
-    }
-    const [key] = names
-    if (key === undefined) {
-      const id = columns.find(({ colname }) => colname === 'id')
-      // A dump adds the primary key when the table has its rows.
-      if (id === undefined || isRequired(id)) return id
-      throw notSupported('a column [id] that is not the primary key')
-    }
-    if (names.length > 1) throw invalidSql('a table cannot have several primary keys')
-    if (key.length > 1 || key[0] !== 'id') {
-      throw notSupported(
-        `PRIMARY KEY (${key.join(', ')})`,
-        'the primary key of a table is its column [id]; use UNIQUE for other columns',
-      )
-    }
-    const id = columns.find(({ colname }) => colname === 'id')
-    if (id === undefined) throw invalidSql('column [id] of the primary key not found')
-    return id
+  /** Keeps a primary key of other columns as a rule: the key of a record is its id. */
+  #addKey(table: TableModel, constraint: TableConstraint): void {
+    requireKeyParts(constraint)
+    const { keys = [], conname } = constraint
+    const names = namesOf(keys).map((name) => name ?? '')
+    for (const name of names) this.#model.requireValues(table, getColumn(table, name))
+    // The key of the ids has this name.
+    const isUsual = conname === cutName(`${table.name}_pkey`)
+    this.#makeUnique(table, names, isUsual ? undefined : conname)
+    this.#notices.add(
+      `table [${table.name}]: PRIMARY KEY (${names.join(', ')}) is UNIQUE and NOT NULL: the primary key is the column [id]`,
+    )
   }
 
   /** Returns the type of ids, which are always generated. */
@@ -327,6 +304,8 @@ class SchemaPlanner {
     } else if (contype === 'CONSTR_NOTNULL') this.#model.requireValues(table, column)
     else if (contype === 'CONSTR_UNIQUE') {
       this.#addUnique(table, { ...constraint, keys: [{ String: { sval: name } }] })
+    } else if (contype === 'CONSTR_PRIMARY') {
+      this.#addKey(table, { ...constraint, keys: [{ String: { sval: name } }] })
     } else if (contype === 'CONSTR_CHECK') this.#addCheck(table, constraint)
     else if (contype === 'CONSTR_FOREIGN') {
       this.#addReference(table, { ...constraint, fk_attrs: [{ String: { sval: name } }] })
@@ -340,8 +319,9 @@ class SchemaPlanner {
     if (contype === 'CONSTR_UNIQUE') this.#addUnique(table, constraint)
     else if (contype === 'CONSTR_CHECK') this.#addCheck(table, constraint)
     else if (contype === 'CONSTR_FOREIGN') this.#addReference(table, constraint)
-    else if (contype === 'CONSTR_PRIMARY' && namesOf(constraint.keys).join() === 'id') return
-    else throw notSupported(`${wordsOf(contype)} of table [${table.name}]`)
+    else if (contype === 'CONSTR_PRIMARY') {
+      if (namesOf(constraint.keys).join() !== 'id') this.#addKey(table, constraint)
+    } else throw notSupported(`${wordsOf(contype)} of table [${table.name}]`)
   }
 
   #addUnique(table: TableModel, constraint: TableConstraint): void {
@@ -650,23 +630,19 @@ class SchemaPlanner {
   // Indexes
 
   #createIndex(statement: NodeOf<'IndexStmt'>): string {
-    const known = ['idxname', 'relation', 'accessMethod', 'indexParams', 'unique']
-    requireParts(statement, [...known, 'concurrent', 'if_not_exists'], {
-      of: 'CREATE INDEX',
-      names: INDEX_PARTS,
-    })
-    const { accessMethod = 'btree', unique: isUnique = false, idxname } = statement
-    if (accessMethod !== 'btree') throw notSupported(`CREATE INDEX: USING ${accessMethod}`)
+    const { unique: isUnique = false, idxname } = statement
+    const { keys, patternClasses, obstacle } = readIndex(statement)
     const table = this.#getTable(statement.relation)
-    const keys = (statement.indexParams ?? []).map((each) => indexedName(each))
-    for (const each of statement.indexParams ?? []) {
-      const [opclass] = namesOf(contentOf(each, 'IndexElem')?.opclass)
-      if (opclass === undefined) continue
-      this.#notices.add(`index [${idxname}] has the usual order, and not that of ${opclass}`)
-    }
-    const names = keys.map((key) => (key === 'id' ? key : getColumn(table, key).definition.name))
+    const named = listColumnRefs({ IndexStmt: statement }).map(({ fields }) =>
+      namesOf(fields).at(-1),
+    )
+    const names = [...keys, ...named].flatMap((key) => {
+      if (key === undefined || key === 'id') return key ?? []
+      return getColumn(table, key).definition.name
+    })
     const tag = 'CREATE INDEX'
     if (isUnique) {
+      if (obstacle !== undefined) throw notSupported(`CREATE UNIQUE INDEX: ${obstacle}`)
       const isKnown = table.constraints.some(({ name }) => name === idxname)
       if (statement.if_not_exists && isKnown) {
         return this.#skip(tag, `index [${idxname}] already exists`)
@@ -675,11 +651,20 @@ class SchemaPlanner {
       this.#makeUnique(table, names, idxname ?? cutName(`${table.name}_${names.join('_')}_idx`))
       return tag
     }
-    const [name = '', ...others] = names
-    if (others.length > 0) {
-      throw notSupported('CREATE INDEX over several columns', 'create one for each column')
+    const [name = ''] = names
+    const shown = idxname ?? cutName(`${table.name}_${names.join('_')}_idx`)
+    // It changes no answer, so that a migration need not stop for it.
+    if (obstacle !== undefined) {
+      this.#notices.add(`index [${shown}] was not made: CREATE INDEX: ${obstacle} is not supported`)
+      return tag
     }
-    if (name === 'id') throw notSupported('CREATE INDEX on column [id]', 'it has an index')
+    if (name === 'id') {
+      this.#notices.add(`index [${shown}] was not made: column [id] has an index`)
+      return tag
+    }
+    for (const each of patternClasses) {
+      this.#notices.add(`index [${shown}] has the usual order, and not that of ${each}`)
+    }
     const usual = indexName(table, name)
     if (idxname !== undefined && idxname !== usual) {
       this.#notices.add(`index [${idxname}] is called [${usual}]`)
@@ -716,8 +701,9 @@ class SchemaPlanner {
       this.#skip('', `index [${name}] does not exist`)
       return
     }
-    throw invalidSql(
-      `index [${name}] not found: the index of a column is called {table}_{column}_idx`,
+    // An index that was not made, or has another name here, cannot be told from one that never was.
+    this.#notices.add(
+      `index [${name}] was not dropped: there is none, or it is called {table}_{column}_idx`,
     )
   }
 
@@ -797,13 +783,6 @@ const CONSTRAINT_PARTS = {
   indexname: 'USING INDEX',
   indexspace: 'USING INDEX TABLESPACE',
 }
-const INDEX_PARTS = {
-  whereClause: 'WHERE',
-  indexIncludingParams: 'INCLUDE',
-  options: 'WITH',
-  tableSpace: 'TABLESPACE',
-  nulls_not_distinct: 'NULLS NOT DISTINCT',
-}
 
 /** Whether PostgreSQL would check existing rows. */
 const VALIDITY = ['initially_valid', 'skip_validation']
@@ -882,8 +861,50 @@ function requireIdentity({ options = [] }: TableConstraint): void {
   }
 }
 
-/** Operator classes of indexes that also find texts that begin with others. Tools add them to the index of a column. */
-const PATTERN_CLASSES = new Set(['varchar_pattern_ops', 'text_pattern_ops', 'bpchar_pattern_ops'])
+/** Returns the primary key of a table, also if it is declared with its column. */
+function primaryKeyOf(
+  columns: readonly NodeOf<'ColumnDef'>[],
+  constraints: readonly TableConstraint[],
+): TableConstraint | undefined {
+  const found = constraints.filter(({ contype }) => contype === 'CONSTR_PRIMARY')
+  for (const { colname = '', constraints: own = [] } of columns) {
+    for (const each of own) {
+      const constraint = contentOf(each, 'Constraint')
+      if (constraint?.contype !== 'CONSTR_PRIMARY') continue
+      found.push({ ...constraint, keys: [{ String: { sval: colname } }] })
+    }
+  }
+  const [key, ...others] = found
+  if (others.length > 0) throw invalidSql('a table cannot have several primary keys')
+  const [name] = namesOf(key?.keys)
+  if (name === 'id' && columns.every(({ colname }) => colname !== 'id')) {
+    throw invalidSql('column [id] of the primary key not found')
+  }
+  return key
+}
+
+function requireKeyParts(constraint: TableConstraint): void {
+  requireParts(constraint, ['contype', 'conname', 'keys', 'location'], {
+    of: 'PRIMARY KEY',
+    names: CONSTRAINT_PARTS,
+  })
+}
+
+/** Throws unless a column [id] is the primary key. */
+function requireIdKey(id: NodeOf<'ColumnDef'>, key: TableConstraint | undefined): void {
+  // A dump adds the primary key when the table has its rows.
+  if (key === undefined && isRequired(id)) return
+  if (key === undefined) throw notSupported('a column [id] that is not the primary key')
+  const names = namesOf(key.keys)
+  if (names.length === 1 && names[0] === 'id') {
+    requireKeyParts(key)
+    return
+  }
+  throw notSupported(
+    `PRIMARY KEY (${names.join(', ')}) of a table with a column [id]`,
+    'the primary key is that column; use UNIQUE for others',
+  )
+}
 
 /** Returns whether a column is declared NOT NULL. */
 function isRequired({ constraints = [] }: NodeOf<'ColumnDef'>): boolean {
@@ -895,17 +916,6 @@ function isUsualId(expression: Node | undefined): boolean {
   const { name, lexpr } = contentOf(expression, 'A_Expr') ?? {}
   const prefix = contentOf(contentOf(lexpr, 'TypeCast')?.arg ?? lexpr, 'A_Const')
   return namesOf(name).join() === '||' && prefix?.sval?.sval === 'rec_'
-}
-
-/** Returns the column of an index. */
-function indexedName(node: Node): string {
-  const element = contentOf(node, 'IndexElem') ?? {}
-  const isUsual = namesOf(element.opclass).every((name) => PATTERN_CLASSES.has(name ?? ''))
-  requireParts(element, ['name', 'ordering', 'nulls_ordering', ...(isUsual ? ['opclass'] : [])], {
-    of: 'CREATE INDEX',
-    names: { expr: 'an expression', collation: 'COLLATE', opclass: 'an operator class' },
-  })
-  return element.name ?? ''
 }
 
 /** Whether a conversion is the one that a change of the type makes anyway: `column::type`, or `column::text::type`. */

@@ -1,0 +1,75 @@
+// A shop in Drizzle: `drizzle-kit push` creates and changes its tables, and drizzle-orm uses them.
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { and, eq, like, sql } from 'drizzle-orm'
+import { drizzle } from 'drizzle-orm/node-postgres'
+
+writeFileSync(
+  'drizzle.config.json',
+  JSON.stringify({
+    dialect: 'postgresql',
+    schema: './schema.mjs',
+    dbCredentials: { url: process.env.DATABASE_URL },
+  }),
+)
+
+const schemaText = (more) => `
+import { boolean, date, index, integer, jsonb, numeric, pgTable, serial, timestamp, uuid, varchar } from 'drizzle-orm/pg-core'
+export const customers = pgTable('customers', {
+  id: serial('id').primaryKey(),
+  email: varchar('email', { length: 100 }).notNull().unique(),
+  balance: numeric('balance', { precision: 10, scale: 2 }).notNull().default('0'),
+  joined: timestamp('joined', { withTimezone: true }).defaultNow(),
+  ${more}
+})
+export const orders = pgTable('orders', {
+  id: uuid('id').primaryKey().defaultRandom(),
+  customerId: integer('customer_id').notNull().references(() => customers.id, { onDelete: 'cascade' }),
+  data: jsonb('data'),
+  paid: boolean('paid').default(false),
+}, (table) => [index('orders_two').on(table.customerId, table.paid)])
+`
+const push = () =>
+  execFileSync(
+    process.execPath,
+    ['node_modules/drizzle-kit/bin.cjs', 'push', '--force', '--config', 'drizzle.config.json'],
+    { stdio: 'inherit' },
+  )
+writeFileSync('schema.mjs', schemaText(''))
+push()
+writeFileSync('schema.mjs', schemaText(`born: date('born'),`))
+push()
+
+const { customers, orders } = await import(`${process.cwd()}/schema.mjs`)
+const db = drizzle(process.env.DATABASE_URL)
+const [{ id }] = await db
+  .insert(customers)
+  .values({ email: 'a@b.co', born: '2026-01-02' })
+  .returning({ id: customers.id })
+await db.transaction(async (outer) => {
+  await outer.insert(orders).values([{ customerId: id, data: { a: 1 } }, { customerId: id }])
+  const inner = outer.transaction((inside) => inside.insert(customers).values({ email: 'a@b.co' }))
+  await assert.rejects(inner, ({ cause }) => cause.code === '23505')
+  await outer.update(customers).set({ balance: sql`${customers.balance} + 2.5` })
+})
+const found = await db
+  .select({ balance: customers.balance, born: customers.born, data: orders.data })
+  .from(orders)
+  .innerJoin(customers, eq(customers.id, orders.customerId))
+  .where(and(like(customers.email, 'a%'), eq(orders.paid, false)))
+assert.deepEqual(
+  found.map(({ balance, born }) => [balance, born]),
+  [
+    ['2.50', '2026-01-02'],
+    ['2.50', '2026-01-02'],
+  ],
+)
+await db
+  .insert(customers)
+  .values({ email: 'a@b.co' })
+  .onConflictDoUpdate({ target: customers.email, set: { balance: '9' } })
+await db.delete(customers).where(eq(customers.id, id))
+assert.equal(await db.$count(orders), 0)
+await db.$client.end()
+console.log('done')
