@@ -2,6 +2,7 @@ import { benchBranching } from './branching.js'
 import { benchBusy } from './busy.js'
 import { benchCluster } from './cluster.js'
 import { benchFiles } from './files.js'
+import { benchHistory } from './history.js'
 import { benchLinks } from './links.js'
 import { benchQuery } from './query.js'
 import { benchRecords } from './records.js'
@@ -20,6 +21,7 @@ const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<F
   query: benchQuery,
   files: benchFiles,
   branching: benchBranching,
+  history: benchHistory,
   busy: benchBusy,
   wire: benchWire,
   tools: benchTools,

@@ -13,6 +13,7 @@ import {
   type Counts,
   changesOf,
   find,
+  listAdded,
   MergeModel,
   type MergeWish,
   type ModelBranch,
@@ -33,6 +34,7 @@ import {
   type Strategy,
   settleLinks,
   type Value,
+  withoutAdded,
   withRestorable,
 } from '../support/merge-model.js'
 import { createDatabase, createKey } from '../support/people.js'
@@ -63,7 +65,7 @@ let first: TestService
 let second: TestService
 
 beforeAll(async () => {
-  const limits = { automaticCheckpointsMax: 2 }
+  const limits = { automaticCheckpointsMax: 2, revertibleRecordsMin: 1 }
   first = await createTestService({ limits })
   // The second process compares the rows of most merges without locks.
   second = await createTestService({ url: first.url, limits: { ...limits, mergeLockedRowsMax: 2 } })
@@ -107,6 +109,19 @@ const COMPARABLE: ReadonlySet<string> = new Set(['string', 'int', 'float', 'bool
 
 const NUMBERS: ReadonlySet<string> = new Set(['int', 'float'])
 
+/** Changes of a branch that may be reverted. */
+const STEPS_KEPT = 3
+
+/** Returns the states before and after a change of a branch. undefined: something else needs what it has added. */
+function stepOn(
+  state: State,
+  step: Record<'before' | 'after', State> | { readonly added: ReadonlySet<number> },
+): Record<'before' | 'after', State> | undefined {
+  if (!('added' in step)) return step
+  const before = withoutAdded(state, step.added)
+  return before && { before, after: state }
+}
+
 /** Runs the model and the service side by side. */
 class Run {
   model = new MergeModel('main')
@@ -116,11 +131,14 @@ class Run {
     readonly branch: ModelBranch
     readonly pinned: ModelBranch
   }[] = []
-  /** The merges that have taken effect, with full copies of the states before and after them. */
+  /**
+   * The merges, bulk loads and edits that have taken effect, with full copies of the states before and after them, or with
+   * what they have added to the schema.
+   */
   #steps: {
     readonly entry: string
     readonly branch: ModelBranch
-    readonly step: Record<'before' | 'after', State>
+    readonly step: Record<'before' | 'after', State> | { readonly added: ReadonlySet<number> }
   }[] = []
   #checkpointCount = 0
   readonly #keyName: string
@@ -225,7 +243,11 @@ class Run {
    * Applies a change to the model and to the service. The service must refuse it exactly when the
    * model does. If the status of success is given, the status of the answer is compared, too.
    */
-  async both(change: () => void, request: () => Promise<Answer>, success?: number): Promise<void> {
+  async both(
+    change: () => void,
+    request: () => Promise<Answer>,
+    success?: number,
+  ): Promise<Answer> {
     let refusal: Refusal | undefined
     try {
       change()
@@ -239,9 +261,10 @@ class Run {
       const wanted = refusal === undefined ? 'taken' : `refused: ${refusal.message}`
       throw new Error(`${answer.status} ${JSON.stringify(answer.body)}, should be ${wanted}`)
     }
-    if (success === undefined) return
+    if (success === undefined) return answer
     const expected = refusal?.statuses ?? [success]
     expect(expected, JSON.stringify(answer.body)).toContain(answer.status)
+    return answer
   }
 
   async fork(): Promise<void> {
@@ -416,18 +439,25 @@ class Run {
     }
   }
 
-  /** Takes back what happened between two checkpoints, or by a merge. */
+  /** Takes back what happened between two checkpoints, or by a merge, a bulk load or an edit. */
   async revert(): Promise<void> {
     const { random, model } = this
     const branch = random.pick(this.branches())
     const made = this.#checkpoints.filter((each) => each.branch === branch)
     const [from, to] = random.some(made, 0.6)
-    const ofEntry = this.#steps.filter((each) => each.branch === branch).at(-1)
+    const steps = this.#steps.filter((each) => each.branch === branch).slice(-STEPS_KEPT)
+    const ofEntry = steps.length === 0 ? undefined : random.pick(steps)
     const isEntry = ofEntry !== undefined && (to === undefined || random.chance(0.5))
     if (!isEntry && (from === undefined || to === undefined)) return
     const step = isEntry
-      ? ofEntry.step
+      ? stepOn(branch.state, ofEntry.step)
       : { before: from?.pinned.state ?? branch.state, after: to?.pinned.state ?? branch.state }
+    if (step === undefined) {
+      const body = { entry: ofEntry?.entry, allowDataLoss: true }
+      const refused = await this.call(branch, 'POST', '/revert', body)
+      expect(refused.body.code, JSON.stringify(refused.body)).toBe('not_revertible')
+      return
+    }
     const ours = withRestorable(branch.state, step)
     if (model.haveAddedSame({ ...branch, state: step.before }, { ...branch, state: ours })) return
     const named = isEntry ? { entry: ofEntry.entry } : { from: from?.name, to: to?.name }
@@ -821,13 +851,18 @@ class Run {
     change: (state: State) => State,
   ): Promise<void> {
     this.note(`edit ${branch.name} ${JSON.stringify(operations)}`)
-    await this.both(
+    const { state: before } = branch
+    const { body } = await this.both(
       () => {
         branch.state = change(branch.state)
       },
       () =>
         this.call(branch, 'POST', '/schema/apply', { edits: { operations }, allowDataLoss: true }),
     )
+    const added = listAdded(before, branch.state)
+    const isAdding = operations.some((each) => 'addTable' in each || 'addColumn' in each)
+    if (body.entry === undefined || !isAdding) return
+    this.#steps.push({ entry: body.entry, branch, step: { added } })
   }
 
   async write(): Promise<void> {
@@ -923,12 +958,17 @@ class Run {
     )
     this.note(`bulk ${branch.name} ${JSON.stringify(writes)}`)
     const records = writes.map(({ id, values }) => ({ id, ...values }))
+    const { state: before } = branch
     await this.both(
       () => {
         branch.state = applyWrites(branch.state, writes)
       },
       () => this.call(branch, 'POST', `/tables/${table.name}/bulk`, { records }),
     )
+    if (branch.state === before) return
+    const log = expectOk(await this.call(branch, 'GET', '/log?kind=bulk&size=1')).body
+    const step = { before, after: branch.state }
+    this.#steps.push({ entry: log.entries[0].id, branch, step })
   }
 
   /** Upserts some records, by id or by a unique column. A record that is refused does not affect the others. */

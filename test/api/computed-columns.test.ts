@@ -474,3 +474,24 @@ describe('a merge', () => {
     ])
   })
 })
+
+describe('a table with a history', () => {
+  it('keeps no computed values in versions, and restores what they are made of', async () => {
+    const { branches, send } = await open()
+    expectOk(await send('PATCH', '/tables/items', { history: { keep: '30d' } }))
+    await branches.put('main', 'items', 'd', { name: 'dog', price: '2', quantity: 3 })
+    await branches.patch('main', 'items', 'd', { quantity: 5 })
+    const { versions } = expectOk(await send('GET', '/tables/items/data/d/history')).body
+    const record = { id: 'd', name: 'dog', price: '2.00', service: expect.anything() }
+    expect(versions.map((each: { record: object }) => each.record)).toEqual([
+      { ...record, quantity: 5 },
+      { ...record, quantity: 3 },
+    ])
+    expect(versions[0].changes).toEqual({ quantity: { from: 3, to: 5 } })
+    const path = `/tables/items/data/d/history/${versions[1].version}/restore`
+    expectOk(await send('POST', path))
+    expect(await branches.read('main', 'items', ['d'])).toMatchObject({
+      d: { quantity: 3, total: '6.00' },
+    })
+  })
+})

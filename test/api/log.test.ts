@@ -42,6 +42,49 @@ const newest = async (kind: string): Promise<Entry> =>
   expectOk(await audit(`?kind=${kind}&size=1`)).body.entries[0]
 
 describe('the log of a branch', () => {
+  it('tells of every kind of change when it happened, who did it, and by which request', async () => {
+    const store = await TestBranches.create(service, 'told', {
+      items: [{ name: 'price', type: 'int' }],
+    })
+    const checkpoint = async (name: string) =>
+      expectOk(await store.call('work', 'POST', '/checkpoints', { name }))
+    await store.fork('work')
+    await store.edit('work', { addTable: { table: 'tags' } })
+    await checkpoint('one')
+    await store.bulk('work', 'items', [{ id: 'a', price: 1 }])
+    await checkpoint('two')
+    expectOk(await store.call('work', 'POST', '/revert', { from: 'one', to: 'two' }))
+    expectOk(await store.call('work', 'DELETE', '/checkpoints/two'))
+    await store.fork('other', 'work')
+    await store.put('other', 'items', 'b', { price: 2 })
+    await store.merge('other')
+    await store.put('main', 'items', 'c', { price: 3 })
+    expectOk(await store.call('work', 'POST', '/pull', { from: 'main' }))
+    expectOk(await store.call('work', 'POST', '/reset', { at: 'one' }))
+    await store.fork('proposed', 'work')
+    const proposal = { from: 'proposed', into: 'work', title: 'Prices' }
+    const path = `${service.workspace}/dbs/told/proposals`
+    expectOk(await service.call('POST', path, { body: proposal }))
+    const entries: Entry[] = expectOk(await store.call('work', 'GET', '/log')).body.entries
+    const WITH_COUNTS = ['bulk', 'merge', 'migration', 'pull', 'revert']
+    const WITHOUT = ['checkpoint', 'checkpointDeleted', 'fork', 'proposal', 'reset']
+    expect([...new Set(entries.map(({ kind }) => kind))].sort()).toEqual(
+      [...WITH_COUNTS, ...WITHOUT].sort(),
+    )
+    for (const entry of entries) {
+      expect(entry).toMatchObject({
+        at: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
+        user: expect.stringMatching(/^usr_/),
+        email: expect.stringContaining('@'),
+        key: expect.any(String),
+        requestId: expect.stringMatching(/^req_/),
+        database: 'told',
+        branch: 'work',
+      })
+      if (WITH_COUNTS.includes(entry.kind)) expect(entry.counts).toBeTypeOf('object')
+    }
+  })
+
   it('has forks, migrations, bulk loads, merges, pulls and resets, newest first', async () => {
     await branches.fork('work')
     await branches.edit('work', {

@@ -714,6 +714,12 @@ describe('a key with a scope', () => {
       const answer = await call(branches, 'POST', path, { key })
       expect([path, answer.status, answer.body.code]).toEqual([path, 403, 'key_scope'])
     }
+    // It can change the text of its own proposal, and of no other.
+    expectOk(await call(branches, 'PATCH', '/2', { key, body: { title: 'Mine' } }))
+    await propose(branches, { title: 'Of another' }, bob.key)
+    const edited = await call(branches, 'PATCH', '/3', { key, body: { title: 'Mine' } })
+    expect([edited.status, edited.body.code]).toEqual([403, 'key_scope'])
+    expectOk(await call(branches, 'PATCH', '/2', { key: bob.key, body: { title: 'Reviewed' } }))
     // Neither an existing branch nor a missing one can be named.
     for (const into of ['secret', 'none']) {
       const answer = await call(branches, 'POST', '', {

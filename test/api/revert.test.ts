@@ -343,7 +343,6 @@ describe('a revert that is refused', () => {
     const bad: [object, number, string][] = [
       [{ entry: 'log_nothing' }, 404, 'entry_not_found'],
       [{ entry: (await newest(branches, 'fork', 'dev')).id }, 404, 'entry_not_found'],
-      [{ entry: (await newest(branches, 'migration')).id }, 409, 'not_revertible'],
       [{}, 400, 'invalid_request'],
       [{ entry: merged.entry, from: 'one' }, 400, 'invalid_request'],
       [{ from: 'one' }, 400, 'invalid_request'],

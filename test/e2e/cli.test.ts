@@ -390,6 +390,28 @@ describe('the command line', () => {
     expect(tree.stdout).toMatch(/^main +\S+ ?\S* +\d+\n└ dev +\S+ ?\S* +\d+\n$/)
   })
 
+  it('merges a part of a difference, and takes a merge back', async () => {
+    const { run, call, at, json, sql } = await createPeople()
+    await call('PUT', at('dev'), { from: 'main' })
+    await sql("update people set name = 'A' where id = 'p1'", 'dev')
+    await sql("update people set name = 'B' where id = 'p2'", 'dev')
+    expect((await run(['merge', 'dev', '--only-record', 'people'])).code).toBe(2)
+    const both = ['--only-record', 'people/p1', '--only-table', 'people']
+    expect((await run(['merge', 'dev', ...both])).code).toBe(2)
+    const part = await json('merge', 'dev', '--only-record', 'people/p1')
+    expect(part.tables).toEqual([{ name: 'people', inserted: 0, updated: 1, deleted: 0 }])
+    const { entry } = await json('merge', 'dev', '--only-table', 'people')
+    expect((await run(['revert'])).code).toBe(2)
+    expect(await json('revert', entry, '--branch', 'main', '--dry-run')).toMatchObject({
+      merged: false,
+      tables: [{ name: 'people', inserted: 0, updated: 1, deleted: 0 }],
+    })
+    const reverted = await run(['revert', entry, '--branch', 'main'])
+    expect([reverted.code, reverted.stderr]).toEqual([0, expect.stringContaining('Reverted')])
+    const again = await run(['revert', entry, '--branch', 'main'])
+    expect(again.stderr).toContain('There is nothing to take back.')
+  })
+
   it('ends with 3 if a merge has conflicts, and lists them', async () => {
     const { run, call, at, sql } = await createPeople()
     await call('PUT', at('dev'), { from: 'main' })

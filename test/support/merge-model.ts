@@ -408,6 +408,33 @@ function uidsIn({ tables }: State): number[] {
   return tables.flatMap(({ uid, columns }) => [uid, ...columns.map((column) => column.uid)])
 }
 
+/** Returns the tables and columns that only the later of two states has. A new table stands for its columns. */
+export function listAdded(before: State, after: State): ReadonlySet<number> {
+  const known = new Set(uidsIn(before))
+  return new Set(
+    after.tables.flatMap(({ uid, columns }) =>
+      known.has(uid) ? columns.map((column) => column.uid).filter((each) => !known.has(each)) : uid,
+    ),
+  )
+}
+
+/** Returns a state without tables and columns. undefined: something else needs them. */
+export function withoutAdded(state: State, added: ReadonlySet<number>): State | undefined {
+  const tables = state.tables
+    .filter(({ uid }) => !added.has(uid))
+    .map((table) => ({
+      ...table,
+      columns: table.columns.filter(({ uid }) => !added.has(uid)),
+    }))
+  const isNeeded = tables.some(
+    ({ columns, constraints }) =>
+      columns.some(({ link }) => link !== undefined && added.has(link)) ||
+      constraints.some((each) => each.columns.some((uid) => added.has(uid))),
+  )
+  const lost = uidsIn(state).filter((uid) => added.has(uid))
+  return isNeeded ? undefined : { tables, removed: new Set([...state.removed, ...lost]) }
+}
+
 /** Returns a state in which a revert can bring back what the reverted change has removed. */
 export function withRestorable(
   state: State,

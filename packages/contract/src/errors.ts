@@ -91,7 +91,7 @@ export const ERROR_CODES = {
   ],
   not_revertible: [
     409,
-    'The entry of the log is not a change that kept the states before and after it.',
+    'The entry of the log has kept no states, or something that came later needs what it added.',
   ],
   state_collected: [
     409,

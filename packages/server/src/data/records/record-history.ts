@@ -1,7 +1,8 @@
 import { AppError } from '@offshoot/contract/errors'
 import { RECORD_STATES_MAX, VERSIONS_PAGE_SIZE } from '@offshoot/contract/record-history'
+import { allDone } from '../../common/all-done.js'
 import { membersOf } from '../../common/json-members.js'
-import { listBranches } from '../../domain/branches/queries.js'
+import { listOtherNames } from '../../domain/branches/queries.js'
 import { listCheckpoints } from '../../domain/checkpoints/queries.js'
 import type { TextRow } from '../../postgres/statement.js'
 import { isFileType } from '../../rows/columns/column-types.js'
@@ -167,6 +168,9 @@ function writeChanges(before: string, after: string, { metadata }: Session): str
   return `{${members.join()}}`
 }
 
+/** States of a record that are read at the same time. */
+const STATES_AT_ONCE = 10
+
 /** Lists the states of a record at the last checkpoints of its branch, and on other branches. */
 async function listStates(
   { session, database }: RecordContext,
@@ -174,19 +178,29 @@ async function listStates(
 ): Promise<string[]> {
   const { access } = session
   const limit = RECORD_STATES_MAX
-  const checkpoints = await listCheckpoints(database, access.branchId, { after: undefined, limit })
-  const branches = await listBranches(database, access.databaseId)
-  const others = branches.filter(({ id }) => id !== access.branchId).slice(0, limit)
+  const [checkpoints, branchNames] = await allDone([
+    listCheckpoints(database, access.branchId, { after: undefined, limit }),
+    listOtherNames(database, access, limit),
+  ])
+  const wanted = [
+    ...checkpoints.map(({ id: at, name, createdAt }) => ({
+      state: { at },
+      named: { checkpoint: { id: at, name, createdAt: createdAt.toISOString() } },
+    })),
+    ...branchNames.map((branchName) => ({ state: { branchName }, named: { branch: branchName } })),
+  ]
   const states: string[] = []
-  for (const { id: at, name, createdAt } of checkpoints) {
-    const record = await readKnown(id, (read) => readState({ at }, read))
-    const checkpoint = JSON.stringify({ id: at, name, createdAt: createdAt.toISOString() })
-    if (record !== undefined) states.push(`{"checkpoint":${checkpoint},"record":${record}}`)
-  }
-  for (const { name: branchName } of others) {
-    const record = await readKnown(id, (read) => readState({ branchName }, read))
-    const branch = JSON.stringify(branchName)
-    if (record !== undefined) states.push(`{"branch":${branch},"record":${record}}`)
+  for (let start = 0; start < wanted.length; start += STATES_AT_ONCE) {
+    // Reads that arrive together share a round trip.
+    const found = await allDone(
+      wanted.slice(start, start + STATES_AT_ONCE).map(async ({ state, named }) => {
+        const record = await readKnown(id, (read) => readState(state, read))
+        return record === undefined
+          ? []
+          : [`${JSON.stringify(named).slice(0, -1)},"record":${record}}`]
+      }),
+    )
+    states.push(...found.flat())
   }
   return states
 }

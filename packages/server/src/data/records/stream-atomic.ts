@@ -11,7 +11,6 @@ import { Refusal } from '../../rows/writing/refusals.js'
 import type { StagedRow, StagedRows, Written } from '../../rows/writing/staged-rows.js'
 import { findBrokenLink, findViolationFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
-import { bulkEntryCall } from './bulk-entry.js'
 import {
   findAnswer,
   hashContent,
@@ -19,6 +18,7 @@ import {
   isKeyUsed,
   keepAnswer,
 } from './idempotency.js'
+import { keepsStates, keepVersions, LoadEntry } from './load-states.js'
 import { storeFiles } from './record-files.js'
 import { recordInput } from './record-input.js'
 import type { RecordContext } from './records.js'
@@ -54,10 +54,12 @@ interface ReadStream {
 
 /** Where the rows of a stream are, and how they are inserted. */
 interface HeldRows {
+  readonly count: number
   insert(table: WritableTable, transaction: WriteTransaction): Promise<Written | undefined>
   /** Publishes the rows in another way than by inserting them. Returns whether it did. */
   publish?(
     table: WritableTable,
+    entry: LoadEntry,
     finish: (transaction: OpenTransaction) => Promise<unknown>,
   ): Promise<boolean>
   /** Finds the first line whose id or value is taken, and the error that names the column. */
@@ -128,7 +130,7 @@ export class AtomicStream {
 
   /** Adds rows to the stage, in steps. */
   async #stage(
-    { session }: StreamContext,
+    { session, storage, limits }: StreamContext,
     table: WritableTable,
     rows: readonly StagedRow[],
   ): Promise<void> {
@@ -137,7 +139,12 @@ export class AtomicStream {
     // Links can only be checked when the rows are inserted, and versions are only kept then.
     const isPlain = codec.links.length === 0 && codec.table.history === undefined
     const mayReplace = this.#request.existing === 'refuse' && isPlain
-    this.#rows ??= await session.branch.stageRows({ table, mayReplace })
+    if (this.#rows === undefined) {
+      const closesEpoch = keepsStates(limits, rows.length)
+      // The session is outdated then, which is found when the rows are inserted.
+      if (closesEpoch && !session.branch.hasForks) await keepVersions(storage, session)
+      this.#rows = await session.branch.stageRows({ table, mayReplace, closesEpoch })
+    }
     const turn = new Turn()
     for (let start = 0; start < rows.length; start += codec.rowsPerStep) {
       await this.#rows.add(rows.slice(start, start + codec.rowsPerStep))
@@ -167,6 +174,7 @@ export class AtomicStream {
     }
     if (existing !== 'refuse') {
       return this.#insertHeld(context, writable, staged, {
+        count: rows.count,
         insert: ({ writer }, transaction) =>
           existing === 'skip'
             ? rows.insertNew(writer, transaction)
@@ -177,15 +185,16 @@ export class AtomicStream {
       })
     }
     return this.#insertHeld(context, writable, staged, {
+      count: rows.count,
       async insert({ writer }, transaction) {
         await rows.insert(writer, transaction)
         return undefined
       },
-      async publish(table, finish) {
+      async publish(table, entry, finish) {
         rows.requireAccepted()
         return (
-          (await publishAsHeap(context, rows, finish)) ||
-          (await publishLongStream(context, { table, rows }, finish))
+          (await publishAsHeap(context, rows, entry, finish)) ||
+          (await publishLongStream(context, { table, rows, entry }, finish))
         )
       },
       findTaken: ({ session }, { writer }) => rows.findTaken(writer, session.branch.guard),
@@ -200,25 +209,30 @@ export class AtomicStream {
     held: HeldRows,
   ): Promise<string> {
     const { session } = context
-    const keep = async (transaction: OpenTransaction) => {
+    const keep = (entry: LoadEntry) => async (transaction: OpenTransaction) => {
       const { inserted, kept } = tally
       const counts = { inserted, ...(kept !== undefined && 'updated' in kept ? kept : {}) }
       const { tableName } = context
-      await transaction.run([bulkEntryCall(session, { tableName, ...counts })])
+      await transaction.run(entry.calls({ tableName, ...counts }))
       await keepAnswer(transaction, { ...context, idempotent }, tally.toJson())
     }
-    const insert = async (transaction: WriteTransaction) => {
+    const insert = (entry: LoadEntry) => async (transaction: WriteTransaction) => {
       const written = await held.insert(table, transaction)
       if (written !== undefined) {
         tally.inserted = written.inserted
         tally.kept = written.kept
       }
-      await keep(transaction)
+      await keep(entry)(transaction)
       return tally.toJson()
     }
+    const { count: records } = held
     try {
-      if (await held.publish?.(table, keep)) return tally.toJson()
-      return await session.branch.runSteps(insert, { isLong: true })
+      if (held.publish !== undefined) {
+        const entry = await LoadEntry.of(context, { records, isPublished: true })
+        if (await held.publish(table, entry, keep(entry))) return tally.toJson()
+      }
+      const entry = await LoadEntry.of(context, { records })
+      return await session.branch.runSteps(insert(entry), { ...entry.options, isLong: true })
     } catch (error) {
       // A client that has disconnected needs no response.
       if (error instanceof StaleError || this.#request.source.isAborted) throw error
@@ -314,6 +328,7 @@ export class AtomicStream {
 
 function holdInMemory(branch: OpenBranch, rows: readonly StagedRow[]): HeldRows {
   return {
+    count: rows.length,
     async insert(table, transaction) {
       const sink = branch.openSink(table, transaction)
       try {

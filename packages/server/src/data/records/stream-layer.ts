@@ -5,6 +5,7 @@ import type { WritableTable } from '../../rows/open-branch.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Storage } from '../../rows/storage.js'
 import type { StagedRows } from '../../rows/writing/staged-rows.js'
+import type { LoadEntry } from './load-states.js'
 import type { RecordContext } from './records.js'
 
 /** A stream of more rows is published as a layer, because inserting them would keep forks waiting. */
@@ -16,19 +17,20 @@ const ATTEMPTS_MAX = 2
 /**
  * Publishes a long stream as a layer, whose rows the background moves to the heap. The time for which it locks the
  * branch does not depend on the number of rows. Returns false, and has no effect, if the rows must be inserted instead.
- * `finish` runs in the transaction that publishes the rows.
+ * The state before `entry` is made, and `finish` runs, in the transaction that publishes the rows.
  */
 export async function publishLongStream(
   context: RecordContext & { readonly storage: Storage },
-  { table, rows }: { table: WritableTable; rows: StagedRows },
+  stream: { table: WritableTable; rows: StagedRows; entry: LoadEntry },
   finish: (transaction: OpenTransaction) => Promise<unknown>,
 ): Promise<boolean> {
+  const { rows } = stream
   const { branch } = context.session
   // A pin is a fork. Without any fork, writers keep no old versions, and it should stay that way.
   if (rows.count <= INSERTED_ROWS_MAX || !rows.isLasting || !branch.hasForks) return false
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
     try {
-      await publish(context, { table, rows }, finish)
+      await publish(context, stream, finish)
       return true
     } catch (error) {
       if (!StreamLayer.isOutdated(error)) throw error
@@ -39,7 +41,7 @@ export async function publishLongStream(
 
 async function publish(
   { storage, session }: RecordContext & { readonly storage: Storage },
-  { table, rows }: { table: WritableTable; rows: StagedRows },
+  { table, rows, entry }: { table: WritableTable; rows: StagedRows; entry: LoadEntry },
   finish: (transaction: OpenTransaction) => Promise<unknown>,
 ): Promise<void> {
   const { access, branch } = session
@@ -51,8 +53,10 @@ async function publish(
     const layer = await rows.toLayer()
     await stream.compare(storage.database)
     await withBranches(storage, [access], async (transaction) => {
+      const open = branch.inTransaction(transaction.client)
+      await open.run(entry.opening)
       await stream.publish(transaction, layer)
-      await finish(branch.inTransaction(transaction.client))
+      await finish(open)
     })
   })
 }

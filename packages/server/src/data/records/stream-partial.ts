@@ -16,7 +16,7 @@ import {
 } from '../session/record-errors.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { findBrokenLinks } from './broken-links.js'
-import { bulkEntryCall } from './bulk-entry.js'
+import { LoadEntry } from './load-states.js'
 import { storeFiles } from './record-files.js'
 import { recordInput } from './record-input.js'
 import type { RecordContext } from './records.js'
@@ -145,7 +145,7 @@ async function insertWhatFits(
       await sink.add(rows)
       await sink.end()
       const { tableName } = context
-      await transaction.run([bulkEntryCall(session, { tableName, inserted: rows.length })])
+      await transaction.run(LoadEntry.ofPart(session).calls({ tableName, inserted: rows.length }))
     })
     tally.inserted += rows.length
     onSettled(rows)

@@ -71,6 +71,21 @@ export async function listBranches(
     order by name collate "C"`)
 }
 
+/** Lists the names of some other branches of the database of a branch. */
+export async function listOtherNames(
+  database: Queryable,
+  { databaseId, branchId }: { databaseId: string; branchId: string },
+  limit: number,
+): Promise<string[]> {
+  const rows = await database.query<{ name: string }>(sql`
+    select name
+    from offshoot.branches
+    where database_id = ${databaseId} and id <> ${branchId} and ${isLive}
+    order by name collate "C"
+    limit ${limit}`)
+  return rows.map(({ name }) => name)
+}
+
 /**
  * Lists the last merge between each two branches of a database that can be used. The merges are read before the
  * names: with old statistics PostgreSQL would combine all branches with each other first.

@@ -75,6 +75,15 @@ const collectionSql = ({ branchId, databaseId }: Omit<Branch, 'branchName'>): Sq
       insert into offshoot.work (kind, database_id, subject)
       select 'checkpoints', ${databaseId}::bigint, ${branchId}::text from inserted`
 
+/** Returns a statement that makes a checkpoint of a branch before a change, and the id of the checkpoint. */
+export function insertBeforeSql(
+  branch: Branch,
+  before: string,
+): { readonly id: string; readonly statement: Sql } {
+  const id = newCheckpointId()
+  return { id, statement: insertCheckpointSql(branch, { id, kind: 'automatic', before }) }
+}
+
 /**
  * Makes a checkpoint before a change of a branch, in the transaction of the change and before the branch is read. Returns
  * its id, or undefined if the limits say that there are none.
@@ -85,12 +94,14 @@ export async function insertAutomatic(
   { before, limits }: { before: string; limits: Limits },
 ): Promise<string | undefined> {
   if (limits.automaticCheckpointsMax === 0) return undefined
-  const id = newCheckpointId()
-  const statement = insertCheckpointSql(branch, { id, kind: 'automatic', before })
+  const { id, statement } = insertBeforeSql(branch, before)
   const outcome = await new StoredBranch(transaction, branch.branchId).fork(statement)
   if (outcome !== 'forked') throw new Error('a locked branch must exist')
   return id
 }
+
+/** What a bulk load is called in `before`. */
+export const BEFORE_LOAD = 'bulk'
 
 /** The end of the name of a checkpoint after a change. It begins with the id of the one before the change. */
 const AFTER = '-after'
@@ -208,7 +219,11 @@ export async function listOutdated(
     select c.id
     from (
       select id, kind, created_at, branch_id,
-        row_number() over (partition by kind order by created_at desc, id desc) as number
+        -- Many loads must not take the place of merges and resets.
+        row_number() over (
+          partition by kind, before is not distinct from ${BEFORE_LOAD}::text
+          order by created_at desc, id desc
+        ) as number
       from offshoot.checkpoints
       where branch_id = ${branchId} and kind <> 'manual' and ${isListed}
     ) c

@@ -84,7 +84,8 @@ const BRANCH_FIELDS = ['from', 'to'] as const
 
 function toEntry(row: EntryRow, scope: KeyScope): LogEntry {
   const { id, kind, at, userId, email, key, requestId } = row
-  const details = { ...row.details }
+  // Ids of the schema, by which a revert finds what a migration has added, are of no use to others.
+  const { added: _, ...details }: Record<string, unknown> = row.details
   for (const field of BRANCH_FIELDS) {
     const name = details[field]
     if (typeof name === 'string' && !scopeReachesBranch(scope, name)) delete details[field]

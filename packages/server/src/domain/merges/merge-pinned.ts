@@ -197,7 +197,7 @@ async function publish(
   const checkpoint = await insertAutomatic(transaction, into, { before: kind, limits })
   const ours = await getState(transaction, into)
   if (ours.rows.schemaId !== plan.ours.rows.schemaId) throw new OutdatedError('the schema changed')
-  if (plan.step) await getStepStates(transaction, plan.step, { locks: true })
+  if (plan.step) await getStepStates(transaction, plan.step, { now: ours, locks: true, limits })
   else await requireSameBases(transaction, plan, pins)
   await requireUnwritten(transaction, plan, ours)
   const { comparison } = compared

@@ -236,11 +236,11 @@ async function findStates(
   transaction: Transaction,
   options: MergeOptions & { step: Step; locks: boolean; pinId: string | undefined },
 ): Promise<FoundStates> {
-  const { into, step, locks, pinId } = options
-  const { before, after } = await getStepStates(transaction, step, { locks })
+  const { into, step, locks, pinId, limits } = options
   const here = await (pinId === undefined
     ? getState(transaction, into)
     : getStartOf(transaction, pinId))
+  const { before, after } = await getStepStates(transaction, step, { now: here, locks, limits })
   requireKnownTables(options, [before.schema, here.schema])
   const { restored, ...states } = await restoreIds(transaction, { before, after, now: here })
   const known = new SameIds({ ours: here.schema, theirs: states.before.schema })

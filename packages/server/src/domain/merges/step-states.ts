@@ -1,20 +1,23 @@
 import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
 import { empty, sql } from '../../postgres/sql.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { type BranchState, getStartOf } from '../branches/branch-state.js'
 import { getCheckpointAt } from '../checkpoints/find-at.js'
-import { findEntry } from '../log/queries.js'
+import { type EntryRow, findEntry } from '../log/queries.js'
+import { withoutAdded } from '../schemas/additions.js'
 
-/** A change of a branch: the states before and after it, which checkpoints keep. */
+/** A change of a branch that can be taken back. */
 export interface Step {
   /** How a message names the change. */
   readonly name: string
   /** What the log tells about a revert of the change. */
   readonly details: Readonly<Record<string, unknown>>
-  /** Ids of the checkpoints. */
-  readonly before: string
-  readonly after: string
+  /** The ids of checkpoints before and after it, or of what a migration has added to the schema. */
+  readonly kept:
+    | { readonly before: string; readonly after: string }
+    | { readonly added: readonly number[] }
 }
 
 /** The change that a request names: an entry of the log, or two checkpoints. */
@@ -50,14 +53,29 @@ async function getEntryStep(
   if (found === undefined) {
     throw new AppError('entry_not_found', `branch [${branchName}]: entry [${entry}] not found`)
   }
-  const { checkpoint: before, after } = found.details
-  if (typeof before !== 'string' || typeof after !== 'string') {
-    throw new AppError(
-      'not_revertible',
-      `entry [${entry}]: a [${found.kind}] of this kind keeps no states, so it cannot be reverted; revert from one checkpoint to another instead`,
-    )
+  const { checkpoint: before, after, added } = found.details
+  const step = { name: `entry [${entry}]`, details: { reverts: entry } }
+  if (Array.isArray(added)) return { ...step, kept: { added } }
+  if (typeof before === 'string' && typeof after === 'string') {
+    return { ...step, kept: { before, after } }
   }
-  return { name: `entry [${entry}]`, details: { reverts: entry }, before, after }
+  throw new AppError(
+    'not_revertible',
+    `entry [${entry}]: ${whyNot(found)}, so it cannot be reverted; revert from one checkpoint to another instead`,
+  )
+}
+
+/** Why a bulk load has kept no states. */
+const LOAD_REASONS: Readonly<Record<string, string>> = {
+  few: 'a bulk load of so few records keeps no states',
+  many: 'the bulk load has more records than can be written while others wait, so it has kept no states',
+  parts: 'a bulk load that is stored in parts keeps no states',
+}
+
+function whyNot({ kind, details }: Pick<EntryRow, 'kind' | 'details'>): string {
+  const { notRevertible } = details
+  const reason = typeof notRevertible === 'string' ? LOAD_REASONS[notRevertible] : undefined
+  return reason ?? `this [${kind}] has kept no states`
 }
 
 async function getPairStep(
@@ -77,17 +95,25 @@ async function getPairStep(
   return {
     name: `the changes from checkpoint [${before.name}] to [${after.name}]`,
     details: { fromCheckpoint: before.id, toCheckpoint: after.id },
-    before: before.id,
-    after: after.id,
+    kept: { before: before.id, after: after.id },
   }
 }
 
-/** Returns the states before and after a change. With `locks`, they are kept until the transaction ends. */
+/**
+ * Returns the states before and after a change of a branch, whose present state is given. With `locks`, they are kept until
+ * the transaction ends.
+ */
 export async function getStepStates(
   transaction: Queryable,
-  { name, before, after }: Step,
-  { locks }: { locks: boolean },
+  { name, kept }: Step,
+  { now, locks, limits }: { now: BranchState; locks: boolean; limits: Limits },
 ): Promise<Record<'before' | 'after', BranchState>> {
+  if ('added' in kept) {
+    // Additions have changed no rows.
+    const schema = await withoutAdded(now.schema, { added: kept.added, name, limits })
+    return { before: { rows: now.rows, schema }, after: { rows: now.rows, schema: now.schema } }
+  }
+  const { before, after } = kept
   const pins = await transaction.query<{ id: string; pinId: string }>(sql`
     select c.id, b.id as "pinId"
     from offshoot.checkpoints c

@@ -14,7 +14,7 @@ import type {
 } from '@offshoot/contract/proposals'
 import { cutPage } from '../../common/cut-page.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
+import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-transaction.js'
 import { findLiveBranch, type LiveBranch } from '../access/find-live-branch.js'
 import { type BranchAccess, type DatabaseAccess, resolveBranchOf } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
@@ -28,9 +28,10 @@ import {
   getProposal,
   getSides,
   listChanged,
-  lockOpen,
   logProposal,
   type ProposalContext,
+  requireOpen,
+  requireReviewer,
   requireVisible,
   type Side,
   toPerson,
@@ -279,6 +280,20 @@ export async function updateProposal(
   access: DatabaseAccess,
   { number, texts }: { number: number; texts: UpdateProposal },
 ): Promise<Proposal> {
+  return changeProposal(context, access, number, async (transaction, row) => {
+    if (row.userId !== access.principal.userId) requireReviewer(access, row)
+    await updateTexts(transaction, row, texts)
+    return 'edited'
+  })
+}
+
+/** Changes a proposal, which is locked meanwhile. `change` returns what the log calls the change. */
+async function changeProposal(
+  context: ProposalContext,
+  access: DatabaseAccess,
+  number: number,
+  change: (transaction: Transaction, row: ProposalRow) => Promise<string>,
+): Promise<Proposal> {
   const { databaseId, principal } = access
   requireAccess(principal.scope, 'write')
   await runTransaction(
@@ -286,9 +301,10 @@ export async function updateProposal(
     async (transaction) => {
       const locked = await lockProposal(transaction, { databaseId, number })
       const row = requireVisible(access, locked, number)
-      await updateTexts(transaction, row, texts)
-      await logProposal(transaction, access, { row, action: 'edited' })
+      const action = await change(transaction, row)
+      await logProposal(transaction, access, { row, action })
     },
+    // The lock serializes changes of the state.
     { isolation: 'read committed' },
   )
   return readProposal(context, access, number)
@@ -300,19 +316,10 @@ export async function closeProposal(
   access: DatabaseAccess,
   number: number,
 ): Promise<Proposal> {
-  const { principal } = access
-  requireAccess(principal.scope, 'write')
-  await runTransaction(
-    context.storage.database,
-    async (transaction) => {
-      const row = await lockOpen(transaction, access, number)
-      await updateState(transaction, row, { state: 'closed', by: principal })
-      await logProposal(transaction, access, { row, action: 'closed' })
-    },
-    // The lock serializes changes of the state.
-    { isolation: 'read committed' },
-  )
-  return readProposal(context, access, number)
+  return changeProposal(context, access, number, async (transaction, row) => {
+    await updateState(transaction, requireOpen(row), { state: 'closed', by: access.principal })
+    return 'closed'
+  })
 }
 
 /** Opens a closed proposal again. Both branches must still exist. */
@@ -322,21 +329,13 @@ export async function reopenProposal(
   number: number,
 ): Promise<Proposal> {
   const { principal, databaseId } = access
-  requireAccess(principal.scope, 'write')
-  await runTransaction(
-    context.storage.database,
-    async (transaction) => {
-      const locked = await lockProposal(transaction, { databaseId, number })
-      const row = requireVisible(access, locked, number)
-      if (row.state !== 'closed') {
-        throw new AppError('conflict', `proposal [${number}]: is ${row.state}, and not closed`)
-      }
-      await getSides(transaction, access, row)
-      await requireRoom(transaction, { databaseId, limits: context.limits })
-      await updateState(transaction, row, { state: 'open', by: principal })
-      await logProposal(transaction, access, { row, action: 'reopened' })
-    },
-    { isolation: 'read committed' },
-  )
-  return readProposal(context, access, number)
+  return changeProposal(context, access, number, async (transaction, row) => {
+    if (row.state !== 'closed') {
+      throw new AppError('conflict', `proposal [${number}]: is ${row.state}, and not closed`)
+    }
+    await getSides(transaction, access, row)
+    await requireRoom(transaction, { databaseId, limits: context.limits })
+    await updateState(transaction, row, { state: 'open', by: principal })
+    return 'reopened'
+  })
 }

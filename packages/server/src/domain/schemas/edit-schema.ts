@@ -18,6 +18,7 @@ import { requireAccess } from '../access/scope.js'
 import { insertAfterSql, insertAutomatic } from '../checkpoints/queries.js'
 import { entryOf, insertEntrySql } from '../log/entries.js'
 import type { LongWork } from '../long-work/long-work.js'
+import { listAdded, onlyAdds } from './additions.js'
 import { applyOperations } from './apply-operations.js'
 import { countColumns } from './check-column.js'
 import { checksumOf } from './checksum.js'
@@ -95,12 +96,14 @@ async function editHead(
   const edits = await options.plan(head, transaction)
   const losses = await findLosses(transaction, { head, edits, limits })
   if (losses.length > 0 && !options.allowDataLoss) throw dataLossError(losses)
-  const checkpoint =
-    losses.length === 0
-      ? undefined
-      : await insertAutomatic(transaction, access, { before: 'migration', limits })
+  // What edits have added is removed to take them back. Other edits need the states before and after them.
+  const isAdding = edits.every(({ operations }) => onlyAdds(operations))
+  const checkpoint = isAdding
+    ? undefined
+    : await insertAutomatic(transaction, access, { before: 'migration', limits })
   const { work } = options
-  const update = await applyEdits(transaction, { head, edits, access, limits, checkpoint, work })
+  const changed = { head, edits, access, limits, isAdding, checkpoint, work }
+  const update = await applyEdits(transaction, changed)
   await options.finish?.(transaction)
   return update
 }
@@ -163,11 +166,12 @@ async function applyEdits(
     edits: readonly PlannedEdit[]
     access: BranchAccess
     limits: Limits
+    isAdding: boolean
     checkpoint: string | undefined
     work: LongWork | undefined
   },
 ): Promise<SchemaUpdate> {
-  const { edits, access, limits, checkpoint } = options
+  const { edits, access, limits, isAdding, checkpoint } = options
   const { databaseId } = access
   let head = options.head
   let count = 0
@@ -188,7 +192,9 @@ async function applyEdits(
     await deleteUnusedSchema(transaction, options.head.schemaId)
     entry = newEntryId()
     const after = insertAfterSql(access, checkpoint)
-    const states = { checkpoint, after: after?.id }
+    const states = isAdding
+      ? { added: listAdded(options.head.schema, head.schema) }
+      : { checkpoint, after: after?.id }
     transaction.lastStatements.push(
       ...(after === undefined ? [] : [after.statement]),
       migrationEntrySql(entry, access, { head, edits, states }),
@@ -208,8 +214,8 @@ function migrationEntrySql(
   options: {
     head: BranchHead
     edits: readonly PlannedEdit[]
-    /** The checkpoints before and after the edits. */
-    states: Record<'checkpoint' | 'after', string | undefined>
+    /** The checkpoints before and after the edits, or the ids of what they have added. */
+    states: Readonly<Record<string, unknown>>
   },
 ): Sql {
   const { head, edits, states } = options

@@ -54,7 +54,7 @@ export function bulkRoutes({
       const columns = readColumns(request.query.columns)
       return bulkInsert(
         {
-          ...{ database, files, session, tableName, columns, limits },
+          ...{ database, storage, files, session, tableName, columns, limits },
           idempotent: idempotent(request, body),
         },
         body,

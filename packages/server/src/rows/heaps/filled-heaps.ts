@@ -26,8 +26,10 @@ export interface FilledHeap extends HeapAddress {
   readonly branchId: string
   /** The heap of the branch, which must stay empty until then. */
   readonly ownId: string
-  /** The epoch of all of its rows, in which the branch must still be then. */
+  /** The epoch in which the branch must still be then. */
   readonly epoch: number
+  /** The rows belong to the next epoch: the branch closes the present one when it takes the heap. */
+  readonly closesEpoch: boolean
 }
 
 /** A condition on the branch `b`: its heap is empty, no fork knows it, and it has the indexes of its schema. */
@@ -46,6 +48,10 @@ const isReplaceable = (own: HeapAddress) => sql`exists (
     )
     and not exists (select from ${heapName(own)})`
 
+/** The epoch of all rows of a heap that is filled. */
+const epochOfRows = ({ epoch, closesEpoch }: Pick<FilledHeap, 'epoch' | 'closesEpoch'>): number =>
+  closesEpoch ? epoch + 1 : epoch
+
 /**
  * Creates a heap to fill, with the column `line`. Returns undefined if the branch may not take it in the end: its table
  * has rows, or others read its heap.
@@ -53,7 +59,7 @@ const isReplaceable = (own: HeapAddress) => sql`exists (
 export async function createFilledHeap(
   { database, gates }: { readonly database: Database; readonly gates: Gates },
   layout: Layout,
-  table: StoredTable,
+  { table, closesEpoch }: Pick<FilledHeap, 'table' | 'closesEpoch'>,
 ): Promise<FilledHeap | undefined> {
   const { branchId, databaseId } = layout
   const own = ownHeap(layout, table.id)
@@ -74,24 +80,26 @@ export async function createFilledHeap(
     })
   if (branch === undefined) return undefined
   const { epoch } = branch
+  const rowEpoch = raw(String(epochOfRows({ epoch, closesEpoch })))
   const create = async (transaction: Queryable): Promise<string> => {
     const heap = { databaseId, heapId: await listNewHeap(transaction, databaseId), table }
     await createTables(transaction, [heap])
     await transaction.query(sql`
       alter table ${heapName(heap)}
         add column line bigint not null,
-        alter column epoch set default ${raw(String(epoch))},
+        alter column epoch set default ${rowEpoch},
         set (autovacuum_enabled = false)`)
     return heap.heapId
   }
   // A crash loses both the tables and their entry.
   const heapId = await gates.runAlone([], create, { isRepeatable: true })
-  return { databaseId, heapId, table, branchId, ownId: own.heapId, epoch }
+  return { databaseId, heapId, table, branchId, ownId: own.heapId, epoch, closesEpoch }
 }
 
 /**
  * Gives the heap to its branch, whose gate must be locked. Returns false, and has no effect, if the branch was forked or
- * has got rows of the table since the heap was created. Takes a fixed number of statements.
+ * has got rows of the table since the heap was created. Takes a fixed number of statements. With `closesEpoch`, the caller
+ * closes the epoch of the branch next.
  */
 export async function takeFilledHeap(transaction: Queryable, heap: FilledHeap): Promise<boolean> {
   const { databaseId, heapId, branchId, ownId, epoch, table } = heap
@@ -111,7 +119,8 @@ export async function takeFilledHeap(transaction: Queryable, heap: FilledHeap): 
   await transaction.query(sql`
     insert into offshoot.heaps (id, database_id, branch_id, epoch, ${HEAP_COLUMNS})
     overriding system value
-    select ${heapId}::bigint, ${databaseId}::bigint, ${branchId}, ${epoch}::integer, ${HEAP_VALUES}
+    select ${heapId}::bigint, ${databaseId}::bigint, ${branchId}, ${epochOfRows(heap)}::integer,
+      ${HEAP_VALUES}
     from (select ${JSON.stringify(describeHeap(table))}::jsonb) d (t)`)
   await transaction.query(sql`
     update offshoot.branches set stamp = nextval('offshoot.stamps') where id = ${branchId}`)

@@ -93,12 +93,13 @@ export class StagedRows {
   static async create(
     running: Running,
     guard: Guard,
-    { table, mayReplace }: { table: StagedTable; mayReplace: boolean },
+    options: { table: StagedTable; mayReplace: boolean; closesEpoch: boolean },
   ): Promise<StagedRows> {
     const { database } = running
     const { rows } = guard
+    const { table, mayReplace, closesEpoch } = options
     const heap = mayReplace
-      ? await createFilledHeap(running, layoutOf(rows), table.codec.table)
+      ? await createFilledHeap(running, layoutOf(rows), { table: table.codec.table, closesEpoch })
       : undefined
     const create = async (transaction: Queryable) => {
       // The session may be from before the first fork.
@@ -111,10 +112,9 @@ export class StagedRows {
       await transaction.query(createStageStatement(table.codec.stored, heapName(stage), form))
       return { stage, isLasting: form.isLasting }
     }
-    const options = { isolation: 'read committed' } as const
     const created = heap
       ? { stage: heap, isLasting: true }
-      : await runTransaction(database, create, options)
+      : await runTransaction(database, create, { isolation: 'read committed' })
     return new StagedRows(database, { ...created, guard, table })
   }
 
