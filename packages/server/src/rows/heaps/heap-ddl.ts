@@ -38,7 +38,7 @@ import {
   versionsName,
 } from '../layout/layout.js'
 import { StorageHold } from '../layout/storage-hold.js'
-import { storedValue } from '../reading/arms.js'
+import { heapColumns, storedValue } from '../reading/arms.js'
 import { movingRows, newVersionsStatements } from './versions.js'
 
 type ColumnShape = Pick<PhysicalColumn, 'id' | 'physicalName' | 'sqlType' | 'column'>
@@ -138,9 +138,6 @@ async function insertHeaps(
     return table === undefined ? [] : [{ databaseId, heapId, table }]
   })
 }
-
-/** The names of the columns that all rows have. */
-const ROW_COLUMNS = ['id', 'version', 'epoch', 'created_at', 'updated_at', 'deleted']
 
 /** The columns that all rows have, except for their ids. Those of fixed width come first, to avoid alignment padding. */
 export const rowColumns = (defaultEpoch = empty): Sql => sql`
@@ -359,7 +356,7 @@ export async function createLayerIndexes(
   for (const statement of await layerIndexStatements(transaction, filled)) {
     await createIfPossible(transaction, statement)
   }
-  const columns = [...ROW_COLUMNS, ...filled.columnIds.map((id) => physicalName({ id }))]
+  const columns = heapColumns({ ...filled, columnIds: new Set(filled.columnIds) })
   await sampleStatistics(transaction, name, { columns })
 }
 

@@ -23,11 +23,10 @@ const STATISTICS_TARGET = raw('10')
 export async function sampleStatistics(
   transaction: Queryable,
   table: Sql,
-  { columns, options = empty }: { columns: readonly string[]; options?: Sql },
+  { columns, options = empty }: { columns: Sql; options?: Sql },
 ): Promise<void> {
-  const names = join(columns.map(ident), ', ')
   await transaction.query(sql`set local default_statistics_target = ${STATISTICS_TARGET}`)
-  await transaction.query(sql`analyze ${options} ${table} (${names})`)
+  await transaction.query(sql`analyze ${options} ${table} (${columns})`)
 }
 
 /** Collects statistics of the heaps of branches that have doubled since it was last done. Waits for nobody. */
@@ -62,8 +61,9 @@ export async function analyzeGrownHeaps(
       and (f.reltuples < 0 or s.bytes > 2 * f.relpages * current_setting('block_size')::bigint)`)
   // Others that are being collected are as good.
   const options = sql`(skip_locked)`
-  for (const { name, columns } of grown) {
+  for (const { name, columns: names } of grown) {
     const table = qualified(databaseId, name)
+    const columns = join(names.map(ident), ', ')
     try {
       await runTransaction(
         database,

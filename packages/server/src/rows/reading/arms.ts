@@ -350,9 +350,7 @@ export function selectVisible(
 
 const METADATA_NAMES = ['id', 'version', 'created_at', 'updated_at', 'epoch', 'deleted']
 
-/**
- * Lists the columns to copy when a version is kept in the past, including columns removed from the schema.
- */
+/** Lists the columns of a heap or layer, including columns removed from the schema. */
 export function heapColumns(heap: Heap, alias?: Sql): Sql {
   const names = [...METADATA_NAMES, ...[...heap.columnIds].map((id) => `c${id}`)].map(ident)
   return join(alias === undefined ? names : names.map((name) => sql`${alias}.${name}`), ', ')
