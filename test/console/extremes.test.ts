@@ -19,7 +19,7 @@ const STICKS_OUT = `
 `
 
 describe.skipIf(!hasChromium)('the console at its limits', () => {
-  const tested = testConsole()
+  const tested = testConsole({ postgresPort: 6432 })
   const base = (database: string) => `/console/w/${tested.service.workspaceId}/db/${database}`
 
   describe('with values that are hostile, strange or long', () => {
@@ -52,6 +52,11 @@ describe.skipIf(!hasChromium)('the console at its limits', () => {
       expectOk(await fork('PATCH', '/tables/notes/data/odd', { body: { text: SCRIPT } }))
       expectOk(await fork('PATCH', '/tables/notes/data/large', { body: { text: 'short' } }))
       expectOk(await call('PATCH', '/tables/notes/data/odd', { body: { text: STRANGE + SCRIPT } }))
+      const checkpoint = { name: LONG, note: STRANGE + SCRIPT }
+      expectOk(await fork('POST', '/checkpoints', { body: checkpoint }))
+      const proposal = { from: LONG, title: SCRIPT, body: STRANGE }
+      const proposals = `${tested.service.workspace}/dbs/odd/proposals`
+      expectOk(await tested.service.call('POST', proposals, { body: proposal }))
     })
 
     it('shows them as text on every page, which never scroll sideways on a narrow screen', async () => {
@@ -75,6 +80,12 @@ describe.skipIf(!hasChromium)('the console at its limits', () => {
         [`${branch}/tables/${LONG}`, STRANGE],
         [`${branch}/schema`, 'Table'],
         [`${branch}/sql`, 'Results appear here'],
+        [`${workspace}/audit`, 'Forked from main'],
+        [`${base('odd')}/proposals`, SCRIPT],
+        [`${base('odd')}/proposals/1`, SCRIPT],
+        [`${branch}/timeline`, SCRIPT],
+        [`${branch}?at=${LONG}`, 'The past is read-only'],
+        [`${branch}/tables/notes?at=${LONG}`, 'large'],
         [`${branch}/diff`, SCRIPT],
         [`${branch}/merge`, SCRIPT],
         [`${branch}/files`, 'No column holds files'],

@@ -163,19 +163,36 @@ describe.skipIf(!hasChromium)('history in the console', () => {
     await reset.getByRole('link', { name: /^Revert/ }).waitFor()
   })
 
+  it('what happened between two checkpoints is reverted', async () => {
+    await branches.fork('lab')
+    expectOk(await branches.call('lab', 'POST', '/checkpoints', { name: 'before-import' }))
+    await branches.put('lab', 'notes', 'wrong', { text: 'Imported' })
+    expectOk(await branches.call('lab', 'POST', '/checkpoints', { name: 'after-import' }))
+    const lab = `/console/w/${tested.service.workspaceId}/db/shop/b/lab/timeline`
+    const { page } = await tested.open(lab)
+    await page.getByRole('button', { name: 'Actions of after-import' }).click()
+    await page.getByRole('menuitem', { name: 'Revert what came after before-import…' }).click()
+    await page.getByText('what happened between before-import and after-import').waitFor()
+    await page.getByRole('button', { name: 'Revert on lab' }).click()
+    await page.getByRole('heading', { name: 'The change of lab is reverted' }).waitFor()
+    expect(await branches.record('lab', 'notes', 'wrong')).toBeUndefined()
+  })
+
   it('owners read the audit log, filter it and download it; others do not see it', async () => {
     const audit = `/console/w/${tested.service.workspaceId}/audit`
     const { page, expectClean } = await tested.open(audit)
     await page.getByRole('cell', { name: 'Merged sale' }).waitFor()
     await takeShot(page, 'audit')
     await expectClean()
-    await page.getByRole('combobox', { name: 'Kind of entry' }).selectOption('reset')
-    await page.getByRole('cell', { name: 'Merged sale' }).waitFor({ state: 'detached' })
-    await page.getByRole('cell', { name: 'Reset to a checkpoint of main' }).waitFor()
+    await page.getByRole('combobox', { name: 'Kind of entry' }).selectOption('merge')
+    await page
+      .getByRole('cell', { name: 'Made the checkpoint monday' })
+      .waitFor({ state: 'detached' })
+    await page.getByRole('cell', { name: 'Merged sale' }).waitFor()
     const started = page.waitForEvent('download')
     await page.getByRole('button', { name: 'Download NDJSON' }).click()
     const lines = (await readFile(await (await started).path(), 'utf8')).trim().split('\n')
-    expect(lines.map((line) => JSON.parse(line))).toMatchObject([{ kind: 'reset' }])
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([{ kind: 'merge' }])
     const ada = await createUser(tested.service, 'ada')
     await addMember(tested.service, ada)
     const other = await tested.open(audit, { key: ada.key })

@@ -45,4 +45,21 @@ describe.skipIf(!hasChromium)('long work in the console', () => {
     await page.getByRole('heading', { name: 'dev is merged into main' }).waitFor()
     expect(await branches.record('main', 'items', 'b')).toMatchObject({ price: 2 })
   })
+
+  it('an edit of the schema shows its progress', async () => {
+    const address = `/console/w/${tested.service.workspaceId}/db/shop/b/main/schema`
+    const { page } = await tested.open(address)
+    await page.getByRole('button', { name: 'Actions of items' }).click()
+    await page.getByRole('menuitem', { name: 'Add constraint…' }).click()
+    await page.getByRole('textbox', { name: /^Name/ }).fill('positive')
+    await page.getByRole('combobox', { name: 'Rule' }).selectOption('check')
+    await page.getByRole('textbox', { name: /^Condition/ }).fill('price > 0')
+    await page.getByRole('button', { name: 'Add to the edits' }).click()
+    await page.getByRole('button', { name: 'Review and apply' }).click()
+    const release = await holdBranch(branches, 'main')
+    await page.getByRole('button', { name: 'Apply', exact: true }).click()
+    await page.getByRole('region', { name: 'Progress of the migration' }).waitFor()
+    await release()
+    await page.getByText('The schema was changed').waitFor()
+  })
 })

@@ -90,7 +90,7 @@ const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
 
 /** Describes an entry of a log in words. A field that the key may not see is named as such. */
 export function describeEntry(entry: LogEntry): string {
-  const field = (name: string) => String(entry[name] ?? 'something hidden')
+  const field = (name: string) => String(entry[name] ?? 'something outside the scope of the key')
   return DESCRIPTIONS[entry.kind]?.(field, entry) ?? entry.kind
 }
 

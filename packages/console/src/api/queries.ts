@@ -40,7 +40,7 @@ export function useBranchAt(place: Place, at: string) {
 }
 
 /** Reads the checkpoints of a branch, newest first. */
-export function useCheckpoints(place: Place) {
+export function useCheckpoints(place: Place, enabled = true) {
   return useQuery({
     queryKey: [...keys.branch(place), 'checkpoints'],
     queryFn: async ({ signal }) => {
@@ -49,6 +49,7 @@ export function useCheckpoints(place: Place) {
       return found
     },
     staleTime: 5_000,
+    enabled,
   })
 }
 

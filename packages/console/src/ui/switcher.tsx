@@ -11,6 +11,7 @@ export function Switcher<Item extends Choice>({
   onChoose,
   footer,
   className = '',
+  onOpen,
 }: {
   label: string
   current: ReactNode
@@ -18,10 +19,18 @@ export function Switcher<Item extends Choice>({
   onChoose: (choice: Item) => void
   footer?: ReactNode
   className?: string
+  /** Called when the list opens, so that its choices can be read then. */
+  onOpen?: () => void
 }) {
   const [isOpen, setOpen] = useState(false)
   return (
-    <Popover.Root open={isOpen} onOpenChange={setOpen}>
+    <Popover.Root
+      open={isOpen}
+      onOpenChange={(open) => {
+        setOpen(open)
+        if (open) onOpen?.()
+      }}
+    >
       <Popover.Trigger asChild>
         <button type="button" className={`button quiet switcher ${className}`} title={label}>
           <span className="sr-only">{label}: </span>

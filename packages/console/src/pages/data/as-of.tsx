@@ -4,6 +4,7 @@ import { Link } from 'wouter'
 import { usePlace } from '../../api/place.js'
 import { useCheckpoints } from '../../api/queries.js'
 import { href } from '../../app/navigate.js'
+import { paths } from '../../app/paths.js'
 import { Button } from '../../ui/button.js'
 import { Icon } from '../../ui/icon.js'
 import { Switcher } from '../../ui/switcher.js'
@@ -23,13 +24,18 @@ function checkpointOf(at: string, checkpoints: readonly Checkpoint[]): Checkpoin
 
 /** Chooses the state of the branch that is shown: the present, a checkpoint, or the last checkpoint before a time. */
 export function AsOf({ at, onChange }: { at: string; onChange: (at: string) => void }) {
-  const checkpoints = useCheckpoints(usePlace()).data ?? NO_CHECKPOINTS
+  const place = usePlace()
+  const [isOpened, setOpened] = useState(false)
   const [typed, setTyped] = useState('')
+  // The present needs no checkpoints until the list is opened.
+  const found = useCheckpoints(place, at !== '' || isOpened)
+  const checkpoints = found.data ?? NO_CHECKPOINTS
   const shown = checkpointOf(at, checkpoints)
   return (
     <Switcher
       label="As of"
       className="plain"
+      onOpen={() => setOpened(true)}
       current={
         <>
           <Icon name="clock" size={13} /> {at === '' ? 'now' : (shown?.name ?? at)}
@@ -61,6 +67,14 @@ export function AsOf({ at, onChange }: { at: string; onChange: (at: string) => v
             onChange={(event) => setTyped(event.target.value)}
           />
           <Button type="submit">Show</Button>
+          {found.data?.length === 0 && (
+            <p className="muted">
+              There are no checkpoints yet.{' '}
+              <Link className="link" href={href(paths.timeline(place))}>
+                Make one on the timeline
+              </Link>
+            </p>
+          )}
         </form>
       }
     />
@@ -69,14 +83,17 @@ export function AsOf({ at, onChange }: { at: string; onChange: (at: string) => v
 
 /** Says which state of the past is shown, with a link back to the present. Shows nothing for the present. */
 export function AsOfNote({ at, path }: { at: string; path: string }) {
-  const checkpoints = useCheckpoints(usePlace()).data ?? NO_CHECKPOINTS
+  const checkpoints = useCheckpoints(usePlace(), at !== '').data ?? NO_CHECKPOINTS
   if (at === '') return null
   const shown = checkpointOf(at, checkpoints)
   return (
     <p className="note warn" role="status">
       <Icon name="clock" />
       <span className="grow">
-        As of checkpoint <strong>{shown?.name ?? at}</strong>
+        As of checkpoint{' '}
+        <strong className="as-of-name clip" title={shown?.name ?? at}>
+          {shown?.name ?? at}
+        </strong>
         {shown !== undefined && (
           <>
             , <Ago time={shown.createdAt} />

@@ -363,7 +363,7 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
           onChange={setView}
         >
           <ColumnsMenu columns={all} hidden={preferences.hidden} onChange={setPreferences} />
-          {rowCount > 0 && (
+          {rowCount > 0 && (canWrite || selectedRow !== undefined) && (
             <Menu
               label="Selected rows"
               trigger={

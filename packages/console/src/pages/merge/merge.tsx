@@ -10,6 +10,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useState } from 'react'
 import { Link, useSearch } from 'wouter'
 import { keys } from '../../api/answers.js'
+import { cancelOperation, errorOfOperation, useOperation } from '../../api/long-work.js'
 import { useBranch, usePlace } from '../../api/place.js'
 import { useBranches, useSchema } from '../../api/queries.js'
 import { useRights } from '../../api/session.js'
@@ -19,6 +20,7 @@ import { isTyping } from '../../app/shortcuts.js'
 import { Button } from '../../ui/button.js'
 import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
 import { Checkbox } from '../../ui/field.js'
+import { OperationProgress } from '../../ui/operation-progress.js'
 import { Page } from '../../ui/page.js'
 import { Counts, SchemaChanges } from '../../ui/schema-changes.js'
 import { Switcher } from '../../ui/switcher.js'
@@ -43,7 +45,6 @@ import {
   takesOf,
   withoutDecisions,
 } from './decisions.js'
-import { errorOfOperation, OperationProgress, useOperation } from './operation-progress.js'
 import './merge.css'
 
 type Action = 'merge' | 'pull'
@@ -73,7 +74,7 @@ function Revert({ query }: { query: URLSearchParams }) {
       title="Revert"
       subtitle={
         <>
-          Takes back {query.get('what') ?? 'a change'} of <strong>{place.branch}</strong>, and keeps
+          Takes back {query.get('what') ?? 'a change'} on <strong>{place.branch}</strong>, and keeps
           what came later
         </>
       }
@@ -285,8 +286,10 @@ function MergeView({ change }: { change: BranchChange }) {
   })
 
   if (done !== null) return <Done change={change} result={done} />
-  if (own !== null) return <OperationProgress operation={own} />
-  if (running !== null && followed !== undefined) return <OperationProgress operation={followed} />
+  const underWay = own ?? (running === null ? undefined : followed)
+  if (underWay !== undefined) {
+    return <OperationProgress operation={underWay} onCancel={cancelOperation} />
+  }
   if (running !== null && earlier.isError) {
     return <ErrorNote error={earlier.error} onRetry={() => setRunning(null)} />
   }
@@ -294,7 +297,7 @@ function MergeView({ change }: { change: BranchChange }) {
     return compared === null ? (
       <Loading lines={8} label="Comparing the branches" />
     ) : (
-      <OperationProgress operation={compared} />
+      <OperationProgress operation={compared} name="comparison" onCancel={cancelOperation} />
     )
   }
   if (plan.isError) return <ErrorNote error={plan.error} onRetry={() => void plan.refetch()} />

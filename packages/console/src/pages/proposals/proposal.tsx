@@ -3,6 +3,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { Link, useParams } from 'wouter'
 import { keys } from '../../api/answers.js'
+import { cancelOperation } from '../../api/long-work.js'
 import { useClient, usePlace } from '../../api/place.js'
 import { useRights, useSession } from '../../api/session.js'
 import { href } from '../../app/navigate.js'
@@ -11,11 +12,11 @@ import { Button, IconButton } from '../../ui/button.js'
 import { FormDialog } from '../../ui/dialog.js'
 import { ErrorNote, Loading, Tag } from '../../ui/feedback.js'
 import { LongTextField, TextField } from '../../ui/field.js'
+import { OperationProgress } from '../../ui/operation-progress.js'
 import { Page } from '../../ui/page.js'
 import { Ago } from '../../ui/time.js'
 import { notify, notifyError } from '../../ui/toasts.js'
 import { type ChangedPlace, DifferenceView } from '../diff/difference-view.js'
-import { OperationProgress } from '../merge/operation-progress.js'
 
 /** Characters of a text of a proposal or a review. */
 const TEXT_MAX = 10_000
@@ -75,7 +76,7 @@ export function ProposalPage() {
         )
       }
     >
-      {running !== null && <OperationProgress operation={running} />}
+      {running !== null && <OperationProgress operation={running} onCancel={cancelOperation} />}
       <ErrorNote error={details.error} onRetry={() => void details.refetch()} />
       {data && data.body !== '' && <p className="card pad value">{data.body}</p>}
       {data && <Changed proposal={data} />}

@@ -14,6 +14,7 @@ import { LongTextField, SuggestField, TextField } from '../../ui/field.js'
 import { Page } from '../../ui/page.js'
 import { TableHead } from '../../ui/table-head.js'
 import { Ago } from '../../ui/time.js'
+import { Wide } from '../../ui/wide.js'
 
 const STATES = ['open', 'merged', 'closed'] as const
 
@@ -74,29 +75,33 @@ export function Proposals() {
       )}
       {proposals.data !== undefined && proposals.data.length > 0 && (
         <section className="card">
-          <table className="facts">
-            <TableHead titles={['Proposal', 'From', 'Into', 'Author', 'Comments', 'Made']} />
-            <tbody>
-              {proposals.data.map(({ number, title, from, into, author, comments, createdAt }) => (
-                <tr key={number}>
-                  <td>
-                    <Link href={href(paths.proposal(place, number))}>
-                      #{number} {title}
-                    </Link>
-                  </td>
-                  <td>
-                    <code>{from}</code>
-                  </td>
-                  <td>{into !== undefined && <code>{into}</code>}</td>
-                  <td className="muted">{author.email ?? author.id}</td>
-                  <td>{comments > 0 && <Tag>{comments}</Tag>}</td>
-                  <td className="muted">
-                    <Ago time={createdAt} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Wide label="Proposals">
+            <table className="facts">
+              <TableHead titles={['Proposal', 'From', 'Into', 'Author', 'Comments', 'Made']} />
+              <tbody>
+                {proposals.data.map(
+                  ({ number, title, from, into, author, comments, createdAt }) => (
+                    <tr key={number}>
+                      <td>
+                        <Link href={href(paths.proposal(place, number))}>
+                          #{number} {title}
+                        </Link>
+                      </td>
+                      <td>
+                        <code>{from}</code>
+                      </td>
+                      <td>{into !== undefined && <code>{into}</code>}</td>
+                      <td className="muted">{author.email ?? author.id}</td>
+                      <td>{comments > 0 && <Tag>{comments}</Tag>}</td>
+                      <td className="muted">
+                        <Ago time={createdAt} />
+                      </td>
+                    </tr>
+                  ),
+                )}
+              </tbody>
+            </table>
+          </Wide>
         </section>
       )}
       {canWrite && proposed !== null && (

@@ -3,20 +3,14 @@ import { useState } from 'react'
 import { FormDialog } from '../../ui/dialog.js'
 import { Checkbox, Field, TextField } from '../../ui/field.js'
 
-/** Types of columns that a unique constraint can have. */
-const UNIQUE_TYPES: ReadonlySet<string> = new Set([
-  'bool',
-  'int',
-  'float',
-  'decimal',
-  'string',
-  'email',
-  'datetime',
-  'date',
-  'time',
-  'uuid',
-  'enum',
-  'link',
+/** Types of columns whose values are not compared. */
+const NEVER_UNIQUE: ReadonlySet<string> = new Set([
+  'json',
+  'multiple',
+  'object',
+  'vector',
+  'file',
+  'file[]',
 ])
 
 /** Asks for a rule that all records of a table keep. */
@@ -34,7 +28,7 @@ export function AddConstraintDialog({
   const [columns, setColumns] = useState<readonly string[]>([])
   const [check, setCheck] = useState('')
   const possible = table.columns.filter(
-    ({ type, computed }) => UNIQUE_TYPES.has(type) && computed === undefined,
+    ({ type, computed }) => !NEVER_UNIQUE.has(type) && computed === undefined,
   )
   const isIncomplete = kind === 'unique' ? columns.length === 0 : check.trim() === ''
   return (

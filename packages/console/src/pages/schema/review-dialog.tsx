@@ -2,10 +2,12 @@ import {
   type ColumnProblem,
   type DataLoss,
   OffshootError,
+  type OperationInfo,
   type SchemaOperation,
 } from '@offshoot/client'
 import { useState } from 'react'
 import { Link } from 'wouter'
+import { cancelOperation } from '../../api/long-work.js'
 import { describeLoss } from '../../api/operations.js'
 import { usePlace } from '../../api/place.js'
 import { href } from '../../app/navigate.js'
@@ -13,7 +15,13 @@ import { paths } from '../../app/paths.js'
 import { FormDialog } from '../../ui/dialog.js'
 import { Checkbox } from '../../ui/field.js'
 import { Icon } from '../../ui/icon.js'
+import { OperationProgress } from '../../ui/operation-progress.js'
 import { Operations } from './operations.js'
+
+export interface ApplyOptions {
+  readonly allowDataLoss: boolean
+  readonly onProgress: (operation: OperationInfo) => void
+}
 
 /** A rule that records break, so that it cannot be added. */
 interface Broken {
@@ -42,20 +50,23 @@ export function ReviewDialog({
   dataLoss: readonly DataLoss[]
   /** Records that do not allow the changes. */
   problems: readonly ColumnProblem[]
-  onApply: (allowDataLoss: boolean) => Promise<unknown>
+  onApply: (options: ApplyOptions) => Promise<unknown>
   onClose: () => void
 }) {
   const place = usePlace()
   const [isAllowed, setAllowed] = useState(false)
   const [broken, setBroken] = useState<Broken | null>(null)
+  const [running, setRunning] = useState<OperationInfo | null>(null)
   const loses = dataLoss.length > 0
   const apply = async () => {
     setBroken(null)
     try {
-      await onApply(isAllowed)
+      await onApply({ allowDataLoss: isAllowed, onProgress: setRunning })
     } catch (error) {
       setBroken(brokenBy(error))
       throw error
+    } finally {
+      setRunning(null)
     }
   }
   return (
@@ -107,6 +118,7 @@ export function ReviewDialog({
           </div>
         </div>
       )}
+      {running !== null && <OperationProgress operation={running} onCancel={cancelOperation} />}
       {broken !== null && (
         <div className="note danger">
           <Icon name="warning" />

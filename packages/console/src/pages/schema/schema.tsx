@@ -16,7 +16,7 @@ import { AddConstraintDialog } from './constraint-dialog.js'
 import { Diagram } from './diagram.js'
 import { AddColumnDialog, AlterColumnDialog, HistoryDialog, NameDialog } from './edit-dialogs.js'
 import { History } from './history.js'
-import { ReviewDialog } from './review-dialog.js'
+import { type ApplyOptions, ReviewDialog } from './review-dialog.js'
 import './schema.css'
 import { TableCard } from './table-card.js'
 
@@ -67,8 +67,8 @@ export function SchemaPage() {
     queries.setQueryData(previewKey(next), answer)
     set(next)
   }
-  const apply = async (allowDataLoss: boolean) => {
-    await branch.applySchema(operations, { allowDataLoss })
+  const apply = async (options: ApplyOptions) => {
+    await branch.applySchema(operations, options)
     set([])
     notify('The schema was changed')
     await queries.invalidateQueries({ queryKey: keys.branch(place) })

@@ -51,6 +51,12 @@ export function Timeline() {
   // A line of another kind still names the checkpoint from before its change.
   const beforeOf = ({ before, entry }: TimelineEvent) =>
     before ?? known.find(({ id }) => id === entry?.checkpoint && entry?.kind !== 'checkpoint')
+  /** The checkpoint before this one that somebody has made, or the schedule. */
+  const previousOf = (checkpoint: Checkpoint | undefined) =>
+    checkpoint &&
+    known
+      .slice(known.indexOf(checkpoint) + 1)
+      .find(({ kind: made, id }) => made !== 'automatic' && id !== checkpoint.id)
   return (
     <Page
       title="Timeline"
@@ -89,6 +95,7 @@ export function Timeline() {
               key={event.id}
               event={event}
               before={beforeOf(event)}
+              previous={previousOf(event.checkpoint)}
               canWrite={canWrite}
               onAction={setAction}
             />
@@ -110,11 +117,13 @@ export function Timeline() {
 function EventItem({
   event: { id, at, entry, checkpoint },
   before,
+  previous,
   canWrite,
   onAction,
 }: {
   event: TimelineEvent
   before: Checkpoint | undefined
+  previous: Checkpoint | undefined
   canWrite: boolean
   onAction: (action: CheckpointAction) => void
 }) {
@@ -191,6 +200,20 @@ function EventItem({
                 icon: 'edit',
                 startsGroup: true,
                 onSelect: () => onAction({ kind: 'rename', checkpoint }),
+              },
+            canWrite &&
+              checkpoint !== undefined &&
+              previous !== undefined && {
+                label: `Revert what came after ${previous.name}…`,
+                icon: 'undo',
+                onSelect: () =>
+                  goTo(
+                    paths.revert(place, {
+                      since: previous.id,
+                      until: checkpoint.id,
+                      what: `what happened between ${previous.name} and ${checkpoint.name}`,
+                    }),
+                  ),
               },
             canWrite && {
               label: checkpoint === undefined ? 'Reset to the state before…' : 'Reset to here…',
