@@ -365,6 +365,27 @@ describe('references', () => {
 })
 
 describe('alter, rename, drop, index and comment', () => {
+  it('changes a type by an expression', async () => {
+    const { run, sql, table } = await open()
+    await run('create table t (id text primary key, "fullName" text not null, age int)')
+    await run(`insert into t (id, "fullName", age) values ('x', 'Ada Lovelace', 36)`)
+    await run(
+      `alter table t alter column "fullName" type varchar(20) using upper(split_part(t."fullName", ' ', 2))`,
+    )
+    await run(`alter table t alter column age type text using age::text || ' years'`)
+    expect(await run('select "fullName", age from t')).toMatchObject({
+      records: [{ fullName: 'LOVELACE', age: '36 years' }],
+    })
+    expect(await table('t')).toMatchObject({
+      columns: [
+        { name: 'fullName', type: 'string', notNull: true },
+        { name: 'age', type: 'text' },
+      ],
+    })
+    const refused = await sql('alter table t alter column age type int using nothing')
+    expect(refused).toMatchObject({ status: 400 })
+  })
+
   it('change columns, constraints and names', async () => {
     const { run, table, history } = await open()
     await run(
@@ -736,7 +757,10 @@ describe('what is not supported', () => {
     ['create unique index on u (a) where a is null', 'WHERE'],
     ['create unique index on u (a text_ops)', 'an operator class'],
     ['alter table u add primary key using index u_a_key', 'PRIMARY KEY: USING INDEX'],
-    ['alter table u alter a type text using upper(a)', 'USING with an expression'],
+    [
+      'alter table u add column x int, alter x type text using upper(a)',
+      'which the same request adds or changes',
+    ],
     ['alter table u alter id type text', 'ALTER COLUMN of column [id]'],
     ['alter table u drop column id', 'DROP COLUMN of column [id]'],
     ['alter table u rename id to key', 'RENAME COLUMN of column [id]'],

@@ -79,6 +79,8 @@ export interface ColumnChanges {
   readonly name?: string
   /** The new type. All values of the column must convert to it. */
   readonly type?: ColumnType
+  /** An expression in SQL over the columns of the record, whose value the column gets. */
+  readonly using?: string
   /** A link keeps its table. A column that becomes a link has ids of the table that is named here. */
   readonly link?: {
     readonly table?: string

@@ -135,6 +135,14 @@ const columnChanges = {
       description: 'The new type. All values of the column must convert to it.',
     }),
   ),
+  using: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: LIMITS.expressionLengthMax,
+      description:
+        'An expression in SQL over the columns of the record, whose value the column gets. All records are written anew.',
+    }),
+  ),
   link: Type.Optional(
     Type.Object(
       {

@@ -71,6 +71,8 @@ export function alterStored(
   definition: Column,
   options: {
     fillNulls: boolean
+    /** Its values come from an expression, and not from a conversion. */
+    isRewritten: boolean
     /** The expression of a computed column. */
     computed: RowExpression | undefined
     nextId(): number
@@ -86,16 +88,17 @@ export function alterStored(
   if (isFilled && fill === undefined) {
     return { fault: 'field [fillNulls]: the column has no default value to fill records with' }
   }
-  if (!changesValues(before, after) && !isFilled) return after
+  if (!changesValues(before, after) && !isFilled && !options.isRewritten) return after
   const { index, fill: _, from: __, ...rest } = after
   const canIndex = COLUMN_TYPE_ENTRIES[after.type].allows.index
-  const made = {
+  const stored = {
     ...rest,
     id: options.nextId(),
     ...(index !== undefined && canIndex && { index }),
     ...(fill !== undefined && { fill }),
-    from: originOf(before),
   }
+  if (options.isRewritten) return stored
+  const made = { ...stored, from: originOf(before) }
   const fault = conversionFault(made)
   return fault === undefined ? made : { fault }
 }

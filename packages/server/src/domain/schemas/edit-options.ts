@@ -58,11 +58,15 @@ export function parseExpressions(
     ...operations.flatMap(rulesIn),
     ...tables.flatMap(({ columns, constraints = [] }) => [...columns, ...constraints]),
   ]
-  return parseRowExpressions(
-    given.flatMap((each) =>
+  const used = operations.flatMap((operation) =>
+    'alterColumn' in operation ? (operation.alterColumn.using ?? []) : [],
+  )
+  return parseRowExpressions([
+    ...used,
+    ...given.flatMap((each) =>
       'check' in each ? each.check : 'computed' in each ? (each.computed ?? []) : [],
     ),
-  )
+  ])
 }
 
 /** Returns the part of an operation that can have an expression. */

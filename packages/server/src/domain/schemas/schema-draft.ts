@@ -7,6 +7,7 @@ import {
   type TableHistory,
 } from '@offshoot/contract/schema'
 import type { ParsedExpressions, RowExpression } from '../../dialect/row-expression.js'
+import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import { AddedLinks, ID_TYPE_OF, type LinkTarget } from './added-links.js'
@@ -25,6 +26,7 @@ import { orderTables } from './order-tables.js'
 import { toPublicColumn } from './public-schema.js'
 import {
   bindComputed,
+  bindExpression,
   carryConstraint,
   columnIdsOf,
   constraintNotFound,
@@ -47,6 +49,9 @@ interface Rename {
   readonly newName: string
 }
 
+/** An expression that the values of a column come from. */
+type Rewriting = NonNullable<Extract<SchemaChange, { kind: 'columnAltered' }>['using']>
+
 /** A step of the migration. It changes the storage, unless a later step undoes it. */
 type Step =
   | {
@@ -65,6 +70,7 @@ type Step =
       readonly tableId: number
       readonly before: StoredColumn
       readonly column: StoredColumn
+      readonly using?: Rewriting
     }
 
 /**
@@ -236,8 +242,11 @@ export class SchemaDraft {
       alteration.computed === undefined
         ? before.computed
         : this.#bindComputed(tableName, definition, others)
+    const using = this.#bindUsing(alteration, { definition, columns: columns.items() })
+    if (using && 'fault' in using) throw refuse(`field [using]: ${using.fault}`)
     const column = alterStored(before, definition, {
       ...this.#options,
+      isRewritten: using !== undefined,
       computed,
       fillNulls: alteration.fillNulls ?? false,
     })
@@ -248,9 +257,30 @@ export class SchemaDraft {
     columns.replace(before.id, altered)
     const carried =
       altered.id === before.id ? [] : this.#carryConstraints(table, before, altered, refuse)
-    this.#steps.push({ kind: 'columnAltered', tableId: table.id, before, column: altered })
+    const step = { before, column: altered, ...(using && { using }) }
+    this.#steps.push({ kind: 'columnAltered', tableId: table.id, ...step })
     for (const constraint of carried) {
       this.#steps.push({ kind: 'constraintAdded', tableId: table.id, constraint })
+    }
+  }
+
+  /** Returns the expression that the values of a column come from. undefined: they are converted. */
+  #bindUsing(
+    { using, fillNulls = false }: Alteration,
+    { definition, columns }: { definition: Column; columns: readonly StoredColumn[] },
+  ): Rewriting | { fault: string } | undefined {
+    if (using === undefined) return undefined
+    if (fillNulls) return { fault: 'excludes [fillNulls]; the expression can have a value' }
+    if (definition.computed !== undefined) return { fault: 'a computed column has no values' }
+    if (!COLUMN_TYPE_ENTRIES[definition.type].allows.computed) {
+      return { fault: `is not possible for type [${definition.type}]` }
+    }
+    const { expressions } = this.#options
+    try {
+      return { expression: bindExpression(using, { columns, expressions }), columns }
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error
+      return { fault: error.message }
     }
   }
 
@@ -480,9 +510,10 @@ export class SchemaDraft {
         return before && after && !isUndone ? [{ kind, table: after, constraint }] : []
       }
       case 'columnAltered': {
-        const { before: old, column } = step
+        const { kind, before: old, column, using } = step
+        const altered = { before: old, column, ...(using && { using }) }
         // A later step may have renamed the column.
-        return after ? [{ kind: 'columnAltered', table: after, before: old, column }] : []
+        return after ? [{ kind, table: after, ...altered }] : []
       }
     }
   }

@@ -142,7 +142,10 @@ export function bindComputed(text: string, context: ExpressionContext): RowExpre
 type ExpressionContext = Pick<ConstraintContext, 'columns' | 'expressions'>
 
 /** Converts an expression over the columns of a record into the form that is stored. Throws if it is invalid. */
-function bindExpression(text: string, { columns, expressions }: ExpressionContext): RowExpression {
+export function bindExpression(
+  text: string,
+  { columns, expressions }: ExpressionContext,
+): RowExpression {
   const parsed = expressions?.get(text)
   if (parsed === undefined) throw new Error('expressions are parsed before they are applied')
   if (parsed instanceof AppError) throw parsed

@@ -105,7 +105,7 @@ const MUTABLE = 'its result depends on more than the record, such as the time or
  * Throws if PostgreSQL does not accept the expression of a check as a condition that depends on the row alone. A
  * generated column of an empty table must be one.
  */
-async function requireCheckable(
+export async function requireCheckable(
   database: Queryable,
   table: StoredTable,
   rule: StoredCheck,

@@ -5,11 +5,17 @@ import {
 } from '@offshoot/contract/column-problems'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import type { RowExpression } from '../../dialect/row-expression.js'
 import type { Queryable } from '../../postgres/database.js'
-import { isDataException } from '../../postgres/failures.js'
+import { codeOf, isDataException } from '../../postgres/failures.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { physicalName } from '../columns/column-tree.js'
-import { type ComputedColumn, checkOfComputed, isComputed } from '../columns/computed-columns.js'
+import {
+  type ComputedColumn,
+  checkOfComputed,
+  computedSql,
+  isComputed,
+} from '../columns/computed-columns.js'
 import { fitsSql, narrows } from '../columns/conversions.js'
 import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
@@ -23,6 +29,14 @@ export interface AlteredColumn {
   readonly table: StoredTable
   readonly before: StoredColumn
   readonly column: StoredColumn
+  /** Where the values come from. undefined: they are those of before, converted. */
+  readonly using?: Rewriting
+}
+
+/** An expression over the columns that a table has before the change. */
+export interface Rewriting {
+  readonly expression: RowExpression
+  readonly columns: readonly StoredColumn[]
 }
 
 type Kind = ColumnProblem['kind']
@@ -34,8 +48,17 @@ const MESSAGE_RECORDS_MAX = 5
 export async function findColumnProblems(
   transaction: Queryable,
   rows: BranchRows,
-  { table, before, column, limits }: AlteredColumn & { limits: Limits },
+  { table, before, column, using, limits }: AlteredColumn & { limits: Limits },
 ): Promise<ColumnProblem[]> {
+  if (using !== undefined) {
+    const made = { ...column, computed: using.expression }
+    const read = { ...table, columns: using.columns }
+    const options = { table: read, column: made, limits }
+    return [
+      ...(await findUncomputed(transaction, rows, { ...options, before })),
+      ...(column.unique ? await findRepeated(transaction, rows, { ...options, before }) : []),
+    ]
+  }
   if (isComputed(column)) return findUncomputed(transaction, rows, { table, column, limits })
   const isConverted = before.id !== column.id
   const { fill: _, ...probe } = column
@@ -77,7 +100,12 @@ export async function findColumnProblems(
 async function findUncomputed(
   transaction: Queryable,
   rows: BranchRows,
-  { table, column, limits }: { table: StoredTable; column: ComputedColumn; limits: Limits },
+  {
+    table,
+    column,
+    before,
+    limits,
+  }: { table: StoredTable; column: ComputedColumn; before?: StoredColumn; limits: Limits },
 ): Promise<ColumnProblem[]> {
   const codec = compileTable(table, { limits, jsonAsText: false }).stored
   const isFailed = failsCheck(
@@ -89,16 +117,40 @@ async function findUncomputed(
     kind: 'limit',
     condition: isFailed,
     from,
-    old: sql`null`,
+    old: before === undefined ? sql`null` : sql`r.${ident(physicalName(before))}`,
     table,
     column,
   } as const
   return findRecords(transaction, options).catch((error: unknown) => {
-    if (!isDataException(error)) throw error
+    if (!/^(22|42)/.test(codeOf(error) ?? '')) throw error
     const place = `table [${table.name}]: column [${column.name}]`
-    const reason = 'the expression cannot be evaluated for an existing record'
+    const reason = isDataException(error)
+      ? 'the expression cannot be evaluated for an existing record'
+      : `the expression has no value of type [${column.type}]`
     throw new AppError('invalid_schema', `${place}: ${reason}`, { cause: error })
   })
+}
+
+/** Finds the records for which an expression has the value of another record. */
+async function findRepeated(
+  transaction: Queryable,
+  rows: BranchRows,
+  {
+    table,
+    column,
+    before,
+    limits,
+  }: { table: StoredTable; column: ComputedColumn; before: StoredColumn; limits: Limits },
+): Promise<ColumnProblem[]> {
+  const codec = compileTable(table, { limits, jsonAsText: false }).stored
+  const value = computedSql(column, (id) => sql`v.${ident(physicalName({ id }))}`)
+  const from = sql`(
+    select m.*, count(*) over (partition by m.made) as holders
+    from (select v.*, ${value} as made from (${selectVisible(layoutOf(rows), codec)}) v offset 0) m
+  ) r`
+  const condition = sql`r.made is not null and r.holders > 1`
+  const old = sql`r.${ident(physicalName(before))}`
+  return findRecords(transaction, { kind: 'unique', condition, from, old, table, column })
 }
 
 async function findRecords(

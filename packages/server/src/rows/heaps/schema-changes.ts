@@ -2,11 +2,13 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
-import { sql } from '../../postgres/sql.js'
+import { ident, join, sql } from '../../postgres/sql.js'
+import { physicalName } from '../columns/column-tree.js'
 import {
   type ComputedColumn,
   checkOf,
   checkOfComputed,
+  computedSql,
   isComputed,
   listStoredChecks,
 } from '../columns/computed-columns.js'
@@ -15,16 +17,24 @@ import { compileTable } from '../columns/table-codec.js'
 import { requestExtensionIndexes, requestIndexes } from '../indexes/heap-indexes.js'
 import {
   type BranchRows,
+  findLayout,
   type Heap,
   type HeapAddress,
+  heapName,
   type Layout,
   layoutOf,
   ownHeap,
+  pastName,
 } from '../layout/layout.js'
-import { selectVisible } from '../reading/arms.js'
+import { heapColumns, selectVisible } from '../reading/arms.js'
 import { absorbAll } from './absorb.js'
-import { listRules, requireKept } from './check-rows.js'
-import { type AlteredColumn, columnProblemsError, findColumnProblems } from './column-problems.js'
+import { listRules, requireCheckable, requireKept } from './check-rows.js'
+import {
+  type AlteredColumn,
+  columnProblemsError,
+  findColumnProblems,
+  type Rewriting,
+} from './column-problems.js'
 import {
   addHeapCheck,
   addHeapColumn,
@@ -35,7 +45,7 @@ import {
   dropHeap,
   dropHeapConstraint,
 } from './heap-ddl.js'
-import { changeHistory, completeVersions } from './versions.js'
+import { changeHistory, completeVersions, movingRows } from './versions.js'
 
 const TOO_MANY_COLUMNS = '54011'
 
@@ -69,8 +79,19 @@ export async function applySchemaChanges(
   rows: BranchRows,
   options: SchemaChanges,
 ): Promise<void> {
-  const layout = layoutOf(rows)
+  let layout = layoutOf(rows)
   await absorbAll(transaction, layout)
+  const rewritten = options.changes.flatMap((change) =>
+    change.kind === 'columnAltered' && change.using !== undefined ? change.table.id : [],
+  )
+  // All rows of the branch are written to its own heaps.
+  const missing = [...options.before.values()].filter(
+    ({ id }) => rewritten.includes(id) && ownHeap(layout, id) === undefined,
+  )
+  if (missing.length > 0) {
+    await createHeaps(transaction, { ...layout, tables: missing })
+    layout = await findAgain(transaction, layout)
+  }
   const added = options.changes.filter((change) => change.kind === 'tableAdded')
   for (const { table } of options.areRowsChecked ? [] : added) {
     for (const rule of listRules(table)) {
@@ -112,10 +133,15 @@ export async function applySchemaChanges(
         break
       }
       case 'columnAltered': {
-        const { table, before, column } = change
+        const { table, before, column, using } = change
         if (isComputed(column)) {
           await setComputed(transaction, { ...options, layout, table, column })
           break
+        }
+        if (using !== undefined) {
+          const rule = checkOfComputed({ ...column, computed: using.expression })
+          const read = { ...table, columns: using.columns }
+          await requireCheckable(transaction, read, rule)
         }
         if (!options.areRowsChecked) {
           const problems = await findColumnProblems(transaction, layout, {
@@ -130,6 +156,10 @@ export async function applySchemaChanges(
           break
         }
         await addColumn(transaction, heap, { table, column })
+        if (using !== undefined) {
+          await rewriteRows(transaction, layout, { ...change, heap, using, limits: options.limits })
+          layout = await findAgain(transaction, layout)
+        }
         await dropColumnRules(transaction, heap, { column: before, hasForks: layout.hasForks })
         break
       }
@@ -161,6 +191,67 @@ export async function applySchemaChanges(
         break
     }
   }
+}
+
+/** Finds the layout of a branch again, after its heaps have changed. */
+async function findAgain(transaction: Queryable, { branchId }: Layout): Promise<Layout> {
+  const layout = await findLayout(transaction, branchId)
+  if (layout === undefined) throw new Error('a locked branch must exist')
+  return layout
+}
+
+/**
+ * Gives all rows of a branch the value of an expression. Inherited rows are copied to the heap of the branch: an expression may
+ * fail for rows that the branch does not see, so it cannot be evaluated by reads. All rows belong to the present epoch then,
+ * so that a merge takes their values as changes. Versions and times stay, because nobody has read the column yet.
+ */
+async function rewriteRows(
+  transaction: Queryable,
+  layout: Layout,
+  {
+    table,
+    column,
+    heap,
+    using,
+    limits,
+  }: {
+    table: StoredTable
+    column: StoredColumn
+    heap: Heap
+    using: Rewriting
+    limits: Limits
+  },
+): Promise<void> {
+  const { stored } = compileTable(
+    { ...table, columns: using.columns },
+    { limits, jsonAsText: false },
+  )
+  const names = [
+    ...['id', 'version', 'created_at', 'updated_at'],
+    ...stored.physical.map(({ physicalName: name }) => name),
+  ].map(ident)
+  const visible = selectVisible(layout, stored, { isInherited: true })
+  const made = computedSql(
+    { ...column, computed: using.expression },
+    (id) => sql`h.${ident(physicalName({ id }))}`,
+  )
+  await movingRows(transaction, table, async () => {
+    await transaction.query(sql`
+      insert into ${heapName(heap)} (${join(names, ', ')}, epoch)
+      select ${join(
+        names.map((name) => sql`v.${name}`),
+        ', ',
+      )}, ${layout.epoch}::integer from (${visible}) v`)
+    await transaction.query(sql`
+      insert into ${pastName(heap)} (${heapColumns(heap)}, until)
+      select ${heapColumns(heap, sql`h`)}, ${layout.epoch}::integer
+      from ${heapName(heap)} h
+      where h.epoch < ${layout.epoch}::integer and not h.deleted`)
+    await transaction.query(sql`
+      update ${heapName(heap)} h
+      set ${ident(physicalName(column))} = ${made}, epoch = ${layout.epoch}::integer
+      where not h.deleted`)
+  })
 }
 
 /** Checks that the rows of a branch have values of a new or changed computed column, and that those written later will. */

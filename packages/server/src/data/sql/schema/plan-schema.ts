@@ -567,12 +567,15 @@ class SchemaPlanner {
     const column = getColumn(table, name)
     const { form, isSerial } = this.#readType(node.typeName, name)
     if (isSerial) throw notSupported(`type serial of column [${name}]`)
-    if (
-      node.raw_default !== undefined &&
-      !isPlainCast(node.raw_default, { name, form, enums: this.#enums })
-    ) {
-      throw notSupported('ALTER COLUMN ... USING with an expression', 'only USING column::type is')
+    const isConverted =
+      node.raw_default === undefined ||
+      isPlainCast(node.raw_default, { name, form, enums: this.#enums })
+    if (!isConverted && (column.added ?? column.altered) !== undefined) {
+      throw notSupported(
+        `ALTER COLUMN ... USING of column [${name}], which the same request adds or changes`,
+      )
     }
+    const using = isConverted ? {} : { using: this.#expressionOf(node.raw_default) }
     const isUnique = table.constraints.some(
       (each) => each.isUnique && each.columns.includes(column.definition.name),
     )
@@ -581,6 +584,7 @@ class SchemaPlanner {
     this.#model.changeColumn(table, column, {
       ...form,
       ...(isKept && { type: 'string' }),
+      ...using,
     } as ColumnForm & { enum?: { values: string[] } })
   }
 

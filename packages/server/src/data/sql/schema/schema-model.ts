@@ -109,7 +109,8 @@ export class SchemaModel {
 
   changeColumn(table: TableModel, column: ColumnModel, changes: ColumnChanges): void {
     const { name } = column.definition
-    column.definition = applied(column.definition, changes)
+    const { using: _, ...defined } = changes
+    column.definition = applied(column.definition, defined)
     if (column.added !== undefined) {
       // It may have been renamed since.
       column.added.column = applied(column.added.column, changes)

@@ -1,0 +1,231 @@
+import type { Column } from '@offshoot/contract/schema'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+import { expectOk } from '../support/tables.js'
+
+/* Columns whose values are calculated anew by an expression: on a branch, and on a fork that inherits its rows. */
+
+let service: TestService
+let number = 0
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(() => service.close())
+
+const COLUMNS: readonly Column[] = [
+  { name: 'price', type: 'string' },
+  { name: 'count', type: 'int' },
+]
+
+const CENTS = { type: 'int', using: `replace(price, '.', '')::bigint * coalesce(count, 1)` }
+const FIRST = { price: '1.50', count: 2 }
+const SECOND = { price: '0.99' }
+
+describe.each(['main', 'fork', 'fork of a fork'])('a change with an expression, on %s', (place) => {
+  const branch = place.replaceAll(' ', '-')
+  const alter = (branches: TestBranches, changes: object, column = 'price', on = branch) =>
+    branches.call(on, 'PATCH', `/tables/items/columns/${column}`, changes)
+
+  /** Two rows that forks inherit, one of which the last fork has changed, and one that is deleted there. */
+  async function open(columns = COLUMNS) {
+    const branches = await TestBranches.create(service, `using${++number}`, { items: columns })
+    await branches.put('main', 'items', 'a', FIRST)
+    await branches.put('main', 'items', 'b', { price: 'old' })
+    await branches.put('main', 'items', 'c', { price: 'no number' })
+    await branches.put('main', 'items', 'd', {})
+    if (branch !== 'main') await branches.fork('fork')
+    if (branch === 'fork-of-a-fork') await branches.fork(branch, 'fork')
+    await branches.put(branch, 'items', 'b', SECOND)
+    await branches.remove(branch, 'items', 'c')
+    return branches
+  }
+
+  it('gives each record its value, with the record of the same version', async () => {
+    const branches = await open()
+    const before = await branches.record(branch, 'items', 'a')
+    expectOk(await alter(branches, CENTS))
+    expect(await branches.read(branch, 'items', ['a', 'b', 'c', 'd'])).toEqual({
+      a: { price: 300, count: 2 },
+      b: { price: 99 },
+      d: {},
+    })
+    const after = await branches.record(branch, 'items', 'a')
+    expect(after.service ?? after.xata).toEqual(before.service ?? before.xata)
+    const query = { filter: { price: { $gt: 100 } }, columns: ['id'] }
+    const found = await branches.call(branch, 'POST', '/tables/items/query', query)
+    expect(expectOk(found).body.records).toMatchObject([{ id: 'a' }])
+    await branches.patch(branch, 'items', 'a', { price: 7 })
+    await branches.remove(branch, 'items', 'b')
+    expect(await branches.read(branch, 'items', ['a', 'b'])).toEqual({ a: { price: 7, count: 2 } })
+    // Forks made after the change inherit it, and those made before it do not have it.
+    await branches.fork('later', branch)
+    expect(await branches.read('later', 'items', ['a'])).toEqual({ a: { price: 7, count: 2 } })
+    if (branch !== 'main') {
+      expect(await branches.read('main', 'items', ['a', 'c'])).toEqual({
+        a: FIRST,
+        c: { price: 'no number' },
+      })
+    }
+  })
+
+  it('is refused if the expression fails, and changes nothing', async () => {
+    const branches = await open()
+    await branches.put(branch, 'items', 'e', { price: 'five' })
+    const dryRun = await alter(branches, { ...CENTS, dryRun: true })
+    const message =
+      'table [items]: column [price]: the expression cannot be evaluated for an existing record'
+    expect(dryRun).toMatchObject({ status: 400, body: { code: 'invalid_schema', message } })
+    expect(await alter(branches, CENTS)).toMatchObject({ status: 400, body: { message } })
+    expect(await branches.read(branch, 'items', ['a', 'e'])).toEqual({
+      a: FIRST,
+      e: { price: 'five' },
+    })
+  })
+
+  it('is refused with the records whose new value the column cannot have', async () => {
+    const branches = await open()
+    const long = { type: 'string', using: 'rpad(price, 3000)' }
+    const limit = [
+      {
+        kind: 'limit',
+        records: 2,
+        samples: [
+          { id: 'a', value: '1.50' },
+          { id: 'b', value: '0.99' },
+        ],
+      },
+    ]
+    const dryRun = await alter(branches, { ...long, dryRun: true })
+    expect(expectOk(dryRun).body).toMatchObject({ problems: limit })
+    expect(await alter(branches, long)).toMatchObject({ status: 400, body: { problems: limit } })
+    const same = { type: 'int', unique: true, using: 'char_length(price)' }
+    expect(await alter(branches, same)).toMatchObject({
+      status: 400,
+      body: { problems: [{ kind: 'unique', records: 2 }] },
+    })
+    const required = { type: 'int', notNull: true, using: 'char_length(price)' }
+    expect(await alter(branches, required)).toMatchObject({
+      status: 400,
+      body: { problems: [{ kind: 'limit', records: 1, samples: [{ id: 'd' }] }] },
+    })
+    expect(await branches.read(branch, 'items', ['a'])).toEqual({ a: FIRST })
+  })
+
+  it('takes the constraints of the column along', async () => {
+    const branches = await open()
+    const constraint = (name: string, rule: object) =>
+      branches.call(branch, 'PUT', `/tables/items/constraints/${name}`, rule)
+    expectOk(await constraint('once', { unique: ['price', 'count'] }))
+    expectOk(await constraint('known', { check: 'price is not null or count is null' }))
+    expectOk(await alter(branches, CENTS))
+    const put = (values: object) => branches.call(branch, 'PUT', '/tables/items/data/e', values)
+    expect((await put({ price: 300, count: 2 })).body).toMatchObject({ constraint: 'once' })
+    expect((await put({ count: 2 })).body).toMatchObject({ constraint: 'known' })
+    expectOk(await put({ price: 300, count: 3 }))
+    await constraint('small', { check: 'price < 1000' })
+    expect(await alter(branches, { type: 'int', using: 'price * 100' })).toMatchObject({
+      status: 400,
+      body: { code: 'constraint_violated', constraint: 'small' },
+    })
+    expect(await branches.read(branch, 'items', ['a'])).toEqual({ a: { price: 300, count: 2 } })
+  })
+
+  it.each([
+    [{ using: 'nothing + 1' }, 'column "nothing" does not exist'],
+    [{ using: '(select 1)' }, 'subqueries'],
+    [{ using: 'count = ' }, 'field [using]'],
+    [{ type: 'int', using: `'x' || price` }, ''],
+    [{ type: 'datetime', using: 'now()' }, ''],
+    [{ type: 'json', using: 'price' }, 'field [using]: is not possible for type [json]'],
+    [{ notNull: true, fillNulls: true, defaultValue: 'x', using: 'price' }, 'fillNulls'],
+  ])('is refused if it is not an expression of the type: %o', async (changes, message) => {
+    const branches = await open()
+    const answer = await alter(branches, changes)
+    expect(answer.status).toBe(400)
+    expect(answer.body.message).toContain(message)
+    expect(await branches.read(branch, 'items', ['a'])).toEqual({ a: FIRST })
+  })
+})
+
+describe('a merge', () => {
+  const alter = (branches: TestBranches, branch: string) =>
+    branches.call(branch, 'PATCH', '/tables/items/columns/price', CENTS)
+
+  async function open() {
+    const branches = await TestBranches.create(service, `using${++number}`, { items: COLUMNS })
+    await branches.put('main', 'items', 'a', FIRST)
+    await branches.put('main', 'items', 'b', SECOND)
+    await branches.fork('fork')
+    return branches
+  }
+
+  it('brings the new values, and the changes of other columns', async () => {
+    const branches = await open()
+    expectOk(await alter(branches, 'fork'))
+    await branches.patch('main', 'items', 'a', { count: 5 })
+    expectOk(await branches.merging('fork', { allowDataLoss: true }))
+    expect(await branches.read('main', 'items', ['a', 'b'])).toEqual({
+      a: { price: 300, count: 5 },
+      b: { price: 99 },
+    })
+  })
+
+  it('brings the new values to a fork that has changed other columns', async () => {
+    const branches = await open()
+    await branches.patch('fork', 'items', 'a', { count: 5 })
+    await branches.call('main', 'POST', '/checkpoints', { name: 'before' })
+    expectOk(await alter(branches, 'main'))
+    await branches.fork('other', 'main', { at: 'before' })
+    expect(await branches.read('other', 'items', ['a', 'b'])).toEqual({ a: FIRST, b: SECOND })
+    expectOk(await branches.pulling('fork', { allowDataLoss: true }))
+    const merged = { a: { price: 300, count: 5 }, b: { price: 99 } }
+    expect(await branches.read('fork', 'items', ['a', 'b'])).toEqual(merged)
+    expect(await branches.merge('fork')).toMatchObject({ merged: true })
+    expect(await branches.read('main', 'items', ['a', 'b'])).toEqual(merged)
+  })
+
+  it.each(['fork', 'main'])(
+    'reports values that others have changed, if %s did it',
+    async (one) => {
+      const branches = await open()
+      expectOk(await alter(branches, one))
+      const other = one === 'fork' ? 'main' : 'fork'
+      await branches.patch(other, 'items', 'b', { price: '2.00' })
+      const answer = await branches.merging('fork', { allowDataLoss: true })
+      expect(answer.status).toBe(409)
+      const [conflict] = answer.body.conflicts
+      expect(conflict).toMatchObject({ kind: 'schema', column: 'price', records: 1 })
+      // The side that has the new values can be taken.
+      const strategy = one === 'fork' ? 'theirs' : 'ours'
+      expectOk(await branches.merging('fork', { strategy, allowDataLoss: true }))
+      expect(await branches.read('main', 'items', ['a', 'b'])).toEqual({
+        a: { price: 300, count: 2 },
+        b: { price: 99 },
+      })
+    },
+  )
+
+  it('takes the same change of both sides as one', async () => {
+    const branches = await open()
+    expectOk(await alter(branches, 'fork'))
+    expectOk(await alter(branches, 'main'))
+    await branches.put('fork', 'items', 'c', { price: 1 })
+    expect(await branches.merge('fork')).toMatchObject({ merged: true })
+    expect(await branches.read('main', 'items', ['a', 'b', 'c'])).toEqual({
+      a: { price: 300, count: 2 },
+      b: { price: 99 },
+      c: { price: 1 },
+    })
+  })
+
+  it('can be done by the migration, which another branch is given', async () => {
+    const branches = await open()
+    const operation = { alterColumn: { table: 'items', column: 'price', ...CENTS } }
+    await branches.edit('fork', operation as never)
+    const { body } = await branches.call('fork', 'POST', '/schema/history', {})
+    expect(body.logs[0].operations).toEqual([operation])
+    await branches.edit('main', operation as never)
+    expect(await branches.read('main', 'items', ['a'])).toEqual({ a: { price: 300, count: 2 } })
+  })
+})
