@@ -25,7 +25,7 @@ let service: TestService
 let call: BranchCall
 
 beforeAll(async () => {
-  database = await createTestDatabase()
+  database = await createTestDatabase({ copiesCatalogue: true })
   const url = new URL(database.url)
   toPostgres = await CuttingProxy.start(postgresAddress(url))
   url.hostname = '127.0.0.1'

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { createKey } from '../support/people.js'
+import { LONG } from '../support/random.js'
 import { type Description, exampleRequest, type Route, watchRoutes } from '../support/routes.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 import { everythingStored } from '../support/stored.js'
@@ -110,8 +111,8 @@ async function expectGhost(attempts: readonly Attempt[], id: string, key: string
 
 const isAboutWorkspace = ({ url }: Route) => /^\/(workspaces\/:|dbs?\/)/.test(url)
 
-/** Lists every route below a workspace, in every form of address, with the first tenant's ids. */
-function workspaceAttempts(): Attempt[] {
+/** Lists every route below a workspace, in every form of address or in the first one, with the first tenant's ids. */
+function workspaceAttempts(forms: 'every form' | 'the first form'): Attempt[] {
   return routes.filter(isAboutWorkspace).flatMap((route) => {
     const request = (workspaceId: string) =>
       exampleRequest(description, route, { ...namesOf(one), workspaceId })
@@ -131,17 +132,18 @@ function workspaceAttempts(): Attempt[] {
       },
     })
     const none = () => ''
-    if (!route.url.startsWith('/db'))
-      return [attempt('', none), attempt('Xata client', none, () => XATA_CLIENT)]
-    return [
-      attempt('by path', (id) => `/${id}.local`),
-      attempt('by host', none, (id) => ({ host: `${id}.local.localhost` })),
-      attempt(
-        'by path, Xata client',
-        (id) => `/${id}.local.xata.sh`,
-        () => XATA_CLIENT,
-      ),
-    ]
+    const listed = route.url.startsWith('/db')
+      ? [
+          attempt('by path', (id) => `/${id}.local`),
+          attempt('by host', none, (id) => ({ host: `${id}.local.localhost` })),
+          attempt(
+            'by path, Xata client',
+            (id) => `/${id}.local.xata.sh`,
+            () => XATA_CLIENT,
+          ),
+        ]
+      : [attempt('', none), attempt('Xata client', none, () => XATA_CLIENT)]
+    return forms === 'every form' ? listed : listed.slice(0, 1)
   })
 }
 
@@ -164,7 +166,9 @@ function namesOf(tenant: Tenant): Record<string, string> {
 
 describe('the workspace of another tenant is as if it did not exist', () => {
   it.each(KEY_KINDS)('to every route, with a key: %s', async (kind) => {
-    await expectGhost(workspaceAttempts(), one.workspaceId, keys[kind] ?? '')
+    // The form of an address is read before the key, so the short form has all of them with one key.
+    const forms = LONG || kind === 'whole' ? 'every form' : 'the first form'
+    await expectGhost(workspaceAttempts(forms), one.workspaceId, keys[kind] ?? '')
   })
 })
 

@@ -20,7 +20,7 @@ let service: TestService
 let number = 0
 
 beforeAll(async () => {
-  service = await createTestService()
+  service = await createTestService({ limits: { mergeLockedRowsMax: 200 } })
 })
 afterAll(() => service.close())
 
@@ -31,7 +31,7 @@ const ITEMS: readonly Column[] = [
 ]
 /** Records of `main`, and records that `dev` adds. */
 const OLD = 120
-const NEW = 2_100
+const NEW = 300
 const oldId = (index: number) => `a${String(index).padStart(3, '0')}`
 const newId = (index: number) => `n${String(index).padStart(4, '0')}`
 const upTo = (count: number) => Array.from({ length: count }, (_, index) => index)
@@ -127,7 +127,7 @@ async function mergeAndMove(branches: TestBranches, into: string): Promise<void>
 async function contentOf(branches: TestBranches, branch: string): Promise<Map<string, unknown>> {
   const content = new Map<string, unknown>()
   for (let after: string | undefined; ; ) {
-    const page = after === undefined ? { size: 1000 } : { size: 1000, after }
+    const page = after === undefined ? { size: 200 } : { size: 200, after }
     const body = {
       columns: ['*'],
       page,

@@ -61,21 +61,28 @@ const read = async (call: BranchCall, table: string, id: string) => {
   return values
 }
 
-/** Reads everything that a schema edit may change: schema, version, history and physical tables. */
+/** Reads everything of a database that a schema edit may change: schema, version, history and physical tables. */
 async function snapshot(call: BranchCall) {
+  const details = await branch(call)
+  const schema = sql`(
+    select n.oid
+    from offshoot.databases d
+    join pg_namespace n on n.nspname = 'offshoot_db_' || d.id
+    where d.name = ${details.databaseName}
+  )`
   const physical = await service.database.query(sql`
     select c.relname, array_agg(a.attname order by a.attnum) as columns
     from pg_class c
     join pg_attribute a on a.attrelid = c.oid
-    where c.relname ~ '^(heap|past)_' and c.relkind = 'r' and a.attnum > 0
+    where c.relnamespace = ${schema} and c.relkind = 'r' and a.attnum > 0
     group by 1
     order by 1`)
   const indexes = await service.database.query(sql`
     select relname
     from pg_class
-    where relname ~ '^(heap|past)_' and relkind = 'i'
+    where relnamespace = ${schema} and relkind = 'i'
     order by 1`)
-  return { branch: await branch(call), history: await history(call), physical, indexes }
+  return { branch: details, history: await history(call), physical, indexes }
 }
 
 /** Expects that an edit is refused with this message and changes nothing. */
@@ -383,10 +390,14 @@ describe('columns', () => {
     json: [{ name: 'c', type: 'json', notNull: true, defaultValue: '{"a": 1}' }],
   }
 
+  /** The tests of columns share it, and each removes what it adds. */
+  let shared: Promise<BranchCall> | undefined
+
   it.each(
     COLUMN_TYPES.flatMap((type) => DEFINITIONS[type].map((column) => [type, column] as const)),
   )('of type %s can be added, read, renamed and deleted: %j', async (_type, column) => {
-    const call = await open({ things: [], other: [] })
+    shared ??= open({ things: [], other: [] })
+    const call = await shared
     const answer = await expectEdit(call, () => addColumn(call, 'things', column))
     expect(answer).toMatchObject({ status: 200, body: SUR })
     expect((await call('GET', '/tables/things/columns/c')).body).toEqual(column)

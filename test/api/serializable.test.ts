@@ -78,7 +78,7 @@ describe(`one-shot transactions from many clients through two processes, from se
   let services: [TestService, TestService]
 
   beforeAll(async () => {
-    database = await createTestDatabase()
+    database = await createTestDatabase({ copiesCatalogue: true })
     services = await startTwo(database.url)
   })
   afterAll(async () => {
@@ -187,7 +187,7 @@ describe.each([
   let services: [TestService, TestService]
 
   beforeAll(async () => {
-    database = await createTestDatabase()
+    database = await createTestDatabase({ copiesCatalogue: true })
     const name = new URL(database.url).pathname.slice(1)
     const { text } = sql`
       alter database ${ident(name)} set default_transaction_isolation to ${ident(level)}`

@@ -169,7 +169,7 @@ describe('the first write of a fork', () => {
   })
 
   it('takes a single spare heap, also if PostgreSQL runs subqueries for each row', async () => {
-    const postgres = await createTestDatabase()
+    const postgres = await createTestDatabase({ copiesCatalogue: true })
     const name = new URL(postgres.url).pathname.slice(1)
     for (const setting of OTHER_PLANS) {
       await postgres.pool.query(`alter database ${name} set ${setting} = off`)

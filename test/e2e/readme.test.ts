@@ -5,7 +5,13 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { makeDataFolder } from '../support/data-folder.js'
-import { type Banner, endAll, type OffshootProcess, startOffshoot } from '../support/process.js'
+import {
+  type Banner,
+  endAll,
+  type OffshootProcess,
+  PROGRAM,
+  startOffshoot,
+} from '../support/process.js'
 
 /*
  * Runs the examples of the documentation. The `sh` blocks of a page form one script, run as written
@@ -147,9 +153,16 @@ beforeAll(async () => {
   folder = await makeDataFolder('readme')
   // The folder has `node_modules`, like a checkout.
   await symlink(path.join(ROOT, 'node_modules'), path.join(folder, 'node_modules'))
-  // npx finds an installed program in the same place, but takes a second, and prints news of npm.
+  // npx finds an installed program in the same place, but takes a second, and prints news of npm. The command of a
+  // checkout would look for changed sources each time.
   await mkdir(path.join(folder, 'bin'))
-  const npx = '#!/bin/sh\nprogram=$1; shift\nexec "node_modules/.bin/$program" "$@"\n'
+  const npx = [
+    '#!/bin/sh',
+    'program=$1; shift',
+    `[ "$program" = offshoot ] && exec '${process.execPath}' '${PROGRAM}' "$@"`,
+    'exec "node_modules/.bin/$program" "$@"',
+    '',
+  ].join('\n')
   await writeFile(path.join(folder, 'bin', 'npx'), npx, { mode: 0o755 })
   service = startOffshoot(path.join(folder, '.offshoot'))
   banner = await service.ready()

@@ -31,7 +31,7 @@ export async function createFilled(service: TestService, name: string): Promise<
     ],
     orders: [{ name: 'buyer', type: 'link', link: { table: 'people' } }],
   })
-  const people = Array.from({ length: 200 }, (_, number) => ({
+  const people = Array.from({ length: 40 }, (_, number) => ({
     id: `p${number}`,
     name: `It's "${number}"\t\n\\N \\ é 😀`,
     email: `p${number}@example.com`,
@@ -146,7 +146,7 @@ function withoutTimes(value: unknown): unknown {
   )
 }
 
-/** Pause between two writes, so that other requests are served. */
+/** Pause between two steps of a loop, so that other requests are served and the machine does not only make load. */
 const PAUSE_MS = 20
 
 /** Runs writes of every kind on a separate database until told to stop. */
@@ -161,10 +161,10 @@ export async function startLoad(service: TestService) {
   let isOver = false
   let pairs = 0
   let forks = 0
-  const forever = async (step: (count: number) => Promise<unknown>, pauseMs = 0) => {
+  const forever = async (step: (count: number) => Promise<unknown>) => {
     for (let count = 1; !isOver; count++) {
       await step(count)
-      await delay(pauseMs)
+      await delay(PAUSE_MS)
     }
   }
   /**
@@ -189,7 +189,7 @@ export async function startLoad(service: TestService) {
       await busy.put(`fork-${count}`, 'rights', 'own', { number: count })
       if (count > 4) await busy.delete(`fork-${count - 4}`)
       forks = count
-    }, PAUSE_MS),
+    }),
     forever(async (number) => {
       const blob = { name: 'f.txt', mediaType: 'text/plain' }
       const base64Content = Buffer.from(`content ${number}`).toString('base64')
@@ -199,7 +199,7 @@ export async function startLoad(service: TestService) {
     forever(async (count) => {
       await busy.edit('main', { addTable: { table: `t${count}` } })
       await busy.edit('main', { removeTable: { table: `t${count}` } })
-    }, PAUSE_MS),
+    }),
     forever(async () => runBackground(service)),
   ]
   return {

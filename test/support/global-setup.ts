@@ -20,6 +20,15 @@ export interface PostgresServer {
   readonly template?: string | undefined
 }
 
+interface StartedServer extends PostgresServer {
+  stop(): Promise<void>
+}
+
+declare global {
+  /** The servers of a run, and the number of projects that still use them. */
+  var offshootTestServers: { started: Promise<StartedServer[]>; projects: number } | undefined
+}
+
 /**
  * Starts an embedded PostgreSQL for each process of the run, so that the CPU time of a file can be measured, or uses
  * the server that the environment names.
@@ -34,17 +43,26 @@ export default async function setup(project: TestProject): Promise<() => Promise
     }
   }
   const count = project.vitest.config.maxWorkers
-  const servers = await Promise.all(Array.from({ length: count }, start))
+  // vitest loads this module for each project. They use the same servers, which take seconds to start.
+  globalThis.offshootTestServers ??= {
+    started: Promise.all(Array.from({ length: count }, start)),
+    projects: 0,
+  }
+  const shared = globalThis.offshootTestServers
+  shared.projects++
+  const servers = await shared.started
   project.provide(
     'postgresServers',
     servers.map(({ url, pid, template }) => ({ url, pid, template })),
   )
   return async () => {
+    if (--shared.projects > 0) return
+    globalThis.offshootTestServers = undefined
     await Promise.all(servers.map(({ stop }) => stop()))
   }
 }
 
-async function start(): Promise<PostgresServer & { stop(): Promise<void> }> {
+async function start(): Promise<StartedServer> {
   const dataDir = await makeDataFolder('test')
   const postgres = await startEmbedded({
     dataDir,

@@ -1,7 +1,6 @@
 import { createWriteStream } from 'node:fs'
 import type { Writable } from 'node:stream'
 import type { ColumnType } from '@offshoot/client'
-import { stringify } from 'csv-stringify/sync'
 import { action, createCommand } from '../shared/command.js'
 import { emptyRecord, flatColumns, setAt, valueAt, writeCell } from '../shared/csv-values.js'
 import { UsageError } from '../shared/failure.js'
@@ -50,7 +49,7 @@ export const exportCommand = () =>
           { name: 'id', type: 'string' },
           ...all.filter((column) => !isFile(column)),
         ]
-        const form = formOf(format, columns)
+        const form = await formOf(format, columns)
         const out = output === undefined ? stdoutWriter('data') : createWriteStream(output)
         const progress = new Progress('Exported')
         const query = branch.table(table).query({
@@ -86,10 +85,12 @@ interface Form {
   rows(records: readonly Row[], isFirst: boolean): string
 }
 
-function formOf(format: string, columns: readonly Column[]): Form {
+async function formOf(format: string, columns: readonly Column[]): Promise<Form> {
   const jsonOf = (record: Row) => JSON.stringify(importable(record, columns))
   switch (format) {
-    case 'csv':
+    case 'csv': {
+      // Loaded on demand: few commands write CSV.
+      const { stringify } = await import('csv-stringify/sync')
       return {
         start: stringify([columns.map(({ name }) => name)]),
         end: '',
@@ -100,6 +101,7 @@ function formOf(format: string, columns: readonly Column[]): Form {
             ),
           ),
       }
+    }
     case 'ndjson':
       return {
         start: '',

@@ -1,7 +1,9 @@
-import { confirm, isCancel, password } from '@clack/prompts'
 import { Failure, UsageError } from './failure.js'
 import { printable } from './output.js'
 import { readStdin } from './read-input.js'
+
+/** Loads the questions on demand: most commands ask none, and loading takes a good part of their time. */
+export const loadPrompts = () => import('@clack/prompts')
 
 const isInteractive = () => process.stdin.isTTY === true && process.stderr.isTTY === true
 
@@ -15,6 +17,7 @@ export async function requireConsent(question: string, yes: boolean | undefined)
   if (yes) return
   if (!isInteractive())
     throw new UsageError(`${question}\n  Repeat the command with --yes to go on`)
+  const { confirm, isCancel } = await loadPrompts()
   const answer = await confirm({
     message: printable(question),
     initialValue: false,
@@ -26,6 +29,7 @@ export async function requireConsent(question: string, yes: boolean | undefined)
 /** Asks for an API key, without showing it. Without a terminal, reads it from stdin. */
 export async function askForKey(url: string): Promise<string> {
   if (isInteractive()) {
+    const { isCancel, password } = await loadPrompts()
     const answer = await password({
       message: printable(`API key for ${url}`),
       output: process.stderr,

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
-import { parse } from 'csv-parse'
+import type { parse } from 'csv-parse'
 import { UsageError } from './failure.js'
 
 export type Row = Record<string, unknown>
@@ -25,19 +25,21 @@ export async function* readRows(
     yield* await jsonRows(file)
     return
   }
+  // Loaded on demand, because few commands read CSV, and before the stream starts to flow.
+  const csv = format === 'csv' ? await import('csv-parse') : undefined
   const input = createReadStream(file, { highWaterMark: 1024 * 1024 })
   input.on('data', (chunk) => onBytes(chunk.length))
   try {
-    yield* format === 'csv' ? csvRows(input) : ndjsonRows(input)
+    yield* csv === undefined ? ndjsonRows(input) : csvRows(input, csv.parse)
   } finally {
     input.destroy()
   }
 }
 
-async function* csvRows(input: Readable): AsyncGenerator<FileRow> {
+async function* csvRows(input: Readable, parseCsv: typeof parse): AsyncGenerator<FileRow> {
   const table = new CsvTable()
   const parser = input.pipe(
-    parse({
+    parseCsv({
       bom: true,
       skip_empty_lines: true,
       raw: true,

@@ -1,4 +1,3 @@
-import { isCancel, select, text } from '@clack/prompts'
 import {
   type CellConflict,
   type CellResolution,
@@ -18,6 +17,7 @@ import {
 import { describeConflict } from './describe-conflict.js'
 import { Failure } from './failure.js'
 import { inLine, notice, oneLine } from './output.js'
+import { loadPrompts } from './prompts.js'
 
 /** The decisions of a user about the conflicts of a merge. */
 interface Decided {
@@ -260,6 +260,7 @@ const PLAIN_TYPES: ReadonlySet<ColumnType | undefined> = new Set([
 
 async function askFor(name: string, type: ColumnType | undefined): Promise<unknown> {
   const isPlain = PLAIN_TYPES.has(type)
+  const { isCancel, text } = await loadPrompts()
   const answer = await text({
     message: inLine(`${name}${isPlain ? '' : ' (as JSON)'}:`),
     output: process.stderr,
@@ -282,6 +283,7 @@ async function choose(
   message: string,
   options: readonly { value: string; label: string }[],
 ): Promise<string> {
+  const { isCancel, select } = await loadPrompts()
   const answer = await select({
     message: inLine(message),
     options: options.map(({ value, label }) => ({ value, label: inLine(label) })),
