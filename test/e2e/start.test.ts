@@ -170,6 +170,7 @@ describe('offshoot start', () => {
   let service: OffshootProcess
   let banner: Banner
   let key: string
+  let pgPort: number
   const laterStarts: number[] = []
 
   beforeAll(() => {
@@ -178,7 +179,9 @@ describe('offshoot start', () => {
 
   it('answers health with 503 while it starts, and with 200 when it is ready', async () => {
     const port = await freePort()
-    service = startOffshoot(dataDir, { env: { OFFSHOOT_PORT: String(port) } })
+    pgPort = await freePort()
+    const env = { OFFSHOOT_PORT: String(port), OFFSHOOT_PG_PORT: String(pgPort) }
+    service = startOffshoot(dataDir, { env })
     const address = `http://127.0.0.1:${port}`
     const seen: string[] = []
     await until(async () => {
@@ -211,6 +214,11 @@ describe('offshoot start', () => {
     expect(service.stderr).toBe('')
     expect((await request(banner.address, 'GET', '/user', { key })).status).toBe(200)
     expect((await request(banner.address, 'GET', '/docs/json')).status).toBe(200)
+  })
+
+  it('tells the console the port for clients of PostgreSQL', async () => {
+    const { body } = await request(banner.address, 'GET', '/console/session', { key })
+    expect(body.session.postgresPort).toBe(pgPort)
   })
 
   it('shows the first key and a link that signs in to a terminal', async () => {

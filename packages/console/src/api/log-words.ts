@@ -117,8 +117,12 @@ const COUNTED: Readonly<Record<string, readonly [one: string, many: string]>> = 
   operations: ['schema operation', 'schema operations'],
 }
 
-/** Whether the service keeps the states before and after the entry, so that it can be reverted. */
-export function isRevertible({ checkpoint, after }: LogEntry): boolean {
+/**
+ * Whether an entry can be reverted, as far as the log tells: the service keeps the states before and after it, or needs none,
+ * because a migration has only added something.
+ */
+export function isRevertible({ kind, checkpoint, after }: LogEntry): boolean {
+  if (checkpoint === undefined) return kind === 'migration'
   return typeof checkpoint === 'string' && typeof after === 'string'
 }
 

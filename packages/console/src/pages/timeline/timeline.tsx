@@ -131,7 +131,8 @@ function EventItem({
   const title = checkpoint === undefined && entry !== undefined ? describeEntry(entry) : ''
   const counts = entry === undefined ? '' : describeCounts(entry)
   const state = checkpoint ?? before
-  const canRevert = canWrite && entry !== undefined && isRevertible(entry) && before !== undefined
+  const isKept = entry?.checkpoint === undefined || before !== undefined
+  const canRevert = canWrite && entry !== undefined && isRevertible(entry) && isKept
   const name = checkpoint?.name ?? title
   return (
     <li className={`timeline-item ${checkpoint === undefined ? '' : 'checkpoint'}`}>
