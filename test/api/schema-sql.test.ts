@@ -310,6 +310,8 @@ describe('references', () => {
     expect(await table('b')).toMatchObject({
       columns: [{ link: { table: 'a' } }, { link: { constraint: 'again' } }],
     })
+    await run('alter table b rename constraint again to renamed')
+    expect(await table('b')).toMatchObject({ columns: [{}, { link: { constraint: 'renamed' } }] })
     const unnamed = { link: { onDelete: 'none', constraint: 'x' } }
     const refused = await branches.call('main', 'PATCH', '/tables/b/columns/c', unnamed)
     expect(refused.body.message).toContain('field [link.constraint] needs [link.onDelete]')

@@ -400,13 +400,7 @@ class SchemaPlanner {
     requireOther(key, 'REFERENCES')
     const column = getColumn(table, key)
     const name = conname === undefined ? undefined : this.#newName(conname)
-    const isTaken = table.constraints.some((each) => each.name === name)
-    if (name !== undefined && (isTaken || findReference(table, name) !== undefined)) {
-      throw new AppError(
-        'already_exists',
-        `constraint [${name}] of table [${table.name}] already exists`,
-      )
-    }
+    if (name !== undefined) this.#requireFree(table, name)
     const isUsual = name === undefined || name === usualReference(table, column)
     const named = isUsual ? {} : { constraint: name }
     this.#link(table, column, { target, onDelete, ...named })
@@ -603,8 +597,27 @@ class SchemaPlanner {
     else if (renameType === 'OBJECT_COLUMN') {
       requireOther(subname, 'RENAME COLUMN')
       this.#model.renameColumn(table, getColumn(table, subname), newName)
-    } else throw notSupported('RENAME CONSTRAINT', 'drop it and add another one')
+    } else this.#renameReference(table, subname, newName)
     return tag
+  }
+
+  #renameReference(table: TableModel, name: string, constraint: string): void {
+    const column = findReference(table, name)
+    const { link } = column?.definition ?? {}
+    if (column === undefined || link === undefined) {
+      throw notSupported('RENAME CONSTRAINT', 'drop it and add another one')
+    }
+    this.#requireFree(table, constraint)
+    this.#model.changeColumn(table, column, { link: { ...link, constraint } })
+  }
+
+  #requireFree(table: TableModel, name: string): void {
+    const isTaken = table.constraints.some((each) => each.name === name)
+    if (!isTaken && findReference(table, name) === undefined) return
+    throw new AppError(
+      'already_exists',
+      `constraint [${name}] of table [${table.name}] already exists`,
+    )
   }
 
   #drop({ removeType, objects, missing_ok: isOptional = false }: NodeOf<'DropStmt'>): string {
