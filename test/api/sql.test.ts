@@ -329,11 +329,11 @@ describe('what PostgreSQL makes of a statement', () => {
   beforeAll(async () => {
     await service.database.query(template`create schema plain`)
     await service.database.query(template`
-      create table plain.users (id text collate "C", name text collate "C", age bigint,
+      create table plain.users (id text collate "C" primary key, name text collate "C", age bigint,
         score double precision, vip boolean, born timestamptz, tags text[], data jsonb,
         team text collate "C", "zipCode" text collate "C")`)
     await service.database.query(template`
-      create table plain.teams (id text collate "C", name text collate "C", size bigint)`)
+      create table plain.teams (id text collate "C" primary key, name text collate "C", size bigint)`)
     for (const person of PEOPLE) {
       await service.database.query(template`
         insert into plain.users select * from jsonb_populate_record(null::plain.users, ${JSON.stringify(person)}::jsonb)`)
@@ -369,6 +369,9 @@ describe('what PostgreSQL makes of a statement', () => {
     'select x.id, name from teams join (select id, 1 as one from teams) x using (id) order by id',
     'select * from (select id from teams) a cross join (values (1, 2)) b(x, y) order by 1',
     'select age, count(*), count(distinct team) c, min(name), array_agg(id order by id desc) from users group by age order by age nulls first',
+    'select t.name, t.size, count(u.id) n from teams t left join users u on u.team = t.id group by t.id order by n, t.name',
+    'select users.name as who, max(teams.size) from users left join teams on teams.id = team group by users.id having users.age < 30 order by users.born, who',
+    'select name, tags, data, count(*) from users group by id order by upper(name)',
     'select team, age, count(*), grouping(team, age) from users group by rollup(team, age) order by 1, 2, 3',
     'select age as years, sum(score) from users group by years having count(*) > 1 order by years',
     'select 1 + 2 * 3 - 4 / 2 ^ 2, - (1 - 2) - -3, 7 % 4, not true or true and false, 2 = 1 + 1',
@@ -436,6 +439,13 @@ describe('what PostgreSQL makes of a statement', () => {
   ])('is what is made of it here: %s', async (statement) => {
     expect(await records(statement)).toEqual(await plainly(statement))
   })
+})
+
+it('groups all columns of a table by its id', async () => {
+  const found = await records(
+    'select users.*, count(*) as n from users group by users.id order by users.id',
+  )
+  expect(found).toMatchObject(PEOPLE.map(({ id, name }) => ({ id, name, n: 1 })))
 })
 
 describe('branches', () => {

@@ -73,6 +73,10 @@ afterAll(() => shop?.close())
 const rowsOf = async (text: string, values?: unknown[], by = client) =>
   (await by.query(text, values)).rows
 
+/** As the method `columnInfo` of Knex. */
+const COLUMN_INFO = `select * from information_schema.columns
+  where table_name = $1 and table_catalog = current_database() and table_schema = current_schema()`
+
 const codeOf = (work: Promise<unknown>) =>
   work.then(
     () => undefined,
@@ -105,6 +109,17 @@ const listShapes = async (): Promise<string[]> => {
 }
 
 describe('the catalogue of a branch', () => {
+  it('shows all that information_schema has about columns', async () => {
+    const rows = await rowsOf(COLUMN_INFO, ['people'])
+    expect(rows.map(({ column_name }) => column_name)).toContain('email')
+    expect(rows.find(({ column_name }) => column_name === 'email')).toMatchObject({
+      table_catalog: 'shop:main',
+      data_type: 'text',
+      character_maximum_length: null,
+      character_octet_length: 1_073_741_824,
+    })
+  })
+
   it('has its tables and columns, as information_schema shows them', async () => {
     expect(
       await rowsOf(

@@ -294,6 +294,20 @@ describe('a transaction that changes the schema', () => {
     expect(notices).toHaveLength(5)
   })
 
+  it('goes on after SET CONSTRAINTS, which Django sends before it changes a table', async () => {
+    const client = await forkTo('constraints')
+    const notices: string[] = []
+    client.on('notice', ({ message = '' }) => notices.push(message))
+    await client.query('begin')
+    await client.query(`insert into people (id) values ('p3')`)
+    const { command } = await client.query('SET CONSTRAINTS ALL IMMEDIATE')
+    await client.query('SET CONSTRAINTS ALL DEFERRED')
+    await client.query('alter table people add column email text')
+    await client.query('commit')
+    expect([command, notices.length]).toEqual(['SET', 2])
+    expect((await client.query(`select email from people where id = 'p3'`)).rowCount).toBe(1)
+  })
+
   it('knows the enum types that its connection has created', async () => {
     const client = await forkTo('types')
     await client.query('begin')

@@ -108,8 +108,8 @@ assert sorted(counts) == [("Ann", 1), ("Bob", 0)], counts
 Product.objects.filter(sku="s1").update(stock=F("stock") + 5)
 assert Product.objects.get(sku="s1").stock == 5
 assert Customer.objects.get_or_create(email="a@b.co", defaults={"name": "x"})[1] is False
-assert len(list(Product.objects.iterator(chunk_size=2))) == 5
 with transaction.atomic():
+    assert len(list(Product.objects.iterator(chunk_size=2))) == 5
     assert Customer.objects.select_for_update().get(id=ann.id).balance == Decimal("1.50")
 ann.delete()
 assert (Order.objects.count(), Line.objects.count()) == (0, 0)

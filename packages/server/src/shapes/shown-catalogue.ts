@@ -199,7 +199,7 @@ interface ShownOptions {
 
 /** Changes with the definitions above, so that databases with older ones are not used. */
 export const SHOWN_VERSION = JSON.stringify([
-  1,
+  2,
   SHOWN_RELATIONS,
   FUNCTIONS,
   KEPT_FUNCTIONS,
@@ -293,6 +293,12 @@ function shownView(
     where ${condition === undefined ? sql`true` : raw(fillNames(condition, options))}`
 }
 
+/** PostgreSQL looks up the encoding in pg_database, which callers cannot read. It is UTF-8. */
+const OCTET_LENGTH = sql`case
+  when r.character_maximum_length is not null then 4 * r.character_maximum_length
+  when r.data_type in ('text', 'character varying', 'character') then 1073741824
+end`
+
 /** The view of `information_schema` with the names that the caller knows. */
 function informationView(columns: readonly Column[], options: ShownOptions): Sql {
   const relation = ident(columns[0]?.relation ?? '')
@@ -301,9 +307,11 @@ function informationView(columns: readonly Column[], options: ShownOptions): Sql
     const own = sql`r.${ident(name)}`
     const changed = OF_DATABASE.test(name)
       ? sql`case when ${own} is not null then ${shown}.current_database() end`
-      : OF_ROLE.test(name)
-        ? sql`case when ${own} = 'PUBLIC' then 'PUBLIC' when ${own} is not null then ${shown}."current_user"() end`
-        : own
+      : name === 'character_octet_length'
+        ? OCTET_LENGTH
+        : OF_ROLE.test(name)
+          ? sql`case when ${own} = 'PUBLIC' then 'PUBLIC' when ${own} is not null then ${shown}."current_user"() end`
+          : own
     return sql`(${changed})::${raw(type)} as ${ident(name)}`
   })
   const schemas = columns.filter(({ name }) => /^(?:.*_schema|schema_name)$/.test(name))

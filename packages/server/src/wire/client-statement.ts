@@ -39,6 +39,7 @@ const SESSION_KINDS = new Set([
   'DiscardStmt',
   'DeallocateStmt',
   'LockStmt',
+  'ConstraintsSetStmt',
   'AlterOwnerStmt',
 ])
 const CURSOR_KINDS = new Set(['DeclareCursorStmt', 'FetchStmt', 'ClosePortalStmt'])

@@ -79,9 +79,9 @@ export class BinaryReader {
     this.#length = rest.length
   }
 
-  /** Checks that the data has an end. */
+  /** Checks that the data is whole. As in PostgreSQL, the mark of the end can be missing, which pgx leaves out. */
   end(): readonly CopyRow[] {
-    if (this.#isAtEnd) return []
+    if (this.#isAtEnd || (this.#hasHead && this.#length === 0)) return []
     throw invalid('the data has no end')
   }
 

@@ -62,6 +62,10 @@ export function answerSession(
     }
     case 'AlterOwnerStmt':
       return done('ALTER', { notice: 'OWNER TO has no effect: the workspace owns everything' })
+    case 'ConstraintsSetStmt':
+      return done('SET CONSTRAINTS', {
+        notice: 'SET CONSTRAINTS has no effect: links are checked when the transaction ends',
+      })
     case 'LockStmt':
       return done('LOCK TABLE', { notice: 'LOCK has no effect: every transaction is serializable' })
     default:

@@ -22,6 +22,7 @@ import {
 import { textLength } from '../../postgres/place.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { outputName } from './output-name.js'
+import { listColumnRefs } from './schema/parse-schema.js'
 
 /** A table of the branch that a statement can read. */
 export interface SqlTable {
@@ -267,11 +268,13 @@ export class QueryWriter implements StatementContext {
     return sql`distinct on (${join(writer.writeAll(expressions), ', ')}) `
   }
 
-  #grouping({ groupClause = [], groupDistinct }: SelectStmt, writer: ExpressionWriter): Sql {
+  #grouping(query: SelectStmt, writer: ExpressionWriter): Sql {
+    const { groupClause = [], groupDistinct } = query
     if (groupClause.length === 0) return LEFT_OUT
     const distinct = groupDistinct ? sql`distinct ` : LEFT_OUT
     const sets = groupClause.map((node) => this.#groupingSet(node, writer))
-    return sql` group by ${distinct}${join(sets, ', ')}`
+    const columns = [...dependentColumns(query, writer.scope)]
+    return sql` group by ${distinct}${join([...sets, ...columns], ', ')}`
   }
 
   #groupingSet(node: Node, writer: ExpressionWriter): Sql {
@@ -673,6 +676,46 @@ const JOINS: Readonly<Record<string, Sql>> = {
 function isPlainName({ catalogname, schemaname, relpersistence }: NodeOf<'RangeVar'>): boolean {
   const isOther = catalogname !== undefined || (schemaname ?? BRANCH_SCHEMA) !== BRANCH_SCHEMA
   return !isOther && (relpersistence ?? 'p') === 'p'
+}
+
+/**
+ * Lists the columns that depend on the ids in GROUP BY. PostgreSQL knows the primary key of a table, but not that of the
+ * query which a table is here. More columns than are needed do not change the groups.
+ */
+function* dependentColumns(query: SelectStmt, { relations }: Scope): Generator<Sql> {
+  const { groupClause = [], targetList = [], havingClause, sortClause = [] } = query
+  if (groupClause.some((node) => contentOf(node, 'GroupingSet') !== undefined)) return
+  const isNamed = ({ name }: Relation, path: readonly (string | undefined)[]) => {
+    const own = path.at(-2)
+    return own === undefined || own.toLowerCase() === name.toLowerCase()
+  }
+  const grouped = groupClause.map((node) => namesOf(contentOf(node, 'ColumnRef')?.fields))
+  const used = listColumnRefs({
+    List: { items: [...targetList, ...sortClause, ...(havingClause ? [havingClause] : [])] },
+  }).map(({ fields }) => namesOf(fields))
+  for (const relation of relations) {
+    const { alias, columns, isStored } = relation
+    const others = relations.filter((each) => each !== relation)
+    const isOnly = (column: string) => others.every((each) => each.names.find(column) === undefined)
+    const hasKey = grouped.some(
+      (path) =>
+        path.at(-1) === 'id' && isNamed(relation, path) && (path.length > 1 || isOnly('id')),
+    )
+    // The key is the first column, also if the statement gives the columns other names.
+    if (!isStored || columns[0] !== 'id' || !hasKey) continue
+    const wanted = new Set<string>()
+    for (const path of used) {
+      if (!isNamed(relation, path)) continue
+      const name = path.at(-1)
+      if (name === undefined) for (const column of columns) wanted.add(column)
+      else {
+        const column = relation.names.find(name)
+        if (column !== undefined && (path.length > 1 || isOnly(column))) wanted.add(column)
+      }
+    }
+    wanted.delete('id')
+    for (const column of wanted) yield sql`${ident(alias)}.${ident(column)}`
+  }
 }
 
 function aliasOf(alias: NodeOf<'Alias'> | undefined): {

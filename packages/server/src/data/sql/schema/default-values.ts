@@ -41,7 +41,7 @@ export function readDefault(
     if (constant === 'now' && MOMENT_TYPES.includes(form.type)) {
       throw unknownDefault("'now'", 'write now()')
     }
-    return { defaultValue: constant }
+    return { defaultValue: form.type === 'bool' ? boolText(constant) : constant }
   }
   const value = contentOf(node, 'SQLValueFunction')?.op
   const [call, ...args] = callOf(contentOf(node, 'FuncCall'))
@@ -49,6 +49,13 @@ export function readDefault(
   if (isNow && args.length === 0 && MOMENT_TYPES.includes(form.type)) return { defaultValue: 'now' }
   if (call !== undefined && NEW_UUID.has(call) && args.length === 0) return { generate: 'uuid' }
   throw unknownDefault(call === undefined ? 'an expression' : `function [${call}]`)
+}
+
+/** Returns a boolean as the service writes it. PostgreSQL has other words for it, too. */
+function boolText(given: string): string {
+  const text = given.trim().toLowerCase()
+  if (/^(?:t|tr|tru|true|y|ye|yes|on|1)$/.test(text)) return 'true'
+  return /^(?:f|fa|fal|fals|false|n|no|of|off|0)$/.test(text) ? 'false' : given
 }
 
 function unknownDefault(what: string, instead = 'only constants, now() and gen_random_uuid() are') {
