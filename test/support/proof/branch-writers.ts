@@ -162,7 +162,10 @@ const MERGED_ROWS_MAX = 200
 export class Merger extends BranchWriter {
   /** The acknowledged merges. */
   readonly merged: { readonly rows: number; readonly ms: number }[] = []
-  /** The merge that has no answer yet. */
+  reverts = 0
+  /** The entry of the log that the last merge has made. */
+  #entry: string | undefined
+  /** The merge or revert that has no answer yet. */
   merging: { readonly rows: number } | undefined
 
   protected async step(round: Round): Promise<Outcome> {
@@ -177,11 +180,29 @@ export class Merger extends BranchWriter {
     const changes = this.#changes()
     const changed = await this.changeOwn(round, branch, changes)
     if (changed !== 'done') return changed
+    const before = new Map(this.line.rows)
     const merged = await this.#merge(round, name, changes)
-    return merged === 'done' ? this.delete(round, branch) : merged
+    if (merged !== 'done') return merged
+    const deleted = await this.delete(round, branch)
+    if (deleted !== 'done' || this.#entry === undefined || this.random.chance(0.7)) return deleted
+    return this.#revert(round, this.#entry, undoing(before, changes))
+  }
+
+  /** Takes back a merge. */
+  async #revert(round: Round, entry: string, changes: Changes): Promise<Outcome> {
+    const act = this.line.begin(changes)
+    const url = `/db/${DATABASE}:main/revert`
+    this.merging = { rows: changes.size }
+    const reply = await round.send('POST', url, { body: { entry } })
+    this.merging = undefined
+    const outcome = round.judge(reply, 'POST a branch /revert')
+    this.close(act, outcome)
+    if (outcome === 'done') this.reverts++
+    return outcome
   }
 
   async #merge(round: Round, name: string, changes: Changes): Promise<Outcome> {
+    this.#entry = undefined
     const act = this.line.begin(changes)
     const url = `/db/${DATABASE}:${name}/merge`
     this.merging = { rows: changes.size }
@@ -190,6 +211,7 @@ export class Merger extends BranchWriter {
     const outcome = round.judge(reply, 'POST a branch /merge')
     this.close(act, outcome)
     const ms = performance.now() - act.startedAt
+    this.#entry = reply.body?.entry
     if (outcome === 'done') this.merged.push({ rows: changes.size, ms })
     return outcome
   }
@@ -210,6 +232,18 @@ export class Merger extends BranchWriter {
     }
     return changes
   }
+}
+
+/** Returns what a revert of changes does to the rows that were there before. */
+function undoing(before: ReadonlyMap<string, Row>, changes: Changes): Changes {
+  return new Map(
+    [...changes].map(([key, row]) => {
+      const old = before.get(key)
+      // A row that comes back is a new one.
+      const version = row === undefined ? 0 : row.version + 1
+      return [key, old && newRow(valuesOf(old), version)]
+    }),
+  )
 }
 
 /** Changes one long-lived branch, which follows the first one by pulls and resets. */

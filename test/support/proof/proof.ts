@@ -103,7 +103,7 @@ export class Proof {
     const { merger, follower, bulk, pair, observer } = this
     return (
       `seed ${this.seed}, ${this.rounds} rounds, ${this.acknowledged} acknowledged changes checked ` +
-      `(${merger.merged.length} merges, ${follower.pulls} pulls, ${follower.resets} resets), ` +
+      `(${merger.merged.length} merges, ${merger.reverts} reverts, ${follower.pulls} pulls, ${follower.resets} resets), ` +
       `${this.unknown} without an answer (${bulk.repeated + pair.repeated} sent again), ` +
       `${observer.reads} reads of several records as of one moment`
     )

@@ -109,6 +109,6 @@ export function keepsStates(limits: Limits, records: number): boolean {
 /** Makes writers of a branch keep old versions of records, as the first fork does. */
 export async function keepVersions(storage: Storage, { access }: Session): Promise<void> {
   await withBranches(storage, [access], (transaction) =>
-    new StoredBranch(transaction, access.branchId).closeEpoch(),
+    new StoredBranch(transaction, access.branchId).keepVersions(),
   )
 }

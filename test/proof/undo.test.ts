@@ -1,0 +1,183 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { until } from '../support/process.js'
+import { EVERYTHING_KILLED, SERVICE_KILLED } from '../support/proof/faults.js'
+import {
+  describeReply,
+  makeProofFolder,
+  ProofService,
+  type Reply,
+  type SendOptions,
+} from '../support/proof/service.js'
+import { amount, ROUNDS_TIMEOUT_MS, SEED } from '../support/random.js'
+import { Random } from '../support/seeded-random.js'
+
+/** How often each operation is interrupted. */
+const KILLS = amount('KILLS', { short: 1, long: 10 })
+/** A kill comes at most this long after the request. */
+const KILL_WITHIN_MS = 100
+const KEPT = 3
+const RECORDS = 300
+const IDS = Array.from({ length: RECORDS }, (_, number) => `r${number}`)
+/** Records of the partial merge. */
+const PART = IDS.slice(0, 100)
+
+type Prices = Readonly<Record<string, number>>
+
+const random = new Random(SEED)
+let folder: Awaited<ReturnType<typeof makeProofFolder>>
+let service: ProofService
+let price = 0
+
+beforeAll(async () => {
+  folder = await makeProofFolder()
+  service = new ProofService(folder.path, {
+    OFFSHOOT_BACKGROUND_PAUSE_MS: '100',
+    OFFSHOOT_LIMIT_AUTOMATIC_CHECKPOINTS_MAX: String(KEPT),
+    OFFSHOOT_LIMIT_REVERTIBLE_RECORDS_MIN: '10',
+  })
+  await service.start()
+  await done('PUT', `/workspaces/${service.workspaceId}/dbs/undo`, { body: { region: 'local' } })
+  const operations = [
+    { addTable: { table: 'items' } },
+    { addColumn: { table: 'items', column: { name: 'price', type: 'int' } } },
+  ]
+  await done('POST', '/db/undo:main/schema/apply', { body: { edits: { operations } } })
+  await load()
+})
+afterAll(() => folder.remove())
+
+/** Sends a request that must succeed. */
+async function done(method: string, url: string, options: SendOptions = {}) {
+  const reply = await service.send(method, url, options)
+  if (reply.status >= 300 || reply.status === 0) throw new Error(describeReply(reply))
+  return reply.body
+}
+
+/** A request that gives all records another price. */
+function loading(): { request: [string, string, SendOptions]; after: Prices } {
+  const next = ++price
+  const lines = IDS.map((id) => `${JSON.stringify({ id, price: next })}\n`)
+  const options = {
+    headers: { 'content-type': 'application/x-ndjson' },
+    body: Buffer.from(lines.join('')),
+  }
+  return {
+    request: ['POST', '/db/undo:main/tables/items/bulk?existing=replace', options],
+    after: Object.fromEntries(IDS.map((id) => [id, next])),
+  }
+}
+
+/** Gives all records another price, and returns the entry of the log. */
+async function load(): Promise<string> {
+  await done(...loading().request)
+  return newest('bulk')
+}
+
+const newest = async (kind: string): Promise<string> =>
+  (await done('GET', `/db/undo:main/log?kind=${kind}&size=1`)).entries[0]?.id ?? ''
+
+async function prices(query = ''): Promise<Prices> {
+  const body = { columns: ['price'], page: { size: 1000 } }
+  const { records } = await done('POST', `/db/undo:main/tables/items/query${query}`, { body })
+  return Object.fromEntries(
+    records.map((record: { id: string; price: number }) => [record.id, record.price]),
+  )
+}
+
+/** Sends a request, and kills the service in the middle of it. */
+async function interrupt(request: [string, string, SendOptions]): Promise<Reply> {
+  const sent = service.send(...request)
+  await delay(random.below(KILL_WITHIN_MS))
+  await random.pick([SERVICE_KILLED, EVERYTHING_KILLED]).strike(service, random)
+  return sent
+}
+
+/** Interrupts a change, and expects that it has taken effect with its entry of the log, or not at all. */
+async function expectWhole(
+  kind: string,
+  { request, after }: { request: [string, string, SendOptions]; after: Prices },
+): Promise<void> {
+  const [before, last] = [await prices(), await newest(kind)]
+  const reply = await interrupt(request)
+  const now = await prices()
+  const isDone = (await newest(kind)) !== last
+  expect(now, `${kind}: ${describeReply(reply)}`).toEqual(isDone ? after : before)
+  if (reply.status === 200) expect(isDone).toBe(true)
+}
+
+const body = (value: object): SendOptions => ({ body: value })
+
+describe(`a service that is killed while it undoes changes (seed ${SEED})`, () => {
+  const OPERATIONS: Record<string, () => Promise<void>> = {
+    'a bulk load': () => expectWhole('bulk', loading()),
+    async 'a revert'() {
+      const before = await prices()
+      const entry = await load()
+      await expectWhole('revert', {
+        request: ['POST', '/db/undo:main/revert', body({ entry })],
+        after: before,
+      })
+    },
+    async 'a checkpoint'() {
+      const name = `named-${++price}`
+      const now = await prices()
+      const reply = await interrupt(['POST', '/db/undo:main/checkpoints', body({ name })])
+      const found = await service.send('GET', `/db/undo:main/checkpoints/${name}`)
+      if (reply.status === 201) expect(found.status).toBe(200)
+      await load()
+      if (found.status === 200) expect(await prices(`?at=${name}`)).toEqual(now)
+    },
+    async 'a partial merge'() {
+      await done('PUT', '/db/undo:dev', body({ from: 'main' }))
+      const next = ++price
+      const update = body({ statement: `update items set price = ${next}` })
+      await done('POST', '/db/undo:dev/sql', update)
+      const only = { records: PART.map((id) => ({ table: 'items', id })) }
+      const part = Object.fromEntries(PART.map((id) => [id, next]))
+      await expectWhole('merge', {
+        request: ['POST', '/db/undo:dev/merge', body({ into: 'main', only })],
+        after: { ...(await prices()), ...part },
+      })
+      await done('DELETE', '/db/undo:dev')
+    },
+    async 'a reset to a checkpoint'() {
+      const name = `reset-${++price}`
+      await done('POST', '/db/undo:main/checkpoints', body({ name }))
+      const after = await prices()
+      await load()
+      await expectWhole('reset', {
+        request: ['POST', '/db/undo:main/reset', body({ at: name })],
+        after,
+      })
+    },
+    async 'the collection of checkpoints'() {
+      for (let count = 0; count < KEPT; count++) await load()
+      await interrupt(loading().request)
+      const now = await prices()
+      const automatic = async () => {
+        const { checkpoints } = await done('GET', '/db/undo:main/checkpoints')
+        return checkpoints.filter((each: { before?: string }) => each.before === 'bulk')
+      }
+      await until(async () => (await automatic()).length <= KEPT)
+      for (const { id } of await automatic()) {
+        expect(Object.keys(await prices(`?at=${id}`)).length).toBe(RECORDS)
+      }
+      expect(await prices()).toEqual(now)
+      // The newest load that has kept its states can still be reverted.
+      const entry = await load()
+      await done('POST', '/db/undo:main/revert', body({ entry }))
+      expect(await prices()).toEqual(now)
+    },
+  }
+
+  it.each(Object.entries(OPERATIONS))(
+    'has all or nothing of %s',
+    {
+      timeout: ROUNDS_TIMEOUT_MS,
+    },
+    async (_, operation) => {
+      for (let count = 0; count < KILLS; count++) await operation()
+    },
+  )
+})
