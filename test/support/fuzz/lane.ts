@@ -191,6 +191,9 @@ export class Lane implements Caller {
       const names: string[] = body.columns.map((column: Column) => column.name)
       if (TENANT_TABLES.users?.some((column) => !names.includes(column.name))) return false
       await this.#call('PUT', `${table}/data/ada`, userRecord('ada', 0, 'ada'))
+      for (const index of ['columns/name/index', 'searchIndex']) {
+        await this.#call('PUT', `${table}/${index}`)
+      }
     }
     return true
   }
