@@ -205,7 +205,7 @@ describe('a merge that takes longer than a request may', () => {
     expect(await ended(body.operation.id)).toMatchObject({ state: 'done' })
   })
 
-  it('is answered as ever if enough operations are running', async () => {
+  it('is answered as ever if enough operations are running, and other work is refused', async () => {
     const few = await createTestService({
       url: service.url,
       limits: { ...limits, operationsAtOnceMax: 1 },
@@ -214,6 +214,14 @@ describe('a merge that takes longer than a request may', () => {
     const { release, id } = await start(first)
     const second = await open(few)
     expect((await second.merging('dev')).status).toBe(200)
+    // A change of records would hold the branch for long.
+    const again = await holdBranch(second, 'dev')
+    const body = { all: true, set: { price: 9 } }
+    const refused = await second.call('dev', 'PATCH', '/tables/items/data', body)
+    expect(refused).toMatchObject({ status: 503, body: { code: 'timeout' } })
+    expect(refused.body.message).toContain('operations are running already')
+    await again()
+    expect(await second.record('dev', 'items', 'b')).toMatchObject({ price: 2 })
     await release()
     await ended(id)
     await few.close()

@@ -107,9 +107,9 @@ export const LIMITS = {
   /** Bytes of one string in a JSON body: the longest file in base64, plus a fifth for escapes. */
   jsonStringBytesMax: 24 * 1024 * 1024,
   requestTimeoutMs: 30_000,
-  /** Time after which a merge that is still running is answered by an operation, and goes on. */
+  /** Time after which a merge, a change of many records or a schema edit that is still running is answered by an operation. */
   answerWithinMs: 20_000,
-  /** Time that each statement of a large merge may take. */
+  /** Time that each statement of such work may take. */
   operationTimeoutMs: 60 * 60 * 1000,
   /** Operations that one process runs after their requests were answered. */
   operationsAtOnceMax: 4,

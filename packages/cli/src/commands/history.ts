@@ -1,6 +1,6 @@
 import type { RecordHistory, RecordVersion } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
-import { age, colorsFor, notice, oneLine, printJson, stdoutWriter } from '../shared/output.js'
+import { ago, colorsFor, notice, oneLine, printJson, stdoutWriter } from '../shared/output.js'
 import { withBranch } from '../shared/target.js'
 
 /** Versions that are shown without `--all`. */
@@ -58,7 +58,7 @@ function show({ versions, states }: RecordHistory<Values>): void {
     const { at, operation, email, user, cause } = version
     const by = email ?? user ?? 'unknown'
     const what = cause === undefined ? operation : `${operation} by ${cause}`
-    const heading = [colors.yellow(version.version), `${age(at)} ago`, what, by].join('  ')
+    const heading = [colors.yellow(version.version), ago(at), what, by].join('  ')
     out.write(`${heading}\n${describe(version)}`)
   }
   for (const { checkpoint, branch, record } of states ?? []) {

@@ -1,6 +1,6 @@
 import type { Branch, LogEntry } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
-import { age, colorsFor, oneLine, printJson, stdoutWriter } from '../shared/output.js'
+import { ago, colorsFor, oneLine, printJson, stdoutWriter } from '../shared/output.js'
 import { withBranch } from '../shared/target.js'
 import { describeOperation } from './diff.js'
 
@@ -52,7 +52,7 @@ async function showEntries(branch: Branch<unknown>, flags: LogFlags): Promise<vo
   const out = stdoutWriter('text')
   for (const entry of entries) {
     const by = entry.email ?? entry.user ?? 'the service'
-    const heading = [colors.yellow(entry.id), `${age(entry.at)} ago`, entry.kind, by].join('  ')
+    const heading = [colors.yellow(entry.id), ago(entry.at), entry.kind, by].join('  ')
     out.write(`${heading}\n${describeEntry(entry)}`)
   }
 }
@@ -73,7 +73,7 @@ async function showMigrations(branch: Branch<unknown>, flags: LogFlags): Promise
   const colors = colorsFor(process.stdout)
   const out = stdoutWriter('text')
   for (const { id, title, createdAt, operations } of migrations) {
-    const heading = [colors.yellow(id), `${age(createdAt)} ago`, title ?? ''].join('  ')
+    const heading = [colors.yellow(id), ago(createdAt), title ?? ''].join('  ')
     const lines = operations.map((operation) => `    ${describeOperation(operation)}\n`)
     out.write(`${heading.trimEnd()}\n${lines.join('')}`)
   }

@@ -1,7 +1,7 @@
 import type { Comment, ProposalDetails } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
 import { UsageError } from '../shared/failure.js'
-import { age, notice, oneLine, print, printJson, printTable } from '../shared/output.js'
+import { age, ago, notice, oneLine, print, printJson, printTable } from '../shared/output.js'
 import { type Target, withBranch, withDatabase } from '../shared/target.js'
 import { describeChange, describeOperation } from './diff.js'
 import { type MergeFlags, runMerge, withMergeFlags } from './merge.js'
@@ -124,7 +124,7 @@ function describeProposal(proposal: ProposalDetails): string {
 
 function describeComment({ by, body, table, record, column, createdAt }: Comment): string {
   const place = [table, record, column].filter((part) => part !== undefined).join(' ')
-  return `${by.email ?? by.id}, ${age(createdAt)} ago${place === '' ? '' : `, on ${place}`}: ${body}`
+  return `${by.email ?? by.id}, ${ago(createdAt)}${place === '' ? '' : `, on ${place}`}: ${body}`
 }
 
 const comment = () =>

@@ -105,6 +105,14 @@ export function age(time: string): string {
   return span(Date.now() - Date.parse(time))
 }
 
+/** Tells how long ago a time was: `3 days ago`. */
+export function ago(time: string): string {
+  const since = age(time)
+  return since === JUST_NOW ? since : `${since} ago`
+}
+
+const JUST_NOW = 'just now'
+
 export function span(ms: number): string {
   const units = [
     ['day', 86_400_000],
@@ -116,7 +124,7 @@ export function span(ms: number): string {
     const count = Math.floor(ms / length)
     if (count >= 1) return `${count} ${unit}${count === 1 ? '' : 's'}`
   }
-  return 'just now'
+  return JUST_NOW
 }
 
 /** Ends quietly when the reader of stdout goes away, as with `| head`. */

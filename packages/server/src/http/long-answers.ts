@@ -1,10 +1,25 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
 import type { OperationKind, OperationStarted } from '@offshoot/contract/operations'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { LongWork } from '../domain/long-work/long-work.js'
 import { interrupted } from '../domain/long-work/operations.js'
 import { errorBody, reportError } from './plugins/errors.js'
 import type { Services } from './services.js'
+
+/**
+ * A merge has limits of its own for what keeps others waiting. Other work holds its branch until it ends, so without a place
+ * among the operations it ends with its request.
+ */
+const MERGES: ReadonlySet<OperationKind> = new Set(['merge', 'pull', 'revert'])
+
+function tooMany({ answerWithinMs, operationsAtOnceMax: max }: Limits): AppError {
+  return new AppError(
+    'timeout',
+    `the request takes longer than ${answerWithinMs} ms, and ${max} operations are running already; nothing was applied, send it again later`,
+  )
+}
 
 /** Answers requests whose work may take longer than a request may. */
 export class LongAnswers {
@@ -31,7 +46,12 @@ export class LongAnswers {
     const isLate = await delay(limits.answerWithinMs, true, { signal: ended.signal }).catch(
       () => false,
     )
-    if (!isLate || this.#running.size >= limits.operationsAtOnceMax) return running
+    if (!isLate) return running
+    if (this.#running.size >= limits.operationsAtOnceMax) {
+      if (MERGES.has(kind)) return running
+      work.cancel(tooMany(limits))
+      return running.catch((error: unknown) => Promise.reject(work.cancelled ?? error))
+    }
     const operation = await work.toOperation(running)
     if (operation === undefined) return running
     this.#running.set(work, this.#follow(request, { work, running }))
