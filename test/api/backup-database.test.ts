@@ -551,11 +551,9 @@ describe('while a database is restored', () => {
 
 describe('a restore of a database is refused', () => {
   it.each([
-    ['cut in the middle', () => archive.subarray(0, archive.length / 2)],
     ['cut before its manifest', () => archive.subarray(0, archive.lastIndexOf('manifest.json'))],
     ['altered in a row', () => altered(archive.indexOf('p30@example.com'))],
     ['altered in a file', () => altered(archive.indexOf(PHOTO.subarray(1000, 1020)))],
-    ['something else', () => Buffer.from('x'.repeat(2000))],
   ])('if the archive is %s, and nothing is left of it', async (_name, make) => {
     const before = { schemas: await listSchemas(service), names: await listNames(service) }
     await expect(restore(service, make(), { as: 'damaged' })).rejects.toThrow(

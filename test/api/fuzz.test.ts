@@ -14,7 +14,7 @@ import { everythingStored } from '../support/stored.js'
 import { createTenant, type Tenant } from '../support/tenants.js'
 
 /** Number of requests. */
-const REQUESTS = amount('REQUESTS', { short: 6000, long: 20_000 })
+const REQUESTS = amount('REQUESTS', { short: 2400, long: 20_000 })
 const LANES = 4
 /** Number of requests that are not valid HTTP. */
 const MALFORMED = REQUESTS / 20

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { type ColumnDefinition, createClient } from '../../packages/client/src/index.js'
+import { inLongForm } from '../support/long-form.js'
 import { type Banner, endAll, PROGRAM, startOffshoot } from '../support/process.js'
 
 /*
@@ -202,34 +203,40 @@ describe('a branch for each pull request', () => {
     expect((await run(merged, 'delete')).code).toBe(0)
   })
 
-  it('is described in a comment of its own, not in one of somebody else that begins like it', async () => {
-    const { github, gitlab, run, database } = await createProject()
-    const forged = `<!-- offshoot: ${database} -->\nEverything is fine.`
-    for (const env of [github('opened'), gitlab]) {
-      platform.comments.splice(0, Infinity, { id: 99, body: forged, ...OTHER })
-      await run(env, 'ensure')
-      expect((await run(env, 'comment')).stderr).toContain('created')
-      expect((await run(env, 'comment')).stderr).toContain('unchanged')
-      expect(platform.comments.map(({ body }) => body.split('\n')[0])).toEqual([
-        `<!-- offshoot: ${database} -->`,
-        `<!-- offshoot: ${database} -->`,
-      ])
-      expect(platform.comments[0]?.body).toBe(forged)
-    }
-  })
+  inLongForm(
+    'is described in a comment of its own, not in one of somebody else that begins like it',
+    async () => {
+      const { github, gitlab, run, database } = await createProject()
+      const forged = `<!-- offshoot: ${database} -->\nEverything is fine.`
+      for (const env of [github('opened'), gitlab]) {
+        platform.comments.splice(0, Infinity, { id: 99, body: forged, ...OTHER })
+        await run(env, 'ensure')
+        expect((await run(env, 'comment')).stderr).toContain('created')
+        expect((await run(env, 'comment')).stderr).toContain('unchanged')
+        expect(platform.comments.map(({ body }) => body.split('\n')[0])).toEqual([
+          `<!-- offshoot: ${database} -->`,
+          `<!-- offshoot: ${database} -->`,
+        ])
+        expect(platform.comments[0]?.body).toBe(forged)
+      }
+    },
+  )
 
-  it('is deleted but not merged if the pull request is closed without a merge', async () => {
-    const { client, github, run, names } = await createProject()
-    await run(github('opened'), 'ensure')
-    await client.branch('feat-prices').table('products').delete('tea')
-    const closed = github('closed-unmerged')
-    expect((await run(closed, 'merge')).stderr).toContain('was not merged')
-    expect((await run(closed, 'delete')).code).toBe(0)
-    expect(await names()).toEqual(['main'])
-    expect(await client.table('products').read('tea')).toMatchObject({ name: 'Tea' })
-  })
+  inLongForm(
+    'is deleted but not merged if the pull request is closed without a merge',
+    async () => {
+      const { client, github, run, names } = await createProject()
+      await run(github('opened'), 'ensure')
+      await client.branch('feat-prices').table('products').delete('tea')
+      const closed = github('closed-unmerged')
+      expect((await run(closed, 'merge')).stderr).toContain('was not merged')
+      expect((await run(closed, 'delete')).code).toBe(0)
+      expect(await names()).toEqual(['main'])
+      expect(await client.table('products').read('tea')).toMatchObject({ name: 'Tea' })
+    },
+  )
 
-  it('can be merged without its rows', async () => {
+  inLongForm('can be merged without its rows', async () => {
     const { client, github, run } = await createProject()
     await run(github('opened'), 'ensure')
     const branch = client.branch('feat-prices')
@@ -351,7 +358,7 @@ describe('a branch for each pull request', () => {
     expect(startedFrom?.branchName).toBe('staging')
   })
 
-  it('works with GitLab', async () => {
+  inLongForm('works with GitLab', async () => {
     const { client, cwd, gitlab, run, names, database, read } = await createProject()
     expect((await run(gitlab, 'ensure', '--dotenv', 'offshoot.env')).code).toBe(0)
     expect(await read(path.join(cwd, 'offshoot.env'))).toBe(
@@ -374,7 +381,7 @@ describe('a branch for each pull request', () => {
     expect(await names()).toEqual(['main'])
   })
 
-  it('works without a platform, and shows no records if told so', async () => {
+  inLongForm('works without a platform, and shows no records if told so', async () => {
     const { client, cwd, base, run, read } = await createProject()
     const nowhere = await run(base, 'ensure')
     expect(nowhere.code).toBe(2)

@@ -19,6 +19,7 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createClient } from '../../packages/client/src/index.js'
+import { inLongForm } from '../support/long-form.js'
 import {
   type Banner,
   endAll,
@@ -206,7 +207,7 @@ describe('the key of a service', () => {
     expect(listener.keys).toEqual(['Bearer off_x'])
   })
 
-  it('makes a file for a project that works on other machines', async () => {
+  inLongForm('makes a file for a project that works on other machines', async () => {
     const linked = JSON.parse(await readFile(path.join(project, '.offshoot.json'), 'utf8'))
     expect(linked).toEqual({ database: 'shop' })
     // Another folder of this machine remembers the address, but not in the file.
@@ -419,39 +420,42 @@ describe('the git hook', () => {
     expect((await hook('uninstall')).code).toBe(0)
   })
 
-  it('works in folders below the top, in worktrees, and with another folder of hooks', async () => {
-    const { top, git, hook, names, created } = await createRepository()
-    for (const name of ['one', 'two']) {
-      await mkdir(path.join(top, 'apps', name), { recursive: true })
-      await writeFile(path.join(top, 'apps', name, '.offshoot.json'), '{}')
-    }
-    await git('config', 'core.hooksPath', 'hooks here')
-    expect((await hook('install', path.join(top, 'apps', 'one'))).code).toBe(0)
-    expect((await hook('install', path.join(top, 'apps', 'two'))).code).toBe(0)
-    expect(existsSync(path.join(top, 'hooks here', 'post-checkout'))).toBe(true)
-    await rm(path.join(top, 'apps', 'two'), { recursive: true })
-    expect(await git('checkout', '-q', '-b', 'below')).toMatchObject({ code: 0, stderr: '' })
-    await created('below')
-    await git('config', '--unset', 'core.hooksPath')
-    await hook('install', path.join(top, 'apps', 'one'))
-    await git('add', 'apps')
-    await git('commit', '-q', '-m', 'apps')
-    // The previous commit of a new worktree is all zeros.
-    const tree = `${top}-tree`
-    expect((await git('worktree', 'add', '-q', '-b', 'in-tree', tree)).code).toBe(0)
-    await created('in-tree')
-    // Without a git branch there is nothing to create.
-    const before = await names()
-    expect(await git('checkout', '-q', '--detach')).toMatchObject({ code: 0, stderr: '' })
-    expect(await git('checkout', '-q', '--', 'apps')).toMatchObject({ code: 0, stderr: '' })
-    await git('checkout', '-q', '-b', 'last')
-    await created('last')
-    expect((await names()).filter((name) => !before.includes(name))).toEqual(['last'])
-    const kept = await hook('uninstall', path.join(top, 'apps', 'one'))
-    expect(kept.stderr).toContain('Kept the hooks for other folders of the repository: apps/two')
-  })
+  inLongForm(
+    'works in folders below the top, in worktrees, and with another folder of hooks',
+    async () => {
+      const { top, git, hook, names, created } = await createRepository()
+      for (const name of ['one', 'two']) {
+        await mkdir(path.join(top, 'apps', name), { recursive: true })
+        await writeFile(path.join(top, 'apps', name, '.offshoot.json'), '{}')
+      }
+      await git('config', 'core.hooksPath', 'hooks here')
+      expect((await hook('install', path.join(top, 'apps', 'one'))).code).toBe(0)
+      expect((await hook('install', path.join(top, 'apps', 'two'))).code).toBe(0)
+      expect(existsSync(path.join(top, 'hooks here', 'post-checkout'))).toBe(true)
+      await rm(path.join(top, 'apps', 'two'), { recursive: true })
+      expect(await git('checkout', '-q', '-b', 'below')).toMatchObject({ code: 0, stderr: '' })
+      await created('below')
+      await git('config', '--unset', 'core.hooksPath')
+      await hook('install', path.join(top, 'apps', 'one'))
+      await git('add', 'apps')
+      await git('commit', '-q', '-m', 'apps')
+      // The previous commit of a new worktree is all zeros.
+      const tree = `${top}-tree`
+      expect((await git('worktree', 'add', '-q', '-b', 'in-tree', tree)).code).toBe(0)
+      await created('in-tree')
+      // Without a git branch there is nothing to create.
+      const before = await names()
+      expect(await git('checkout', '-q', '--detach')).toMatchObject({ code: 0, stderr: '' })
+      expect(await git('checkout', '-q', '--', 'apps')).toMatchObject({ code: 0, stderr: '' })
+      await git('checkout', '-q', '-b', 'last')
+      await created('last')
+      expect((await names()).filter((name) => !before.includes(name))).toEqual(['last'])
+      const kept = await hook('uninstall', path.join(top, 'apps', 'one'))
+      expect(kept.stderr).toContain('Kept the hooks for other folders of the repository: apps/two')
+    },
+  )
 
-  it.each([
+  inLongForm.each([
     [
       'a program in Python',
       '#!/usr/bin/env python3\nimport sys\nprint("theirs", sys.argv[3])\nsys.exit(4)\n',
@@ -480,7 +484,7 @@ describe('the git hook', () => {
     expect(await readFile(file, 'utf8')).toBe(text)
   })
 
-  it('runs a binary that was there, through the link that leads to it', async () => {
+  inLongForm('runs a binary that was there, through the link that leads to it', async () => {
     const { git, hook, file } = await createRepository()
     await mkdir(path.dirname(file), { recursive: true })
     // A copy: a hook that is written through the link must not damage the machine.
@@ -494,7 +498,7 @@ describe('the git hook', () => {
     expect(await realpath(file)).toBe(await realpath(program))
   })
 
-  it('replaces the lines that earlier versions have added', async () => {
+  inLongForm('replaces the lines that earlier versions have added', async () => {
     const { git, hook, created, file } = await createRepository()
     const old = [
       '# offshoot: start',

@@ -8,6 +8,7 @@ import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/co
 import { publint } from 'publint'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { endAll, startOffshoot } from '../support/process.js'
+import { LONG } from '../support/random.js'
 
 const execute = promisify(execFile)
 
@@ -36,7 +37,7 @@ console.log(name)
 await users.create({ nme: 'x' }).catch((error) => console.log((error as OffshootError).code))
 `
 
-describe('the packages, installed from their archives into an empty folder', () => {
+describe.runIf(LONG)('the packages, installed from their archives into an empty folder', () => {
   let folder: string
   let app: string
   let dataDir: string
@@ -175,7 +176,7 @@ describe('the packages, installed from their archives into an empty folder', () 
   })
 })
 
-describe('the build of the console', () => {
+describe.runIf(LONG)('the build of the console', () => {
   it('is the same if NODE_ENV is development', async () => {
     const parent = await mkdtemp(path.join(tmpdir(), 'offshoot-console-'))
     try {

@@ -19,6 +19,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { startEmbedded } from '../../packages/embedded-postgres/src/index.js'
 import { makeDataFolder } from '../support/data-folder.js'
+import { inLongForm } from '../support/long-form.js'
 import {
   type Banner,
   CHECKOUT_PROGRAM,
@@ -32,6 +33,7 @@ import {
   startOffshoot,
   until,
 } from '../support/process.js'
+import { LONG } from '../support/random.js'
 
 const run = promisify(execFile)
 const isRoot = process.getuid?.() === 0
@@ -77,6 +79,13 @@ async function openRequest(banner: Banner, name: string, key: string) {
     },
   }
 }
+
+/** Other ways to end a launcher, for the long form. */
+const OTHER_LAUNCHERS = [
+  ['npm start', 'SIGINT', 0],
+  ['npm start', 'SIGKILL', null],
+  ['npx offshoot start', 'SIGTERM', null],
+] as const
 
 describe('a service that npm has started', () => {
   const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -138,10 +147,8 @@ describe('a service that npm has started', () => {
 
   it.each([
     ['npm start', 'SIGTERM', 0],
-    ['npm start', 'SIGINT', 0],
-    ['npm start', 'SIGKILL', null],
-    ['npx offshoot start', 'SIGTERM', null],
     ['npx offshoot start', 'SIGKILL', null],
+    ...(LONG ? OTHER_LAUNCHERS : []),
   ] as const)('ends with its launcher: %s, %s', async (command, signal, code) => {
     const launched = await launch(command)
     launched.launcher.kill(signal)
@@ -156,7 +163,7 @@ describe('a service that npm has started', () => {
     await shutDown(launched)
   })
 
-  it('ends in good order if its terminal is closed', async () => {
+  inLongForm('ends in good order if its terminal is closed', async () => {
     const dataDir = newDataDir('terminal')
     const service = startOffshoot(dataDir)
     await service.ready()
@@ -347,7 +354,7 @@ describe('offshoot start', () => {
     expect(service.stderr).not.toContain(key)
   })
 
-  it('stops when it is interrupted from the keyboard, too', async () => {
+  inLongForm('stops when it is interrupted from the keyboard, too', async () => {
     expect(await service.end('SIGINT')).toEqual({ code: 0, signal: null })
     expect(await postgresProcesses(dataDir)).toEqual([])
   })

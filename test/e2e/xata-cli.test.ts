@@ -5,9 +5,9 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { makeDataFolder } from '../support/data-folder.js'
+import { inLongForm } from '../support/long-form.js'
 import { endAll, type OffshootProcess, request, startOffshoot } from '../support/process.js'
 import { installPrograms } from '../support/programs.js'
-import { LONG } from '../support/random.js'
 
 /*
  * Runs the published command line of Xata Lite, unchanged, against the service as its users run it.
@@ -130,7 +130,6 @@ async function createDatabase(name: string): Promise<void> {
  * A command takes a second of CPU time to start. The short form logs in, uploads a schema, uses a generated client and
  * imports a file.
  */
-const inLongForm = it.runIf(LONG)
 
 describe('the published command line', () => {
   it('logs in with a key of the service, and with no other', async () => {
@@ -168,7 +167,7 @@ describe('the published command line', () => {
     expect(nobody).toContain('workspace [nobody-abc123] not found')
   })
 
-  it('uploads a schema, which makes and drops what is different', async () => {
+  inLongForm('uploads a schema, which makes and drops what is different', async () => {
     await createDatabase('shop')
     const operations = [
       { addTable: { table: 'teams' } },
@@ -214,33 +213,42 @@ describe('the published command line', () => {
     expect((await api('GET', '/dbs/shop')).branches).toHaveLength(2)
   })
 
-  it('imports CSV into a table of its own making, without the rows that do not fit', async () => {
-    await createDatabase('imports')
-    const rows = [
-      'id,name,price,since,active',
-      'chair,Chair,12.5,2024-05-01T10:00:00Z,true',
-      'not an id,Bad,1,2024-05-01T10:00:00Z,true',
-      `stool,${'x'.repeat(2049)},3,2024-05-01T10:00:00Z,false`,
-      'table,Table,100,2024-05-02T10:00:00Z,false',
-    ]
-    await writeFile(path.join(app, 'products.csv'), rows.join('\n'))
-    const types = ['--types', 'string,string,float,datetime,bool']
-    const options = ['--table', 'products', '--create', '--columns', rows[0] ?? '', ...types]
-    const printed = await xata(
-      'import',
-      'csv',
-      'products.csv',
-      ...options,
-      ...on('imports', 'main'),
-    )
-    expect(printed).toContain('2 rows successfully imported 2 errors')
-    expect(printed).toContain('not an id')
-    const { records } = await api('POST', '/db/imports:main/tables/products/query', {})
-    expect(records).toMatchObject([
-      { id: 'chair', name: 'Chair', price: 12.5, since: '2024-05-01T10:00:00.000Z', active: true },
-      { id: 'table', name: 'Table', price: 100, active: false },
-    ])
-  })
+  inLongForm(
+    'imports CSV into a table of its own making, without the rows that do not fit',
+    async () => {
+      await createDatabase('imports')
+      const rows = [
+        'id,name,price,since,active',
+        'chair,Chair,12.5,2024-05-01T10:00:00Z,true',
+        'not an id,Bad,1,2024-05-01T10:00:00Z,true',
+        `stool,${'x'.repeat(2049)},3,2024-05-01T10:00:00Z,false`,
+        'table,Table,100,2024-05-02T10:00:00Z,false',
+      ]
+      await writeFile(path.join(app, 'products.csv'), rows.join('\n'))
+      const types = ['--types', 'string,string,float,datetime,bool']
+      const options = ['--table', 'products', '--create', '--columns', rows[0] ?? '', ...types]
+      const printed = await xata(
+        'import',
+        'csv',
+        'products.csv',
+        ...options,
+        ...on('imports', 'main'),
+      )
+      expect(printed).toContain('2 rows successfully imported 2 errors')
+      expect(printed).toContain('not an id')
+      const { records } = await api('POST', '/db/imports:main/tables/products/query', {})
+      expect(records).toMatchObject([
+        {
+          id: 'chair',
+          name: 'Chair',
+          price: 12.5,
+          since: '2024-05-01T10:00:00.000Z',
+          active: true,
+        },
+        { id: 'table', name: 'Table', price: 100, active: false },
+      ])
+    },
+  )
 
   inLongForm('imports CSV with types that it guesses, in several transactions', async () => {
     const rows = Array.from({ length: 2500 }, (_, index) => `${index},city ${index},${index / 2}`)

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { amount } from '../../../../../../test/support/random.js'
 import { Random } from '../../../../../../test/support/seeded-random.js'
 import { NO_COLUMN, UNDECIDED } from '../../../rows/merging/compare-rows.js'
 import { compactHistory, compactionSteps } from './compact-history.js'
@@ -12,6 +13,9 @@ import {
   stateKey,
 } from './history.js'
 import { type Row, virtualRow } from './virtual-row.js'
+
+/** Number of random histories. */
+const SEEDS = amount('HISTORIES', { short: 20, long: 60 })
 
 /** A model of a database that records for every state the set of all states that it contains. */
 class Model {
@@ -103,7 +107,7 @@ const baseOf = (graph: HistoryGraph, model: Model, [left, right]: [string, strin
   describeBase(findMergeBase(graph, { ours: model.head(left), theirs: model.head(right) }))
 
 describe('the history of a database', () => {
-  test.each(Array.from({ length: 60 }, (_, seed) => seed))(
+  test.each(Array.from({ length: SEEDS }, (_, seed) => seed))(
     'has the lowest common ancestors of the definition (seed %i)',
     (seed) => {
       const random = new Random(seed)
@@ -120,7 +124,7 @@ describe('the history of a database', () => {
     },
   )
 
-  test.each(Array.from({ length: 60 }, (_, seed) => seed))(
+  test.each(Array.from({ length: SEEDS }, (_, seed) => seed))(
     'gives the same bases whether or not it is compacted (seed %i)',
     async (seed) => {
       const random = new Random(seed + 1000)
