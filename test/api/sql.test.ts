@@ -947,15 +947,24 @@ describe('limits', () => {
     })
   })
 
-  it('of written records', async () => {
-    const written = (count: number) =>
-      askSmall(`insert into teams (name) select 'limit' from generate_series(1, ${count})`)
-    expect((await written(3)).body).toMatchObject({ total: 3 })
-    expect((await written(4)).body.message).toBe(
-      'invalid SQL: a statement can write at most 3 records',
-    )
+  it('of written records, if all are needed at once', async () => {
+    const written = (count: number, { first = '', rest = '' } = {}) =>
+      askSmall(
+        `${first}insert into teams(name)select 'limit' from generate_series(1,${count})${rest}`,
+      )
+    for (const parts of [
+      { rest: 'returning id' },
+      { rest: 'on conflict(id)do update set size=1' },
+      { first: 'with d as(delete from empty)' },
+    ]) {
+      expect((await written(3, parts)).body).toMatchObject({ total: 3 })
+      expect((await written(4, parts)).body.message).toBe(
+        'invalid SQL: a statement with RETURNING, ON CONFLICT DO UPDATE or a WITH that writes can write at most 3 records',
+      )
+    }
+    expect((await written(4)).body).toMatchObject({ total: 4 })
     expect((await askSmall("delete from teams where name = 'limit'")).body).toMatchObject({
-      total: 3,
+      total: 13,
     })
   })
 

@@ -178,7 +178,10 @@ export const LIMITS = {
   sqlStatementsMax: 100,
   /** Parameters of one SQL statement. */
   sqlParametersMax: 10_000,
-  /** Rows that one SQL statement returns, and records that it writes. A statement with more of them is refused. */
+  /**
+   * Rows that one SQL statement returns. A statement with more of them is refused. The same goes for records that it writes,
+   * if it has RETURNING, ON CONFLICT DO UPDATE or a WITH that writes; others write any number.
+   */
   sqlRowsMax: 100_000,
   /** Bytes of JSON that the statements of one SQL request return: 16 MiB. */
   sqlResultBytesMax: 16 * 1024 * 1024,

@@ -480,7 +480,7 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   sqlWaitMs: 'Milliseconds that a SQL request waits for a connection.',
   sqlStatementsMax: 'Statements in one batch of SQL.',
   sqlParametersMax: 'Parameters of one SQL statement.',
-  sqlRowsMax: 'Rows in the result of one SQL statement, and records that it writes.',
+  sqlRowsMax: 'Rows in the result of one SQL statement, and records that it writes and returns.',
   sqlResultBytesMax: 'Bytes of JSON in the answer to one SQL request.',
   fileBytesMax: 'Bytes of one file.',
   inviteDaysMax: 'Days in which an invite can be accepted.',

@@ -20,11 +20,15 @@ export interface Relation {
 }
 
 /** A query of a WITH clause. */
-interface NamedQuery {
+export interface NamedQuery {
   readonly name: string
   readonly alias: string
   columns: readonly string[]
   weight: number
+  /** Why no query can use it. */
+  readonly refusal?: string | undefined
+  /** Whether a query uses it. */
+  isUsed?: boolean
 }
 
 /** An index of names, with and without regard to case. */

@@ -757,6 +757,9 @@ export class ClientSession {
       if (statement?.kind !== 'query') {
         throw unsupported('a cursor can only have a query for tables of the branch')
       }
+      if (statement.isWrite) {
+        throw unsupported('DECLARE CURSOR must not contain data-modifying statements in WITH')
+      }
       const run = this.#runOf(statement, portal.prepared.declaredIds, await this.#textsOf(portal))
       await this.#cancellable(() => this.#block.declare(run, plan))
       return done('DECLARE CURSOR')

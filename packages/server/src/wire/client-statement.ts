@@ -3,6 +3,8 @@ import type { Node } from 'libpg-query'
 import type { Session } from '../data/session/session.js'
 import { TableNames } from '../data/sql/branch-tables.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
+import { readSetval } from '../data/sql/setval-call.js'
+import { writingWith } from '../data/sql/statement-plan.js'
 import type { ParameterTypes } from '../data/sql/typed-plan.js'
 import { contentOf, kindOf, type NodeOf, namesOf, visit } from '../dialect/nodes.js'
 import { parseSql, SqlSyntaxError } from '../dialect/parser.js'
@@ -89,8 +91,10 @@ function toStatement(
   if (CURSOR_KINDS.has(kind)) return { ...found, kind: 'cursor' }
   if (kind === 'CopyStmt') return { ...found, kind: 'copy' }
   if (SESSION_KINDS.has(kind) || isSessionSelect(node)) return { ...found, kind: 'session' }
-  if (isCatalogueStatement(node)) return { ...found, kind: 'catalogue' }
-  const isWrite = WRITE_KINDS.has(kind) || isSchemaNode(node)
+  const isSetval = readSetval(node) !== undefined
+  if (!isSetval && isCatalogueStatement(node)) return { ...found, kind: 'catalogue' }
+  const isWrite =
+    WRITE_KINDS.has(kind) || isSchemaNode(node) || isSetval || writingWith(node) !== undefined
   if (kind !== 'SelectStmt' && !isWrite) {
     const words = kind.replace(/Stmt$/, '').replace(/([a-z])([A-Z])/g, '$1 $2')
     throw unsupported(
@@ -218,8 +222,16 @@ const COLUMN_TYPES: Readonly<Record<string, string>> = {
  */
 export function columnTypes(node: Node, session: Session): ParameterTypes {
   const types: (string | undefined)[] = []
+  const queries = (writingWith(node)?.ctes ?? []).flatMap(
+    (each) => contentOf(each, 'CommonTableExpr')?.ctequery ?? [],
+  )
+  for (const each of [...queries, node]) addTypes(types, each, session)
+  return Array.from(types)
+}
+
+function addTypes(types: (string | undefined)[], node: Node, session: Session): void {
   const typeOf = columnsOf(node, session)
-  if (typeOf === undefined) return types
+  if (typeOf === undefined) return
   const put = (value: Node | undefined, column: string | undefined) => {
     const number = contentOf(value, 'ParamRef')?.number
     if (number !== undefined && column !== undefined) types[number - 1] ??= typeOf.find(column)
@@ -235,9 +247,9 @@ export function columnTypes(node: Node, session: Session): ParameterTypes {
   const conflict = insert?.onConflictClause?.targetList ?? []
   for (const target of [...conflict, ...(contentOf(node, 'UpdateStmt')?.targetList ?? [])]) {
     const { name, val } = contentOf(target, 'ResTarget') ?? {}
-    put(val, name)
+    const { source: list, colno = 1 } = contentOf(val, 'MultiAssignRef') ?? {}
+    put(list === undefined ? val : contentOf(list, 'RowExpr')?.args?.[colno - 1], name)
   }
-  return Array.from(types)
 }
 
 function columnsOf(node: Node, session: Session) {

@@ -110,21 +110,24 @@ export interface Evaluated {
   readonly hasMore: boolean
 }
 
-/** Runs calls as the role that reads the database, in one round trip. Returns the rows of each. */
-export type RunCalls = (calls: readonly Call[]) => Promise<TextRows[]>
-
 /**
- * Returns how calls are run in a transaction that also runs others. With `countsOn`, what they collect is added to what
- * others have collected, because a cursor keeps it.
+ * Runs calls as the role that reads the database, in one round trip. Returns the rows of each. With `countsOn`, what they
+ * collect is added to what others have collected, because a cursor keeps it.
  */
+export type RunCalls = (
+  calls: readonly Call[],
+  options?: { readonly countsOn: boolean },
+) => Promise<TextRows[]>
+
+/** Returns how calls are run in a transaction that also runs others. */
 export function runInside(
   transaction: OpenTransaction,
   reader: Reader,
   { countsOn = false } = {},
 ): RunCalls {
-  return async (calls) => {
+  return async (calls, options) => {
     const { before, calls: read, after } = serverOf(transaction.client).readAs(reader, calls)
-    const first = countsOn ? before : [COUNT_AGAIN, ...before]
+    const first = countsOn || options?.countsOn ? before : [COUNT_AGAIN, ...before]
     try {
       const rows = await transaction.run([...first, ...read, ...after])
       return rows.slice(first.length, first.length + calls.length)

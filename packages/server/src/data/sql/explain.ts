@@ -14,6 +14,9 @@ import {
 } from './run-sql.js'
 import type { StatementPlan } from './statement-plan.js'
 
+/** A plan that can be explained. */
+type ExplainedPlan = Exclude<StatementPlan, { kind: 'with' | 'setval' }>
+
 /** The plan of PostgreSQL for a statement, as lines with the names that callers know. */
 export async function explainSql(
   context: SqlContext,
@@ -26,6 +29,9 @@ export async function explainSql(
   const { plan, parameters } = prepared
   if (plan.kind !== 'select' && runs) {
     throw invalidSql('EXPLAIN ANALYZE is not supported for statements that write')
+  }
+  if (plan.kind === 'with' || plan.kind === 'setval') {
+    throw invalidSql('EXPLAIN is not supported for setval, nor for a statement whose WITH writes')
   }
   const query = explainedQuery(plan)
   const lines: string[] = []
@@ -48,13 +54,13 @@ export async function explainSql(
 }
 
 /** The query whose plan is shown. A statement that writes has one that finds the rows. */
-function explainedQuery(plan: StatementPlan): Sql | undefined {
+function explainedQuery(plan: ExplainedPlan): Sql | undefined {
   if (plan.kind === 'select') return plan.query
   if (plan.kind === 'insert') return plan.values.rows
   return plan.kind === 'truncate' ? undefined : plan.rows
 }
 
-function target(plan: StatementPlan): string[] {
+function target(plan: ExplainedPlan): string[] {
   if (plan.kind === 'select') return []
   const words = `${plan.kind.charAt(0).toUpperCase()}${plan.kind.slice(1)}`
   return plan.kind === 'truncate'

@@ -6,6 +6,7 @@ import { Constant, Slot } from '../../postgres/statement.js'
 import type { StoredTable } from '../../rows/columns/stored-schema.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import type { StatementPlan } from './statement-plan.js'
+import { StepRows } from './step-rows.js'
 
 /*
  * The messages between the process and its thread for SQL. Instances of classes cannot be sent, so SQL is sent
@@ -61,18 +62,21 @@ class SqlParts {
 type WireValue =
   | number
   | { readonly slot: number }
+  | { readonly step: number }
   | { readonly key: string; readonly value: number }
   | { readonly schema: string; readonly text: string; readonly isOnNode: boolean }
 
 function toWireValue(value: unknown): WireValue {
   if (value instanceof Slot) return { slot: value.position }
+  if (value instanceof StepRows) return { step: value.step }
   if (value instanceof Constant) return { key: value.key, value: value.value }
   if (value instanceof Place) return { ...value }
   return Number(value)
 }
 
-function fromWireValue(value: WireValue): Slot | Constant | Place | number {
+function fromWireValue(value: WireValue): Slot | StepRows | Constant | Place | number {
   if (typeof value === 'number') return value
+  if ('step' in value) return new StepRows(value.step)
   if ('schema' in value) return new Place(value.schema, value.text, value.isOnNode)
   return 'slot' in value ? new Slot(value.slot) : new Constant(value.key, value.value)
 }

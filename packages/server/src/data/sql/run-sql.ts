@@ -30,21 +30,25 @@ import {
   type ResultColumn,
   type RunCalls,
   runInside,
+  SentQuery,
 } from './evaluate.js'
 import { encodeParameters } from './parameters.js'
+import { PendingWrites } from './pending-writes.js'
 import { type ChangeOptions, changeSchema } from './schema/change-schema.js'
 import { parseSchema } from './schema/parse-schema.js'
 import type { SchemaPlan } from './schema/plan-schema.js'
 import { PERMISSION_DENIED, toSqlError } from './sql-errors.js'
-import { type StatementPlan, writtenTables } from './statement-plan.js'
+import { type SinglePlan, type StatementPlan, writtenTables } from './statement-plan.js'
 import {
   type GivenStatement,
   inBatch,
   type PlannedStatement,
+  type ReadySteps,
   type StatementPlanner,
 } from './statement-planner.js'
 import { findTypeNames } from './type-names.js'
-import { grows, toSqlRefusal, writeRecords } from './write-records.js'
+import { rowsOfStep, textsOfRows, withRows } from './with-steps.js'
+import { grows, idsOf, planOperations, toSqlRefusal, writeRecords } from './write-records.js'
 
 export interface SqlContext extends TransactionContext {
   readonly storage: Storage
@@ -325,8 +329,10 @@ function takesDraft(
   if (!(error instanceof AppError) || !branch.takesDrafts) return false
   const writes = prepared.filter(({ plan }) => plan.kind !== 'select')
   // The rows of an update can exchange unique values. Otherwise each row is as it will stay.
-  const isUpdate = error.code === 'unique_violation' && writes[0]?.plan.kind === 'update'
-  return (writes.length > 1 || isUpdate) && mayHeal({ ...error.details, code: error.code })
+  const [first] = writes
+  const isUpdate = error.code === 'unique_violation' && first?.plan.kind === 'update'
+  const isLone = writes.length === 1 && first?.plan.kind !== 'with'
+  return (!isLone || isUpdate) && mayHeal({ ...error.details, code: error.code })
 }
 
 function isTimedOut(error: unknown): boolean {
@@ -446,6 +452,12 @@ async function runOne(
   const { context, statement } = run
   const { plan, parameters } = statement
   if (plan.kind === 'select') return runQuery(run, form)
+  if (plan.kind === 'with') return runWith(run, plan, form)
+  if (plan.kind === 'setval') {
+    await setNumber(run, plan)
+    const found = await form.read(run, plan.query, parameters)
+    return form.finish(run, { found, total: found.rows.length })
+  }
   if (plan.kind === 'truncate') {
     for (const name of plan.tables) await truncate(context, run.transaction, name)
     return form.finish(run, { found: NOTHING, total: 0 })
@@ -457,6 +469,131 @@ async function runOne(
   )
   const { total, found = NOTHING } = written
   return form.finish(run, { found, total })
+}
+
+type WithPlan = Extract<StatementPlan, { kind: 'with' }>
+
+/**
+ * Runs a statement whose WITH writes. All its parts see what was there before it, except for what RETURNING has returned. So
+ * everything is read before it is written.
+ */
+async function runWith(
+  run: Run & { readonly transaction: OpenTransaction },
+  plan: WithPlan,
+  form: ResultForm,
+): Promise<string> {
+  const { context, transaction, evaluator } = run
+  const { steps, last } = await readySteps(run, plan)
+  const given = run.statement.parameters
+  const results: Parameter[] = steps.map(() => null)
+  const pending = new PendingWrites(context, transaction)
+  const plannedOf = async (own: Exclude<SinglePlan, { kind: 'select' }>) => {
+    const table = context.session.table(own.table)
+    const parameters = [...given, ...results]
+    const write = { transaction, evaluator, plan: own, table, parameters }
+    const operations = await planOperations(context, write)
+    pending.add(write, operations)
+    return operations
+  }
+  for (const [index, { name, plan: own, readLater, result }] of steps.entries()) {
+    const operations = own.kind === 'select' ? undefined : await plannedOf(own)
+    if (result === undefined) continue
+    const values = [...given, ...results, ...(operations === undefined ? [] : [idsOf(operations)])]
+    const read = () => readStep(run, { name, result, values })
+    const isNew = own.kind === 'insert' || own.kind === 'update'
+    results[index] = isNew ? await pending.readAfter(readLater, read) : await read()
+  }
+  const parameters = [...given, ...results]
+  const ending = { ...run, statement: { ...run.statement, plan: last, parameters } }
+  if (last.kind === 'select') {
+    const found = await form.read(ending, last.query, parameters)
+    await pending.flush()
+    return form.finish(ending, { found, total: found.rows.length })
+  }
+  const operations = await plannedOf(last)
+  const { returning } = last
+  const read = async () =>
+    returning && (await form.read(ending, returning, [...parameters, idsOf(operations)]))
+  const before = last.kind === 'delete' ? await read() : undefined
+  await pending.flush()
+  const found = last.kind === 'delete' ? before : await read()
+  return form.finish(ending, { found: found ?? NOTHING, total: operations.length })
+}
+
+/** Reads what a step returns, as JSON. */
+async function readStep(
+  { context, evaluator }: Run,
+  step: { name: string; result: SentQuery; values: readonly Parameter[] },
+): Promise<string> {
+  const rowsMax = context.limits.sqlRowsMax
+  const { rows, hasMore } = await evaluator.read(step.result, { parameters: step.values, rowsMax })
+  if (hasMore) throw tooCostly(`WITH [${step.name}]: returns more than ${rowsMax} rows`)
+  return `[${rows.join(',')}]`
+}
+
+/** Describes the steps of a statement in order, because the types of one are those of the rows of another. */
+async function readySteps(run: Run, plan: WithPlan): Promise<ReadySteps> {
+  const { planned, parameters } = run.statement
+  if (planned.steps !== undefined) return planned.steps
+  const valueCount = parameters.length + plan.steps.length
+  const typeIds = parameters.map((): string | undefined => undefined)
+  const describeOne = async (own: SinglePlan) => {
+    const queries = describedQueries(planned, own)
+    const described = await run.evaluator.describe(queries, parameters.length)
+    for (const [index, typeId] of described.parameterTypeIds.entries()) typeIds[index] ??= typeId
+    return {
+      columns: described.columns,
+      typeNames: await requireResultTypes(run.context, described.columns),
+    }
+  }
+  const steps: ReadySteps['steps'][number][] = []
+  const rows: (Sql | undefined)[] = []
+  for (const [index, step] of plan.steps.entries()) {
+    const own = withRows(step.plan, rows)
+    const query = own.kind === 'select' ? own.query : own.returning
+    const { columns, typeNames } = await describeOne(own)
+    // The ids of written records follow.
+    const count = own.kind === 'select' ? valueCount : valueCount + 1
+    const textOf = textsOfRows(columns)
+    const result = query && new SentQuery(query, { valueCount: count, textOf })
+    steps.push({ ...step, plan: own, result })
+    rows.push(query && rowsOfStep(columns, { position: parameters.length + index, typeNames }))
+  }
+  const last = withRows(plan.last, rows)
+  const { columns } = await describeOne(last)
+  planned.description = { parameterTypeIds: typeIds, columns }
+  planned.steps = { steps, last }
+  return planned.steps
+}
+
+/** Lets a sequence go on after a number. It never goes back, because other branches may use the numbers. */
+async function setNumber(
+  { context: { session }, evaluator, statement }: Run,
+  plan: Extract<StatementPlan, { kind: 'setval' }>,
+): Promise<void> {
+  const { parameters } = statement
+  const sent = new SentQuery(plan.number, {
+    valueCount: parameters.length,
+    textOf: (query) => query,
+  })
+  const itemId = findSequence(session, plan.sequence)
+  const { rows } = await evaluator.read(sent, { parameters, rowsMax: 1 })
+  const [number, taken] = JSON.parse(rows[0] ?? '[null]') as (string | null)[]
+  const above = Number(number) - (taken === 'true' ? 0 : 1)
+  if (!Number.isSafeInteger(above)) throw invalidSql('setval: the number is out of range')
+  if (above > 0) await session.branch.takeNumbers(itemId, { count: 0, above })
+}
+
+/** Returns the table or column whose values a sequence numbers. */
+function findSequence({ schema }: SqlContext['session'], sequence: string): number {
+  for (const name of schema.tableNames) {
+    const codec = schema.tableByName(name)
+    if (codec === undefined) continue
+    if (codec.table.idType === 'int' && sequence === `${name}_id_seq`) return codec.table.id
+    const column = codec.sequences.find((each) => sequence === `${name}_${each.name}_seq`)
+    if (column !== undefined) return column.id
+  }
+  throw invalidSql(`sequence [${sequence}] not found: it is called {table}_{column}_seq`)
 }
 
 async function truncate(
@@ -555,7 +692,7 @@ export interface RowSink {
   /** `written` is the number of records that a statement has written, and undefined for a query. */
   end(
     result:
-      | { kind: StatementPlan['kind']; written: number }
+      | { kind: Exclude<StatementPlan['kind'], 'with' | 'setval'>; written: number }
       /** The statement has changed the schema. */
       | ({ kind: 'schema' } & SchemaChanged),
   ): void
@@ -574,7 +711,8 @@ export function rowsForm(sink: RowSink): ResultForm {
       return NOTHING
     },
     async finish({ statement: { plan } }, { total }) {
-      sink.end({ kind: plan.kind, written: total })
+      if (plan.kind === 'with') throw new Error('the last part of a statement has its result')
+      sink.end({ kind: plan.kind === 'setval' ? 'select' : plan.kind, written: total })
       return ''
     },
     change(result) {
@@ -599,12 +737,16 @@ export function cursorForm(words: Sql, sink: Pick<RowSink, 'describe'>): ResultF
 }
 
 /** Returns the queries that have the parameters of a statement, and the one that has its result. */
-function describedQueries(planned: PlannedStatement, plan: StatementPlan) {
+function describedQueries(
+  planned: PlannedStatement,
+  plan: Exclude<StatementPlan, { kind: 'with' }>,
+) {
   const plain = (query: Sql | undefined) => query && planned.plain(query)
   const plainOnes = (...queries: (Sql | undefined)[]) =>
     queries.flatMap((query) => plain(query) ?? [])
   switch (plan.kind) {
     case 'select':
+    case 'setval':
       return { parameters: plainOnes(plan.query), result: plain(plan.query) }
     case 'truncate':
       return { parameters: [], result: undefined }
@@ -622,6 +764,10 @@ function describedQueries(planned: PlannedStatement, plan: StatementPlan) {
 async function describe(run: Run): Promise<Description> {
   const { planned, plan, parameters } = run.statement
   if (planned.description !== undefined) return planned.description
+  if (plan.kind === 'with') {
+    await readySteps(run, plan)
+    return planned.description ?? NO_DESCRIPTION
+  }
   const queries = describedQueries(planned, plan)
   const description = await run.evaluator.describe(queries, parameters.length)
   await requireResultTypes(run.context, description.columns)

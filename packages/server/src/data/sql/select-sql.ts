@@ -66,6 +66,8 @@ export class QueryWriter implements StatementContext {
 
   readonly effort: Effort
   expanded = 0
+  /** The tables that are read. */
+  readonly reads = new Set<string>()
   readonly #parameterSizes: readonly number[]
 
   constructor(
@@ -125,7 +127,7 @@ export class QueryWriter implements StatementContext {
     const { lockingClause: _, ...locked } = query
     requireKnown(locked, 'SELECT', SELECT_PARTS)
     const scope = new Scope(outer)
-    const named = this.writeWith(query.withClause, scope)
+    const named = withSql(this.writeWith(query.withClause, scope))
     const body =
       query.op === undefined || query.op === 'SETOP_NONE'
         ? this.#plainSelect(query, scope)
@@ -314,31 +316,33 @@ export class QueryWriter implements StatementContext {
     return sql`${order}${offset}${limit}`
   }
 
-  /** Writes a WITH clause, and adds its names to the scope. */
-  writeWith(clause: NodeOf<'WithClause'> | undefined, scope: Scope): Sql {
-    if (clause === undefined) return LEFT_OUT
+  /** Writes the queries of a WITH clause, and adds their names to the scope. */
+  writeWith(clause: NodeOf<'WithClause'> | undefined, scope: Scope): NamedParts {
+    if (clause === undefined) return { parts: [], isRecursive: false }
     const isRecursive = clause.recursive === true
-    const parts = (clause.ctes ?? []).map((node) => {
-      const query = contentOf(node, 'CommonTableExpr')
-      if (query === undefined) throw invalidSql('WITH: a query is missing')
-      requireKnown(query, 'WITH', WITH_PARTS)
-      return this.#namedQuery(query, scope, isRecursive)
-    })
-    const recursive = isRecursive ? sql`recursive ` : LEFT_OUT
-    return sql`with ${recursive}${join(parts, ', ')} `
+    const parts = partsOf(clause).map((query) => this.#namedQuery(query, scope, isRecursive))
+    return { parts, isRecursive }
   }
 
-  #namedQuery(query: NodeOf<'CommonTableExpr'>, scope: Scope, isRecursive: boolean): Sql {
+  /** Counts a query of WITH. Returns its name, an alias, and the columns of a list that names the first ones. */
+  nameQuery(query: NodeOf<'CommonTableExpr'>) {
     this.#namedQueryCount++
     if (this.#namedQueryCount > NAMED_QUERIES_MAX) {
       throw invalidSql(`WITH can name at most ${NAMED_QUERIES_MAX} queries in a statement`)
     }
     const name = query.ctename ?? ''
     const given = namesOf(query.aliascolnames).map((column) => column ?? '')
-    const known = { name, alias: this.#aliases.take(name), columns: given, weight: 1 }
     const columnsOf = (own: readonly string[]) => [...given, ...own.slice(given.length)]
+    return { name, alias: this.#aliases.take(name), given, columnsOf }
+  }
+
+  #namedQuery(query: NodeOf<'CommonTableExpr'>, scope: Scope, isRecursive: boolean): Sql {
+    const { name, alias, given, columnsOf } = this.nameQuery(query)
+    const known = { name, alias, columns: given, weight: 1 }
     const inner = contentOf(query.ctequery, 'SelectStmt')
-    if (inner === undefined) throw invalidSql(`WITH [${name}]: only SELECT is supported`)
+    if (inner === undefined) {
+      throw invalidSql(`WITH [${name}]: only the WITH of a whole statement can write`)
+    }
     // A recursive query can refer to itself, with the columns of its first part.
     if (isRecursive) scope.queries.push(known)
     const written = this.select(inner, scope, (columns) => {
@@ -431,11 +435,14 @@ export class QueryWriter implements StatementContext {
         ? scope.findQuery(node.relname ?? '')
         : undefined
     if (query !== undefined) {
+      if (query.refusal !== undefined) throw invalidSql(query.refusal)
+      query.isUsed = true
       const own = { name: name ?? query.name, columns: query.columns, given, weight: query.weight }
       const { relation, alias } = this.#introduce(scope, own)
       return { text: sql`${ident(query.alias)} as ${alias}`, columns: relation.columns }
     }
     const table = this.table(node)
+    this.reads.add(table.name)
     const { relation, alias } = this.#introduce(scope, {
       name: name ?? table.name,
       columns: table.columns,
@@ -732,8 +739,30 @@ function withoutRelations(scope: Scope): Scope {
   return seen
 }
 
+/** Written queries of a WITH clause. */
+export interface NamedParts {
+  readonly parts: readonly Sql[]
+  readonly isRecursive: boolean
+}
+
+/** Returns the queries of a WITH clause. */
+export function partsOf(clause: NodeOf<'WithClause'>): NodeOf<'CommonTableExpr'>[] {
+  return (clause.ctes ?? []).map((node) => {
+    const query = contentOf(node, 'CommonTableExpr')
+    if (query === undefined) throw invalidSql('WITH: a query is missing')
+    requireKnown(query, 'WITH', WITH_PARTS)
+    return query
+  })
+}
+
+/** Writes a WITH clause, unless it is empty. */
+export function withSql({ parts, isRecursive }: NamedParts): Sql {
+  if (parts.length === 0) return LEFT_OUT
+  return sql`with ${isRecursive ? sql`recursive ` : LEFT_OUT}${join(parts, ', ')} `
+}
+
 /** Writes the column aliases, if there are any. */
-function namesSql(given: readonly string[]): Sql {
+export function namesSql(given: readonly string[]): Sql {
   const names = given.map((column) => ident(column))
   return names.length === 0 ? LEFT_OUT : sql`(${join(names, ', ')})`
 }

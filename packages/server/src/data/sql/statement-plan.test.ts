@@ -23,7 +23,8 @@ import {
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileSharing, Slot } from '../../postgres/statement.js'
 import type { BranchTable, TargetColumn, WritableTables } from './branch-tables.js'
-import { parseStatement, planStatement, type StatementPlan } from './statement-plan.js'
+import { parseStatement, planStatement, type StatementPlan, singlePlans } from './statement-plan.js'
+import { withRows } from './with-steps.js'
 
 /** Creates a table whose rows come from a relation that no statement can name. */
 function fakeTable(name: string, columns: readonly string[]): BranchTable {
@@ -72,6 +73,11 @@ async function plan(statement: string, parameterCount = 0): Promise<StatementPla
 function queriesOf(planned: StatementPlan): Sql[] {
   if (planned.kind === 'select') return [planned.query]
   if (planned.kind === 'truncate') return []
+  if (planned.kind === 'setval') return [planned.number, planned.query]
+  if (planned.kind === 'with') {
+    const rows = planned.steps.map(() => sql`select 1`)
+    return singlePlans(planned).flatMap((each) => queriesOf(withRows(each, rows)))
+  }
   const { returning } = planned
   const read =
     planned.kind === 'insert' ? [planned.values.rows, planned.conflict?.rows] : [planned.rows]
@@ -107,7 +113,7 @@ const namesIn = (list: unknown) =>
   ((list ?? []) as { String?: { sval?: string } }[]).map((item) => item.String?.sval ?? '')
 
 /** Functions that the rewriting adds to statements. */
-const OWN_FUNCTIONS = new Set(['to_json', 'unnest'])
+const OWN_FUNCTIONS = new Set(['to_json', 'json_build_array', 'unnest'])
 
 /** Parses the rewritten SQL, and checks that all its parts are allowed. */
 async function expectContained(text: string): Promise<void> {
@@ -185,6 +191,14 @@ const ACCEPTED = [
   "with t as (select 1 as n) insert into users (id) values ('a') on conflict (id) do update set age = (select n from t)",
   'update users u set age = u.age + t.size from teams t where t.id = u.team returning u.id',
   'delete from users using teams t where users.team = t.id and t.size = 0 returning users.*',
+  "with x as (insert into users (name) values ('a') returning *) select * from x",
+  'with x(a, b) as (update users set age = 1 returning id, age) select a from x where b = 1',
+  'with x as (delete from users returning *), y as (select id from x) select * from x, y, teams',
+  'with x as (delete from users returning *) insert into teams (id, name) select id, name from x on conflict (id) do update set size = (select count(*) from x) returning (select count(*) from x)',
+  'with recursive t(n) as (select 1 union all select n + 1 from t), x as (delete from users where age in (select n from t)) select 1',
+  'update users set (age, name) = (1, name || name), team = null',
+  "select setval('users_id_seq', max(age), true) from users",
+  'update users u set (age, name) = (select size, t.name from teams t where t.id = u.team)',
 ]
 
 /** Statements that must be refused before anything is sent to PostgreSQL. */
@@ -382,9 +396,32 @@ const REFUSED = [
   'select 1;; delete from users',
   'select 1 into x',
   'select * into temp x from users',
-  "with x as (insert into users (name) values ('a') returning *) select * from x",
-  'with x as (update users set age = 1 returning *) select * from x',
-  'with x as (delete from users returning *) select * from x',
+  'with x as (insert into pg_class values (1)) select 1',
+  'with x as (insert into private.users (id) values (1)) select 1',
+  'with x as (update other set a = 1 returning *) select * from x',
+  'with x as (delete from users returning ctid) select * from x',
+  'with x as (delete from users returning epoch) select * from x',
+  'with x as (update users set version = 1) select 1',
+  'with x as (delete from users) select * from x',
+  'with x as (delete from users returning *), x as (select 1) select 1',
+  'with x as (select * from y), y as (delete from users returning *) select * from x',
+  'with recursive x as (select * from y), y as (delete from users returning *) select * from x',
+  'with recursive x as (delete from users where id in (select id from x) returning *) select 1',
+  'with x as (delete from users returning id), y as (update users set age = 1 returning (select count(*) from users)) select 1',
+  'with x as (with y as (delete from users returning *) select * from y) select * from x',
+  'with x as (with y as (delete from users returning *) delete from users) select 1',
+  'select * from (with x as (delete from users returning *) select * from x) q',
+  'select (with x as (delete from users returning *) select count(*) from x)',
+  'insert into users (id) with x as (delete from users returning *) select id from x',
+  'with x as (truncate users) select 1',
+  "select setval('users_id_seq', oid) from pg_class",
+  "select setval('users_id_seq', 1), setval('users_id_seq', 2)",
+  "select 1 + setval('users_id_seq', 1)",
+  "select * from setval('users_id_seq', 1)",
+  "select (select setval('users_id_seq', 1))",
+  "with x as (select setval('users_id_seq', 1)) select * from x",
+  "insert into users (age) select setval('users_id_seq', 1)",
+  "select nextval('users_id_seq')",
   'with x as (merge into users using teams on true when matched then delete) select 1',
   "insert into users (id) values ('a') on conflict do update set age = 1",
   "insert into users (id) values ('a') on conflict (name) do nothing",
@@ -401,7 +438,6 @@ const REFUSED = [
   "insert into users as excluded (id) values ('a') on conflict (id) do update set age = 1",
   "insert into users (id) overriding system value values ('a')",
   "update users set id = 'b'",
-  "update users set (name, age) = (select 'a', 1)",
   'update users set "service.version" = 1',
   'update users set name = default',
   'insert into users ("service.version") values (1)',
@@ -411,6 +447,10 @@ const REFUSED = [
   'delete from users where current of c',
   'delete from users returning old.name',
   'update users set age = 1 returning with (old as o) o.age',
+  'update users set (age, name) = (1, 2, 3)',
+  'update users set (age, name) = (select 1)',
+  'update users set (id, name) = (select 1, 2)',
+  'update users set (age, name) = (select 1, oid from pg_class)',
   // Values that are too large.
   "select repeat('x', 1000000000)",
   "select repeat('x', 1001)",

@@ -3,9 +3,9 @@ import { ExpressionWriter } from '../../dialect/expression-sql.js'
 import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from '../../dialect/nodes.js'
 import { parseSql, SqlSyntaxError, tooDeep } from '../../dialect/parser.js'
-import { cutName, findName, Scope } from '../../dialect/scope.js'
+import { cutName, findName, type NamedQuery, Scope } from '../../dialect/scope.js'
 import { textLength } from '../../postgres/place.js'
-import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, integer, join, type Sql, sql } from '../../postgres/sql.js'
 import { type Slot, slot } from '../../postgres/statement.js'
 import {
   type BranchTable,
@@ -17,7 +17,16 @@ import {
   type WrittenKey,
 } from './branch-tables.js'
 import { isLookup } from './lookup.js'
-import { QueryWriter, type WrittenQuery } from './select-sql.js'
+import {
+  type NamedParts,
+  namesSql,
+  partsOf,
+  QueryWriter,
+  type WrittenQuery,
+  withSql,
+} from './select-sql.js'
+import { readSetval, type SetvalCall } from './setval-call.js'
+import { StepRows } from './step-rows.js'
 
 /** A syntactically valid statement of a supported kind. */
 export interface ParsedStatement {
@@ -30,6 +39,31 @@ export interface ParsedStatement {
 
 /** The query of a statement, and what to write afterwards. Plain data that can be sent between threads. */
 export type StatementPlan =
+  | SinglePlan
+  /** Deletes all records of some tables, by their names in the schema. */
+  | { readonly kind: 'truncate'; readonly tables: readonly string[] }
+  /** Lets a sequence go on after a number. */
+  | {
+      readonly kind: 'setval'
+      /** The name of the sequence. */
+      readonly sequence: string
+      /** A query for a row of JSON text: the number, and whether it is taken. */
+      readonly number: Sql
+      readonly query: Sql
+    }
+  /** A statement whose WITH writes. What the steps return follows the parameters, and precedes other values. */
+  | { readonly kind: 'with'; readonly steps: readonly WithStep[]; readonly last: SinglePlan }
+
+/** A query of a WITH that writes. */
+export interface WithStep {
+  readonly name: string
+  readonly plan: SinglePlan
+  /** The tables that are read by later steps or by the last one. */
+  readonly readLater: readonly string[]
+}
+
+/** A plan without other plans. */
+export type SinglePlan =
   | {
       readonly kind: 'select'
       readonly query: Sql
@@ -49,8 +83,6 @@ export type StatementPlan =
       readonly rows: Sql
     } & WritePlan)
   | ({ readonly kind: 'delete'; readonly rows: Sql } & WritePlan)
-  /** Deletes all records of some tables, by their names in the schema. */
-  | { readonly kind: 'truncate'; readonly tables: readonly string[] }
 
 interface WritePlan {
   /** The name of the table in the schema. */
@@ -85,6 +117,10 @@ export interface ConflictPlan {
 export function lengthOf(plan: StatementPlan): number {
   if (plan.kind === 'select') return textLength(plan.query)
   if (plan.kind === 'truncate') return 0
+  if (plan.kind === 'setval') return textLength(plan.number) + textLength(plan.query)
+  if (plan.kind === 'with') {
+    return plan.steps.reduce((length, step) => length + lengthOf(step.plan), lengthOf(plan.last))
+  }
   const read = plan.kind === 'insert' ? plan.values.rows : plan.rows
   const conflict = plan.kind === 'insert' ? plan.conflict?.rows : undefined
   return [read, conflict, plan.returning].reduce(
@@ -95,9 +131,19 @@ export function lengthOf(plan: StatementPlan): number {
 
 /** Returns the names of the tables that a statement writes to. */
 export function writtenTables(plan: StatementPlan): readonly string[] {
-  if (plan.kind === 'select') return []
+  if (plan.kind === 'select' || plan.kind === 'setval') return []
+  if (plan.kind === 'with') return singlePlans(plan).flatMap(writtenTables)
   return plan.kind === 'truncate' ? plan.tables : [plan.table]
 }
+
+/** Lists the plans of a statement whose WITH writes, in order. */
+export const singlePlans = ({
+  steps,
+  last,
+}: Extract<StatementPlan, { kind: 'with' }>): readonly SinglePlan[] => [
+  ...steps.map(({ plan }) => plan),
+  last,
+]
 
 export const defaultKey = (row: number, column: number): string => `${row} ${column}`
 
@@ -106,13 +152,23 @@ const plainColumns = (columns: readonly TargetColumn[]): WrittenColumn[] =>
 const plainKeys = (keys: readonly TableKey[]): WrittenKey[] =>
   keys.map(({ columns }) => ({ columns: columns.map(({ name, index }) => ({ name, index })) }))
 
-const KINDS: ReadonlySet<NodeKind> = new Set([
-  'SelectStmt',
-  'InsertStmt',
-  'UpdateStmt',
-  'DeleteStmt',
-  'TruncateStmt',
-])
+const WRITING_KINDS = ['InsertStmt', 'UpdateStmt', 'DeleteStmt'] as const
+const KINDS: ReadonlySet<NodeKind> = new Set(['SelectStmt', ...WRITING_KINDS, 'TruncateStmt'])
+
+/** Returns the WITH clause of a statement if one of its queries writes. */
+export function writingWith(node: Node): NodeOf<'WithClause'> | undefined {
+  const { withClause } =
+    contentOf(node, 'SelectStmt') ??
+    contentOf(node, 'InsertStmt') ??
+    contentOf(node, 'UpdateStmt') ??
+    contentOf(node, 'DeleteStmt') ??
+    {}
+  const writes = (withClause?.ctes ?? []).some((each) => {
+    const query = contentOf(each, 'CommonTableExpr')?.ctequery
+    return query !== undefined && kindOf(query) !== 'SelectStmt'
+  })
+  return writes ? withClause : undefined
+}
 
 export async function parseStatement(
   text: string,
@@ -129,15 +185,19 @@ export async function parseStatement(
   if (node === undefined) throw invalidSql('the statement is empty')
   if (others.length > 0) throw invalidSql('only one statement can be run at a time')
   if (!KINDS.has(kindOf(node))) {
-    const words = kindOf(node)
-      .replace(/Stmt$/, '')
-      .replace(/([a-z])([A-Z])/g, '$1 $2')
     throw invalidSql(
-      `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE, DELETE, TRUNCATE and statements that change the schema are`,
+      `${wordsOf(node)} is not supported: only SELECT, INSERT, UPDATE, DELETE, TRUNCATE and statements that change the schema are`,
     )
   }
   return { text, node, ...counted }
 }
+
+/** Returns what a statement begins with. */
+const wordsOf = (node: Node): string =>
+  kindOf(node)
+    .replace(/Stmt$/, '')
+    .replace(/([a-z])([A-Z])/g, '$1 $2')
+    .toUpperCase()
 
 /** Reports a parameter at an invalid place as unused, as clients expect. */
 function describeSyntax({ message, position }: SqlSyntaxError, text: string, count: number) {
@@ -170,10 +230,24 @@ const RETURNED = ident('returned ids')
 const RETURNED_ID = ident('returned id')
 const RETURNED_POSITION = ident('returned position')
 
+/** A plan, the columns of its result if it has one, and the tables that it reads. */
+interface PlannedPart {
+  readonly plan: SinglePlan
+  readonly columns: readonly string[] | undefined
+  readonly reads: ReadonlySet<string>
+}
+
 class Planner {
   readonly #writer: QueryWriter
   readonly #tables: WritableTables
   readonly #parameterCount: number
+  /** The parameters and the results of steps, which precede other values. */
+  #valueCount: number
+  /** The names of the steps of a WITH that writes. */
+  readonly #steps: NamedQuery[] = []
+  /** The columns of RETURNING, and the tables that its queries read. */
+  #returned: readonly string[] | undefined
+  readonly #readAfter = new Set<string>()
 
   constructor(
     statement: ParsedStatement,
@@ -183,6 +257,7 @@ class Planner {
     this.#writer = new QueryWriter(statement, tables, parameterSizes)
     this.#tables = tables
     this.#parameterCount = parameterSizes.length
+    this.#valueCount = parameterSizes.length
   }
 
   plan(node: Node): StatementPlan {
@@ -192,20 +267,144 @@ class Planner {
   }
 
   #plan(node: Node): StatementPlan {
-    const select = contentOf(node, 'SelectStmt')
-    if (select !== undefined) {
-      const query = this.#writer.select(select, undefined).text
-      return { kind: 'select', query, isLookup: isLookup(select) }
+    const clause = writingWith(node)
+    if (clause !== undefined) return this.#planSteps(node, clause)
+    const truncate = contentOf(node, 'TruncateStmt')
+    if (truncate !== undefined) return this.#truncate(truncate)
+    const call = readSetval(node)
+    if (call !== undefined) return this.#setval(node, call)
+    return this.#part(node).plan
+  }
+
+  #setval(node: Node, { sequence, targets }: SetvalCall): StatementPlan {
+    const targetList = targets.map((val): Node => ({ ResTarget: { val } }))
+    const { plan } = this.#part({ SelectStmt: { ...contentOf(node, 'SelectStmt'), targetList } })
+    if (plan.kind !== 'select') throw new Error('a query must be planned as one')
+    const values = sql`(${plan.query}) as q(number, taken)`
+    return {
+      kind: 'setval',
+      sequence,
+      number: sql`
+        select to_json(array[q.number::bigint::text, q.taken::boolean::text])::text as row from ${values}`,
+      query: sql`select q.number::bigint as setval from ${values}`,
     }
+  }
+
+  /** Plans a statement whose WITH writes. */
+  #planSteps(node: Node, clause: NodeOf<'WithClause'>): StatementPlan {
+    const isRecursive = clause.recursive === true
+    const queries = partsOf(clause).map((query) => ({ query, ...this.#writer.nameQuery(query) }))
+    this.#valueCount += queries.length
+    const early = (name: string) => `WITH [${name}]: cannot be used before it has run`
+    if (isRecursive) {
+      for (const { name, alias } of queries) {
+        this.#steps.push({ name, alias, columns: [], weight: 1, refusal: early(name) })
+      }
+    }
+    const parts = queries.map(({ query, name, alias, columnsOf }, index) => {
+      if (queries.findIndex((other) => other.name === name) < index) {
+        throw invalidSql(`WITH query name "${name}" specified more than once`)
+      }
+      const inner = query.ctequery
+      if (inner === undefined) throw invalidSql(`WITH [${name}]: a query is missing`)
+      const part =
+        contentOf(inner, 'SelectStmt') === undefined
+          ? this.#part(inner)
+          : this.#selectStep(query, isRecursive)
+      const refusal =
+        part.columns === undefined
+          ? `WITH query "${name}" does not have a RETURNING clause`
+          : undefined
+      const columns = columnsOf(part.columns ?? [])
+      this.#steps[index] = { name, alias, columns, weight: 1, refusal }
+      return { name, ...part }
+    })
+    const last = this.#part(withoutWith(node))
+    this.#requireEarlyReads([...parts, last])
+    return {
+      kind: 'with',
+      steps: parts.map(({ name, plan }, index) => {
+        const later = [...parts.slice(index + 1), last].flatMap(({ reads }) => [...reads])
+        return { name, plan, readLater: [...new Set(later)] }
+      }),
+      last: last.plan,
+    }
+  }
+
+  /** RETURNING is read when its step has written, but PostgreSQL shows its queries what was there before. */
+  #requireEarlyReads(parts: readonly PlannedPart[]): void {
+    const written = new Set(
+      parts.flatMap(({ plan }) => (plan.kind === 'select' ? [] : cutName(plan.table))),
+    )
+    const table = [...this.#readAfter].find((name) => written.has(name))
+    if (table === undefined) return
+    throw invalidSql(
+      `RETURNING: a query on table [${table}] is not supported, because WITH writes to it`,
+    )
+  }
+
+  /** Plans a query of WITH that reads, which can refer to itself. */
+  #selectStep(query: NodeOf<'CommonTableExpr'>, isRecursive: boolean): PlannedPart {
+    this.#writer.reads.clear()
+    const scope = this.#newScope()
+    const own = this.#writer.writeWith(
+      { ctes: [{ CommonTableExpr: query }], recursive: isRecursive },
+      scope,
+    )
+    const known = scope.queries.at(-1)
+    if (known === undefined) throw new Error('a query of WITH must have a name')
+    const text = sql`${this.#with(scope, own)}select * from ${ident(known.alias)}`
+    return {
+      plan: { kind: 'select', query: text, isLookup: false },
+      columns: known.columns,
+      reads: new Set(this.#writer.reads),
+    }
+  }
+
+  /** Plans a statement, or a part of one. */
+  #part(node: Node): PlannedPart {
+    this.#writer.reads.clear()
+    this.#returned = undefined
+    const select = contentOf(node, 'SelectStmt')
+    if (select === undefined) {
+      const plan = this.#write(node)
+      return { plan, columns: this.#returned, reads: new Set(this.#writer.reads) }
+    }
+    const scope = this.#newScope()
+    const { text, columns } = this.#writer.select(select, scope)
+    const query = sql`${this.#with(scope)}${text}`
+    return {
+      plan: { kind: 'select', query, isLookup: isLookup(select) },
+      columns,
+      reads: new Set(this.#writer.reads),
+    }
+  }
+
+  /** Creates the scope of a query, which can refer to earlier steps. */
+  #newScope(): Scope {
+    const scope = new Scope(undefined)
+    scope.queries.push(...this.#steps.map((step) => ({ ...step })))
+    return scope
+  }
+
+  /** Writes the WITH clause of a query: the steps that it refers to, and its own queries. */
+  #with(scope: Scope, { parts, isRecursive }: NamedParts = NO_PARTS): Sql {
+    const used = this.#steps.flatMap(({ alias, columns }, index) =>
+      scope.queries[index]?.isUsed === true
+        ? [sql`${ident(alias)}${namesSql(columns)} as materialized (${new StepRows(index)})`]
+        : [],
+    )
+    return withSql({ parts: [...used, ...parts], isRecursive })
+  }
+
+  #write(node: Node): SinglePlan {
     const insert = contentOf(node, 'InsertStmt')
     if (insert !== undefined) return this.#insert(insert)
     const update = contentOf(node, 'UpdateStmt')
     if (update !== undefined) return this.#update(update)
     const remove = contentOf(node, 'DeleteStmt')
     if (remove !== undefined) return this.#delete(remove)
-    const truncate = contentOf(node, 'TruncateStmt')
-    if (truncate !== undefined) return this.#truncate(truncate)
-    throw invalidSql(`${kindOf(node)} is not supported`)
+    throw invalidSql(`${wordsOf(node)} is not supported`)
   }
 
   #tableOf(relation: NodeOf<'RangeVar'> | undefined): BranchTable {
@@ -216,7 +415,7 @@ class Planner {
     return table
   }
 
-  #insert(statement: NodeOf<'InsertStmt'>): StatementPlan {
+  #insert(statement: NodeOf<'InsertStmt'>): SinglePlan {
     requireKnown(statement, 'INSERT', [
       'relation',
       'cols',
@@ -242,8 +441,9 @@ class Planner {
     if (clause === undefined || relation === undefined) return undefined
     requireKnown(clause, 'ON CONFLICT', CONFLICT_PARTS)
     const keys = conflictKeys(clause, table)
-    const records = slot(this.#parameterCount)
-    const textsOf = (position: number) => slot(this.#parameterCount + 1 + position)
+    this.#writer.reads.add(table.name)
+    const records = slot(this.#valueCount)
+    const textsOf = (position: number) => slot(this.#valueCount + 1 + position)
     if (clause.action !== 'ONCONFLICT_UPDATE') {
       let first = 0
       const found = keys.map((key) => {
@@ -257,11 +457,11 @@ class Planner {
     if (clause.infer === undefined || key === undefined) {
       throw invalidSql('ON CONFLICT DO UPDATE needs the column in which records are in conflict')
     }
-    const scope = new Scope(undefined)
+    const scope = this.#newScope()
     const named = this.#writer.writeWith(withClause, scope)
     const target = this.#writer.target(relation, scope)
     const proposed = this.#writer.introduce(scope, { name: 'excluded', columns: table.columns })
-    const { columns, values } = this.#assignments(clause.targetList, table, scope)
+    const { columns, values, sources } = this.#assignments(clause.targetList, table, scope)
     const isWanted =
       clause.whereClause === undefined
         ? sql`true`
@@ -276,9 +476,9 @@ class Planner {
       keys: plainKeys(keys),
       update: plainColumns(columns),
       rows: sql`
-        ${named}select to_json(array[${join(texts, ', ')}]::json[])::text as row
+        ${this.#with(scope, named)}select to_json(array[${join(texts, ', ')}]::json[])::text as row
         from (${table.proposed(records)}) as ${proposed}
-        join ${target.text} on ${isInTheWay(target.alias, { key, proposed, textsOf })}`,
+        join ${target.text} on ${isInTheWay(target.alias, { key, proposed, textsOf })}${sources}`,
     }
   }
 
@@ -288,7 +488,7 @@ class Planner {
     if (source === undefined) {
       return { columns: [], rows: undefined, defaults: new Set() }
     }
-    const scope = new Scope(undefined)
+    const scope = this.#newScope()
     const named = this.#writer.writeWith(statement.withClause, scope)
     const defaults = new Set<string>()
     const query = this.#writer.select(withoutDefaults(source, defaults), scope)
@@ -301,7 +501,7 @@ class Planner {
     return {
       columns: plainColumns(columns),
       rows: sql`
-        ${named}select to_json(array[${join(texts, ', ')}]::json[])::text as row
+        ${this.#with(scope, named)}select to_json(array[${join(texts, ', ')}]::json[])::text as row
         from (${query.text}) as ${SOURCE}(${join(names, ', ')})`,
       defaults,
     }
@@ -324,7 +524,7 @@ class Planner {
     return table.target(name)
   }
 
-  #update(statement: NodeOf<'UpdateStmt'>): StatementPlan {
+  #update(statement: NodeOf<'UpdateStmt'>): SinglePlan {
     requireKnown(statement, 'UPDATE', [
       'relation',
       'targetList',
@@ -335,36 +535,75 @@ class Planner {
     ])
     const table = this.#tableOf(statement.relation)
     const { id, scope, from, named, where } = this.#written(statement, statement.fromClause)
-    const { columns, values } = this.#assignments(statement.targetList, table, scope)
+    const { columns, values, sources } = this.#assignments(statement.targetList, table, scope)
+    const first = this.#with(scope, named)
     const texts = join([sql`to_json(${id})`, ...values], ', ')
+    const row = sql`to_json(array[${texts}]::json[])`
+    const rows = { id, row, from: sql`${from}${sources}${where}` }
     return {
       kind: 'update',
       table: table.fullName,
       columns: plainColumns(columns),
-      rows: sql`${named}select to_json(array[${texts}]::json[])::text as row${from}${where}`,
+      rows: sql`${first}${statement.fromClause === undefined ? eachRow(rows) : firstRows(rows)}`,
       returning: this.#returning(statement),
     }
   }
 
-  /** Writes the columns and expressions of a SET clause. */
+  /** Writes the columns and expressions of a SET clause, and the relations that they need. */
   #assignments(nodes: readonly Node[] | undefined, table: BranchTable, scope: Scope) {
     const writer = new ExpressionWriter(this.#writer, scope)
-    const columns: TargetColumn[] = []
-    const values = (nodes ?? []).map((node) => {
-      const target = contentOf(node, 'ResTarget')
-      const column = this.#target(node, table)
-      if (column.name === 'id') throw invalidSql('column [id]: cannot be changed')
-      if (column.path.length > 1) {
-        throw invalidSql(`column [${column.name}]: is part of an object and cannot be set alone`)
-      }
-      columns.push(column)
-      return column.valueOf(writer.write(target?.val))
-    })
+    const columns = (nodes ?? []).map((node) => this.#settable(node, table))
     requireDistinct(columns)
-    return { columns, values }
+    const sources: Sql[] = []
+    const values = columns.map((column, index) => {
+      const value = contentOf(nodes?.[index], 'ResTarget')?.val
+      const { source, colno = 1, ncolumns = 1 } = contentOf(value, 'MultiAssignRef') ?? {}
+      if (source === undefined) return column.valueOf(writer.write(value))
+      const row = contentOf(source, 'RowExpr')
+      if (row !== undefined) {
+        if (row.args?.length !== ncolumns) throw unequalColumns()
+        return column.valueOf(writer.write(row.args[colno - 1]))
+      }
+      if (colno === 1) {
+        sources.push(this.#rowSource(source, columns.slice(index, index + ncolumns), scope))
+      }
+      const last = sources.length - 1
+      return sql`${ident(`set row ${last}`)}.row -> ${integer(colno - 1)}`
+    })
+    const beside = sources.map((source, index) => sql`, ${source} as ${ident(`set row ${index}`)}`)
+    return { columns, values, sources: beside.length === 0 ? empty : join(beside, '') }
   }
 
-  #delete(statement: NodeOf<'DeleteStmt'>): StatementPlan {
+  #settable(node: Node, table: BranchTable): TargetColumn {
+    const column = this.#target(node, table)
+    if (column.name === 'id') throw invalidSql('column [id]: cannot be changed')
+    if (column.path.length > 1) {
+      throw invalidSql(`column [${column.name}]: is part of an object and cannot be set alone`)
+    }
+    return column
+  }
+
+  /** Writes the query of `set (a, b) = (select ...)`. It runs once for each record, and has one row. */
+  #rowSource(node: Node, columns: readonly TargetColumn[], scope: Scope): Sql {
+    const link = contentOf(node, 'SubLink')
+    if (link?.subLinkType !== 'EXPR_SUBLINK') {
+      throw invalidSql('SET: several columns can be set to a list of values or to a query')
+    }
+    const query = this.#writer.subquery(link.subselect, scope)
+    if (query.columns.length !== columns.length) throw unequalColumns()
+    const names = columns.map((_, index) => ident(`value ${index}`))
+    const values = columns.map((column, index) =>
+      column.valueOf(sql`${SOURCE}.${names[index] ?? empty}`),
+    )
+    return sql`lateral (
+      select (
+        select json_build_array(${join(values, ', ')})
+        from (${query.text}) as ${SOURCE}(${join(names, ', ')})
+      ) as row
+    )`
+  }
+
+  #delete(statement: NodeOf<'DeleteStmt'>): SinglePlan {
     requireKnown(statement, 'DELETE', [
       'relation',
       'usingClause',
@@ -373,11 +612,14 @@ class Planner {
       'withClause',
     ])
     const table = this.#tableOf(statement.relation)
-    const { id, from, named, where } = this.#written(statement, statement.usingClause)
+    const { id, scope, from, named, where } = this.#written(statement, statement.usingClause)
+    const first = this.#with(scope, named)
+    const row = sql`to_json(array[to_json(${id})])`
+    const rows = { id, row, from: sql`${from}${where}` }
     return {
       kind: 'delete',
       table: table.fullName,
-      rows: sql`${named}select to_json(array[to_json(${id})])::text as row${from}${where}`,
+      rows: sql`${first}${statement.usingClause === undefined ? eachRow(rows) : firstRows(rows)}`,
       returning: this.#returning(statement),
     }
   }
@@ -399,9 +641,10 @@ class Planner {
     others: readonly Node[] | undefined,
   ) {
     if (relation === undefined) throw invalidSql('a table is missing')
-    const scope = new Scope(undefined)
+    const scope = this.#newScope()
     const named = this.#writer.writeWith(withClause, scope)
     const target = this.#writer.target(relation, scope)
+    this.#writer.reads.add(target.table.name)
     const beside =
       others === undefined || others.length === 0
         ? empty
@@ -421,20 +664,46 @@ class Planner {
   }: Pick<NodeOf<'UpdateStmt'>, 'relation' | 'returningClause'>): Sql | undefined {
     if (returningClause === undefined || relation === undefined) return undefined
     requireKnown(returningClause, 'RETURNING', ['exprs'])
-    const scope = new Scope(undefined)
+    const scope = this.#newScope()
     const target = this.#writer.target(relation, scope)
     const star = () => sql`${target.alias}.*`
+    const before = new Set(this.#writer.reads)
+    this.#writer.reads.clear()
     const targets = this.#writer.writeTargets(returningClause.exprs, scope, star)
+    for (const table of this.#writer.reads) this.#readAfter.add(table)
+    for (const table of before) this.#writer.reads.add(table)
+    this.#returned = targets.columns
     const { idType } = target.table
-    const ids = sql`${slot(this.#parameterCount)}::${idType}[]`
+    const ids = sql`${slot(this.#valueCount)}::${idType}[]`
     // The ids are given twice, so that a fork can use its indexes; see `isInTheWay`.
     return sql`
-      select ${targets.text}
+      ${this.#with(scope)}select ${targets.text}
       from unnest(${ids}) with ordinality as ${RETURNED}(${RETURNED_ID}, ${RETURNED_POSITION})
       join ${target.text}
         on ${target.alias}.id = ${RETURNED}.${RETURNED_ID} and ${target.alias}.id = any(${ids})
       order by ${RETURNED}.${RETURNED_POSITION}`
   }
+}
+
+interface ChangedRows {
+  readonly id: Sql
+  readonly row: Sql
+  readonly from: Sql
+}
+
+const eachRow = ({ row, from }: ChangedRows): Sql => sql`select ${row}::text as row${from}`
+
+/** Returns one row for each record, because a record that is joined with several others is written once. */
+const firstRows = ({ id, row, from }: ChangedRows): Sql => sql`
+  select distinct on (w.id) w.row from (select ${id} as id, ${row}::text as row${from}) as w`
+
+const NO_PARTS: NamedParts = { parts: [], isRecursive: false }
+
+/** Returns a statement without its WITH clause. */
+function withoutWith(node: Node): Node {
+  const kind = kindOf(node)
+  const { withClause: _, ...content } = Object.values(node)[0] as NodeOf<'SelectStmt'>
+  return { [kind]: content } as unknown as Node
 }
 
 const CONFLICT_PARTS = ['action', 'infer', 'targetList', 'whereClause', 'location']
@@ -520,6 +789,8 @@ function requireSameLength(columns: readonly TargetColumn[], query: WrittenQuery
       : 'INSERT has more expressions than target columns',
   )
 }
+
+const unequalColumns = () => invalidSql('SET: number of columns does not match number of values')
 
 function requireDistinct(columns: readonly TargetColumn[]): void {
   const names = columns.map(({ name }) => name)

@@ -29,7 +29,14 @@ import {
   requireAnswer,
 } from './plan-wire.js'
 import { tooManyRelations, writtenTooLong } from './select-sql.js'
-import { lengthOf, parseStatement, planStatement, type StatementPlan } from './statement-plan.js'
+import {
+  lengthOf,
+  parseStatement,
+  planStatement,
+  type SinglePlan,
+  type StatementPlan,
+  type WithStep,
+} from './statement-plan.js'
 import { type ParameterTypes, withTypes } from './typed-plan.js'
 
 /** A statement, and the sizes of the texts of its parameters in bytes. */
@@ -54,12 +61,23 @@ const KEPT_PLAN_LENGTH_MAX = 64 * 1024
  */
 const KEPT_PARAMETER_BYTES = PATTERN_BYTES_MAX
 
+/** A statement whose WITH writes, with the rows of earlier steps in its queries. */
+export interface ReadySteps {
+  readonly steps: readonly (WithStep & {
+    /** Reads what the step returns. undefined: nothing. */
+    readonly result: SentQuery | undefined
+  })[]
+  readonly last: SinglePlan
+}
+
 /** A plan, and its queries as they were sent. */
 export class PlannedStatement {
   readonly #sent = new Map<unknown, SentQuery>()
   readonly #plain = new Map<Sql, PlainQuery>()
   /** Undefined until it was described. */
   description: Description | undefined
+  /** The steps of a statement whose WITH writes. Undefined until they were described. */
+  steps: ReadySteps | undefined
 
   constructor(readonly plan: StatementPlan) {}
 

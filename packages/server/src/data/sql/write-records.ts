@@ -1,8 +1,16 @@
 import type { AppError } from '@offshoot/contract/errors'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
-import { invalidSql } from '../../dialect/invalid-sql.js'
+import { invalidSql, tooCostly } from '../../dialect/invalid-sql.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
-import type { Call, Parameter } from '../../postgres/statement.js'
+import { serverOf } from '../../postgres/server.js'
+import { ident, integer, type Sql, sql } from '../../postgres/sql.js'
+import {
+  type Call,
+  compileSharing,
+  type Parameter,
+  type TextRow,
+  toCall,
+} from '../../postgres/statement.js'
 import { Fault } from '../../rows/columns/fault.js'
 import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
@@ -22,16 +30,22 @@ import {
 import { type Origin, originOf } from '../session/session.js'
 import { newRecord, putValue, type WrittenColumn, type WrittenKey } from './branch-tables.js'
 import { type Evaluated, type Evaluator, SentQuery } from './evaluate.js'
-import { type ConflictPlan, defaultKey, type StatementPlan } from './statement-plan.js'
+import {
+  type ConflictPlan,
+  defaultKey,
+  type SinglePlan,
+  type StatementPlan,
+  singlePlans,
+} from './statement-plan.js'
 
 /*
  * Statements of users never write directly. Their values are read as JSON and then written by the operations of
  * a transaction, so that all rules of transactions apply.
  */
 
-type WritePlan = Exclude<StatementPlan, { kind: 'select' | 'truncate' }>
+type WritePlan = Exclude<SinglePlan, { kind: 'select' }>
 
-interface Write {
+export interface Write {
   readonly transaction: OpenTransaction
   readonly evaluator: Evaluator
   readonly plan: WritePlan
@@ -43,8 +57,9 @@ interface Write {
 type Row = readonly unknown[]
 
 /** Returns whether a statement can increase the stored data. */
-export function grows({ kind }: StatementPlan): boolean {
-  return kind === 'insert' || kind === 'update'
+export function grows(plan: StatementPlan): boolean {
+  if (plan.kind === 'with') return singlePlans(plan).some(grows)
+  return plan.kind === 'insert' || plan.kind === 'update'
 }
 
 /** Writes the records of a statement. `read` reads the result of RETURNING by the ids of records. */
@@ -53,41 +68,132 @@ export async function writeRecords(
   write: Write,
   read: (ids: string) => Promise<Evaluated> | undefined,
 ): Promise<{ total: number; found: Evaluated | undefined }> {
-  const rows = await readRows(context, write)
-  const planned = await planRows(context, write, rows)
-  const operations = await settleConflicts(context, write, planned)
-  const ids = arrayLiteral(operations.map(({ id }) => id))
+  const isAtOnce = !canBeParted(write)
+  const rowsMax = isAtOnce ? context.limits.sqlRowsMax : PART_RECORDS
+  const rows = await readRows(context, write, rowsMax)
+  if (rows === undefined && isAtOnce) throw tooManyRecords(rowsMax)
+  if (rows === undefined) return { total: await writeParts(context, write), found: undefined }
+  const operations = await settleConflicts(context, write, await planRows(context, write, rows))
+  const ids = idsOf(operations)
   // Deleted records must be read before the write.
   const before = write.plan.kind === 'delete' ? await read(ids) : undefined
-  await runAll(context, write, operations)
+  await runOperations(context, write, operations)
   const found = write.plan.kind === 'delete' ? before : await read(ids)
   return { total: operations.length, found }
 }
 
-async function readRows(context: TransactionContext, write: Write): Promise<Row[]> {
+/** Returns the ids of written records, as an array of PostgreSQL. */
+export const idsOf = (operations: readonly PlannedOperation[]): string =>
+  arrayLiteral(operations.map(({ id }) => id))
+
+/** Reads what a statement writes. */
+export async function planOperations(
+  context: TransactionContext,
+  write: Write,
+): Promise<readonly PlannedOperation[]> {
+  const rowsMax = context.limits.sqlRowsMax
+  const rows = await readRows(context, write, rowsMax)
+  if (rows === undefined) throw tooManyRecords(rowsMax)
+  return settleConflicts(context, write, await planRows(context, write, rows))
+}
+
+const tooManyRecords = (rowsMax: number): AppError =>
+  invalidSql(
+    `a statement with RETURNING, ON CONFLICT DO UPDATE or a WITH that writes can write at most ${rowsMax} records`,
+  )
+
+/**
+ * Returns whether a statement can be written in parts: nothing has to be known of all its records together. A cursor keeps
+ * what the statement has seen at first.
+ */
+function canBeParted({ plan, transaction }: Write): boolean {
+  const isChange = plan.kind === 'insert' && plan.conflict?.update !== undefined
+  return plan.returning === undefined && !isChange && serverOf(transaction.client).wrapsQueries
+}
+
+/** Writes the records of a statement in parts, of which only one is in memory. Returns their number. */
+async function writeParts(context: TransactionContext, write: Write): Promise<number> {
+  const { evaluator, parameters, plan } = write
+  const query = rowsOf(plan)
+  if (query === undefined) throw new Error('a statement with many records must have a query')
+  const statement = compileSharing(sql`declare ${CURSOR} no scroll cursor for ${query}`)
+  await evaluator.run([{ statement, values: parameters, isUnnamed: true }])
+  const bytesMax = context.limits.sqlResultBytesMax
+  let [count, start, total] = [PART_RECORDS, 0, 0]
+  while (true) {
+    const { rows, bytes } = await fetchRows(evaluator, { count, bytesMax })
+    if (rows.length === 0) break
+    if (grows(plan)) await context.session.growth.admit(bytes)
+    const values = await mapInTurns(rows, (text) => JSON.parse(text) as Row)
+    const planned = await planRows(context, write, values, start)
+    const operations = await settleConflicts(context, write, planned)
+    await runOperations(context, write, operations)
+    start += rows.length
+    total += operations.length
+    // Large rows are read in smaller parts.
+    const fitting = Math.floor((rows.length * bytesMax) / (2 * Math.max(bytes, 1)))
+    count = Math.max(1, Math.min(PART_RECORDS, fitting))
+  }
+  await write.transaction.run([toCall(sql`close ${CURSOR}`)])
+  return total
+}
+
+/** The cursor of a statement that is written in parts. */
+const CURSOR = ident('written rows')
+
+/** Reads the next rows of a statement. Throws if they are too large, without keeping them. */
+async function fetchRows(
+  evaluator: Evaluator,
+  { count, bytesMax }: { count: number; bytesMax: number },
+): Promise<{ rows: readonly string[]; bytes: number }> {
+  const rows: string[] = []
+  let bytes = 0
+  const receiveRow = ([text]: TextRow) => {
+    bytes += Buffer.byteLength(text ?? '')
+    if (bytes <= bytesMax) rows.push(text ?? '')
+  }
+  const fetch = toCall(sql`fetch forward ${integer(count)} from ${CURSOR}`)
+  await evaluator.run([{ ...fetch, isUnnamed: true, receiveRow }], { countsOn: true })
+  if (bytes > bytesMax) {
+    throw tooCostly(`${count} records of the statement have more than ${bytesMax} bytes`)
+  }
+  return { rows, bytes }
+}
+
+/** The query for the values of the records. */
+const rowsOf = (plan: WritePlan): Sql | undefined =>
+  plan.kind === 'insert' ? plan.values.rows : plan.rows
+
+/** Returns undefined if there are more rows. */
+async function readRows(
+  context: TransactionContext,
+  write: Write,
+  rowsMax: number,
+): Promise<Row[] | undefined> {
   const { plan, evaluator, parameters } = write
-  const query = plan.kind === 'insert' ? plan.values.rows : plan.rows
+  const query = rowsOf(plan)
   // One record with only default values.
   if (query === undefined) return [[]]
-  const rowsMax = context.limits.sqlRowsMax
   const sent = new SentQuery(query, { valueCount: parameters.length, textOf: (own) => own })
   const { rows, hasMore } = await evaluator.read(sent, { parameters, rowsMax })
+  if (hasMore) return undefined
   if (grows(plan)) {
     await context.session.growth.admit(rows.reduce((bytes, text) => bytes + text.length, 0))
   }
-  if (hasMore) throw invalidSql(`a statement can write at most ${rowsMax} records`)
   return mapInTurns(rows, (text) => JSON.parse(text) as Row)
 }
 
+/** Plans what is written. `start` is the number of rows before these. */
 async function planRows(
   { session }: TransactionContext,
   { plan, table }: Write,
   rows: readonly Row[],
+  start = 0,
 ): Promise<PlannedOperation[]> {
   let count = 0
   switch (plan.kind) {
     case 'insert': {
-      const records = rows.map((row, index) => recordOf(plan.values, row, index))
+      const records = rows.map((row, index) => recordOf(plan.values, row, start + index))
       const newId = await newIds(session, table, records)
       const origin = await originOfRecords(session, { table, records })
       return mapInTurns(records, (record) =>
@@ -96,12 +202,12 @@ async function planRows(
     }
     case 'update': {
       const origin = originOf(session)
-      return mapInTurns(firstOfEach(rows), (row) =>
+      return mapInTurns(rows, (row) =>
         planUpdate(table, plan.columns, row, { index: count++, origin }),
       )
     }
     case 'delete':
-      return firstOfEach(rows).map(([id], index) => ({
+      return rows.map(([id], index) => ({
         kind: 'delete',
         index,
         table,
@@ -234,13 +340,6 @@ function keysOf({ keys }: ConflictPlan, insert: PlannedInsert): string[] {
   })
 }
 
-/** Returns the first row of each id, because a record joined with several others is written once. */
-function firstOfEach(rows: readonly Row[]): Row[] {
-  const byId = new Map<unknown, Row>()
-  for (const row of rows) if (!byId.has(row[0])) byId.set(row[0], row)
-  return [...byId.values()]
-}
-
 /** Returns the record that a row of an insert stands for. */
 function recordOf(values: InsertPlan['values'], row: Row, index: number): Record<string, unknown> {
   const record = newRecord()
@@ -310,9 +409,9 @@ function invalidValues({ codec }: BranchTable, faults: readonly Fault[]) {
 }
 
 /** Runs operations on different records, in parts. */
-async function runAll(
+export async function runOperations(
   context: TransactionContext,
-  write: Write,
+  write: Pick<Write, 'transaction' | 'table'>,
   operations: readonly PlannedOperation[],
 ): Promise<void> {
   for (const [, part] of partsOf(operations)) await runPart(context, write, part)
@@ -320,7 +419,7 @@ async function runAll(
 
 async function runPart(
   { session }: TransactionContext,
-  { transaction, table: { codec } }: Write,
+  { transaction, table: { codec } }: Pick<Write, 'transaction' | 'table'>,
   operations: readonly PlannedOperation[],
 ): Promise<void> {
   // The results have no use: they are read by the ids of records.

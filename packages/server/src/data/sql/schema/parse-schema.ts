@@ -32,6 +32,8 @@ const SCHEMA_KINDS: ReadonlySet<NodeKind> = new Set([
   'CreateEnumStmt',
   'AlterEnumStmt',
   'CreateSchemaStmt',
+  'CreateSeqStmt',
+  'AlterSeqStmt',
 ])
 
 export function isSchemaNode(node: Node): boolean {

@@ -122,6 +122,10 @@ class SchemaPlanner {
     if (type !== undefined) return this.#createEnum(type)
     const values = contentOf(node, 'AlterEnumStmt')
     if (values !== undefined) return this.#alterEnum(values)
+    const sequence = contentOf(node, 'CreateSeqStmt')
+    if (sequence !== undefined) return this.#createSequence(sequence)
+    const altered = contentOf(node, 'AlterSeqStmt')
+    if (altered !== undefined) return this.#alterSequence(altered)
     const schema = contentOf(node, 'CreateSchemaStmt')
     if (schema?.schemaname === PUBLIC && schema.if_not_exists && !schema.schemaElts) {
       return 'CREATE SCHEMA'
@@ -267,7 +271,7 @@ class SchemaPlanner {
     const name = this.#newName(node.colname ?? '')
     const { form, isSerial = false } = this.#readType(node.typeName, name)
     const constraints = (node.constraints ?? []).map((each) => contentOf(each, 'Constraint') ?? {})
-    const defaults = constraints.map((each) => this.#columnDefault(each, form))
+    const defaults = constraints.map((each) => this.#columnDefault(name, each, form))
     const given = defaults.filter((each) => each !== undefined)
     const isIdentity = constraints.some(({ contype }) => contype === 'CONSTR_IDENTITY')
     if (isSerial || isIdentity) given.push({ generate: 'sequence' })
@@ -287,9 +291,17 @@ class SchemaPlanner {
   }
 
   /** Returns the default that a constraint of a column is. */
-  #columnDefault(constraint: TableConstraint, form: ColumnForm): Default | undefined {
+  #columnDefault(name: string, constraint: TableConstraint, form: ColumnForm): Default | undefined {
     if (constraint.contype !== 'CONSTR_DEFAULT') return undefined
-    return readDefault(constraint.raw_expr, form, this.#enums)
+    return this.#readDefault(name, constraint.raw_expr, form)
+  }
+
+  #readDefault(name: string, expression: Node | undefined, form: ColumnForm): Default {
+    const found = readDefault(expression, form, this.#enums)
+    if (form.type !== 'multiple' || found.defaultValue === undefined) return found
+    // Dumps have them, and an insert that needs one fails.
+    this.#notices.add(`column [${name}]: DEFAULT was not kept, because arrays have none`)
+    return {}
   }
 
   #columnConstraint(table: TableModel, column: ColumnModel, constraint: TableConstraint): void {
@@ -460,6 +472,10 @@ class SchemaPlanner {
   #alterTable(statement: NodeOf<'AlterTableStmt'>): string {
     requireParts(statement, ['relation', 'cmds', 'objtype', 'missing_ok'], { of: 'ALTER TABLE' })
     const { objtype, relation, missing_ok: isOptional } = statement
+    // `pg_dump` calls a sequence a table here.
+    const isSequence =
+      objtype === 'OBJECT_SEQUENCE' || this.#nameOf(relation).endsWith(SEQUENCE_END)
+    if (isSequence && isOwnerChange(statement)) return `ALTER ${objectWords(objtype)}`
     if (objtype !== 'OBJECT_TABLE') throw notSupported(`ALTER ${objectWords(objtype)}`)
     const tag = 'ALTER TABLE'
     if (isOptional && this.#model.findTable(this.#nameOf(relation)) === undefined) {
@@ -496,10 +512,11 @@ class SchemaPlanner {
         this.#alterType(table, name, contentOf(def, 'ColumnDef') ?? {})
         return
       case 'AT_ColumnDefault': {
+        if (isNextNumber(def) && this.#numbers(table, name)) return
         requireOther(name, 'ALTER COLUMN')
         const column = getColumn(table, name)
         const { defaultValue, generate } = def
-          ? readDefault(def, column.definition, this.#enums)
+          ? this.#readDefault(name, def, column.definition)
           : ({} as Default)
         this.#model.changeColumn(table, column, {
           defaultValue: defaultValue ?? null,
@@ -542,14 +559,38 @@ class SchemaPlanner {
     }
   }
 
-  /** Lets the service number a column. Ids are numbered in any case. */
   #addIdentity(table: TableModel, name: string, constraint: TableConstraint): void {
     requireIdentity(constraint)
-    if (name === 'id' && table.idType === 'int') return
+    if (this.#numbers(table, name)) return
     requireOther(name, 'ADD GENERATED')
+    throw notSupported(`IDENTITY of column [${name}]`)
+  }
+
+  /** Lets the service number a column, if it has whole numbers. Ids are numbered in any case. */
+  #numbers(table: TableModel, name: string): boolean {
+    if (name === 'id') return table.idType === 'int'
     const column = getColumn(table, name)
-    if (column.definition.type !== 'int') throw notSupported(`IDENTITY of column [${name}]`)
+    if (column.definition.type !== 'int') return false
     this.#model.changeColumn(table, column, { generate: 'sequence' })
+    return true
+  }
+
+  // Sequences
+
+  /** A column that takes its values from a sequence has one of its own, so there is nothing to make. */
+  #createSequence({ sequence, options }: NodeOf<'CreateSeqStmt'>): string {
+    const name = this.#nameOf(sequence)
+    requireNumbering(options, 'SEQUENCE')
+    this.#notices.add(
+      `sequence [${name}] is that of the column that takes its values from it: nothing else can use it`,
+    )
+    return 'CREATE SEQUENCE'
+  }
+
+  #alterSequence({ sequence, options }: NodeOf<'AlterSeqStmt'>): string {
+    this.#nameOf(sequence)
+    requireNumbering(options, 'SEQUENCE')
+    return 'ALTER SEQUENCE'
   }
 
   #alterType(table: TableModel, name: string, node: NodeOf<'ColumnDef'>): void {
@@ -631,7 +672,9 @@ class SchemaPlanner {
         }
         if (removeType === 'OBJECT_TABLE') this.#dropTable(name, isOptional)
         else if (removeType === 'OBJECT_INDEX') this.#dropIndex(name, isOptional)
-        else throw notSupported(`DROP ${objectWords(removeType)}`)
+        else if (removeType === 'OBJECT_SEQUENCE') {
+          this.#notices.add(`sequence [${name}] was not dropped: it goes with its column`)
+        } else throw notSupported(`DROP ${objectWords(removeType)}`)
       }
     }
     return `DROP ${objectWords(removeType)}`
@@ -727,12 +770,14 @@ class SchemaPlanner {
   // Comments and types
 
   #comment({ objtype, object, comment }: NodeOf<'CommentStmt'>): string {
-    if (objtype !== 'OBJECT_COLUMN') {
-      throw notSupported(`COMMENT ON ${objectWords(objtype)}`, 'only columns have a description')
-    }
+    const words = `COMMENT ON ${objectWords(objtype)}`
     const parts = namesOf(contentOf(object, 'List')?.items)
     const [name = '', tableName = '', schemaname] = [...parts].reverse()
-    requireOther(name, 'COMMENT ON COLUMN')
+    // It changes nothing that a statement can see, so that a dump need not stop for it.
+    if (objtype !== 'OBJECT_COLUMN' || name === 'id') {
+      this.#notices.add(`${words}: was not kept, because only columns have a description`)
+      return 'COMMENT'
+    }
     const table = this.#getTable({ relname: tableName, ...(schemaname && { schemaname }) })
     this.#model.changeColumn(table, getColumn(table, name), { description: comment ?? null })
     return 'COMMENT'
@@ -771,6 +816,7 @@ class SchemaPlanner {
 }
 
 const NAME_BYTES_MAX = 63
+const SEQUENCE_END = '_seq'
 
 const COLUMN_PARTS = ['colname', 'typeName', 'is_local', 'constraints', 'location']
 const COLUMN_WORDS = {
@@ -863,19 +909,32 @@ function requireOther(name: string, what: string): void {
   if (name === 'id') throw notSupported(`${what} of column [id]`)
 }
 
-/** The sequence of an identity starts at one, as all sequences here do. Its other options do not matter. */
-function requireIdentity({ options = [] }: TableConstraint): void {
+function requireIdentity({ options }: TableConstraint): void {
+  requireNumbering(options, 'IDENTITY')
+}
+
+/** A sequence starts at one, as all sequences here do. Its other options do not matter. */
+function requireNumbering(options: readonly Node[] = [], what: string): void {
   for (const each of options) {
     const { defname = '', arg } = contentOf(each, 'DefElem') ?? {}
     const value =
       contentOf(arg, 'Integer')?.ival ?? Number(contentOf(arg, 'Float')?.fval ?? Number.NaN)
     const isUsual =
-      ['sequence_name', 'cache', 'maxvalue', 'as'].includes(defname) ||
+      ['sequence_name', 'cache', 'maxvalue', 'as', 'owned_by'].includes(defname) ||
       (['start', 'increment', 'minvalue'].includes(defname) &&
         (arg === undefined || value === 1)) ||
       (defname === 'cycle' && !contentOf(arg, 'Boolean')?.boolval)
-    if (!isUsual) throw notSupported(`IDENTITY with ${defname.toUpperCase()}`)
+    if (!isUsual) throw notSupported(`${what} with ${defname.toUpperCase()}`)
   }
+}
+
+/** Whether an expression is `nextval(...)`. */
+function isNextNumber(node: Node | undefined): boolean {
+  return namesOf(contentOf(node, 'FuncCall')?.funcname).at(-1) === 'nextval'
+}
+
+function isOwnerChange({ cmds = [] }: NodeOf<'AlterTableStmt'>): boolean {
+  return cmds.every((each) => contentOf(each, 'AlterTableCmd')?.subtype === 'AT_ChangeOwner')
 }
 
 /** Returns the primary key of a table, also if it is declared with its column. */

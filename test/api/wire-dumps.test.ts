@@ -1,0 +1,209 @@
+import { readFileSync } from 'node:fs'
+import path from 'node:path'
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  message,
+  openShop,
+  query,
+  RawClient,
+  type Received,
+  type WireShop,
+} from '../support/wire-clients.js'
+
+/* Dumps of plain PostgreSQL. */
+
+/** What `pg_dump` 15 writes for a small shop. */
+const DUMP = readFileSync(path.join(import.meta.dirname, '../fixtures/shop-dump.sql'), 'utf8')
+
+let shop: WireShop
+
+beforeAll(async () => {
+  shop = await openShop({})
+})
+afterAll(() => shop?.close())
+
+/** Splits a dump as psql does: at the ends of lines, with the rows that follow a COPY. */
+function* statementsOf(dump: string): Generator<{ text: string; rows?: string }> {
+  let text = ''
+  const lines = dump.split('\n')
+  for (let index = 0; index < lines.length; index++) {
+    const line = lines[index] ?? ''
+    if (text === '' && (line === '' || line.startsWith('--'))) continue
+    text += `${line}\n`
+    if (!line.endsWith(';')) continue
+    if (!line.startsWith('COPY')) yield { text }
+    else {
+      const end = lines.indexOf('\\.', index)
+      yield { text, rows: `${lines.slice(index + 1, end).join('\n')}\n` }
+      index = end
+    }
+    text = ''
+  }
+}
+
+const textOf = ({ type, body }: Received) => `${type} ${body.toString().replaceAll('\0', ' ')}`
+
+async function restore(branch: string): Promise<void> {
+  const { service, wire } = shop
+  const raw = await RawClient.open(wire.port, {
+    user: service.workspaceId,
+    database: `shop:${branch}`,
+    key: service.key,
+  })
+  for (const { text, rows } of statementsOf(DUMP)) {
+    raw.send(query(text))
+    if (rows !== undefined) raw.send(message('d', Buffer.from(rows)), message('c'))
+    const answers = await raw.until('Z')
+    const failed = answers.filter(({ type }) => type === 'E').map(textOf)
+    expect([text, failed]).toEqual([text, []])
+  }
+  raw.close()
+}
+
+const rowsOf = async (client: pg.Client, text: string) =>
+  (await client.query({ text, rowMode: 'array' })).rows
+
+describe('a dump of plain PostgreSQL', () => {
+  it('is restored without an error, and its numbers go on', async () => {
+    await shop.branches.fork('restored')
+    await restore('restored')
+    const client = await shop.wire.connect('shop:restored')
+    expect(
+      await rowsOf(
+        client,
+        'select id, name, email, mood, tags, token, settings, born::text, created_at from customers order by id',
+      ),
+    ).toEqual([
+      [
+        '1',
+        'Ann',
+        'ann@b.co',
+        'happy',
+        ['vip', 'a b'],
+        '11111111-1111-4111-8111-111111111111',
+        { x: [1, null] },
+        '1990-01-31',
+        new Date('2026-01-02T03:04:05.678Z'),
+      ],
+      [
+        '2',
+        'Bob\tB "x" \\',
+        null,
+        'ok',
+        [],
+        '22222222-2222-4222-8222-222222222222',
+        null,
+        null,
+        new Date('2026-01-02T03:04:05.678Z'),
+      ],
+    ])
+    expect(await rowsOf(client, 'select sku, price, discount from products order by id')).toEqual([
+      ['apple', '1.50', '0.50'],
+      ['bread', '3.05', '0.50'],
+    ])
+    expect(
+      await rowsOf(
+        client,
+        'select order_id, product_id, quantity, paid from order_lines order by 1, 2',
+      ),
+    ).toEqual([
+      ['1', '1', '3', true],
+      ['1', '2', '1', null],
+      ['3', '2', '2', false],
+    ])
+    const insert = (text: string) => rowsOf(client, `insert into ${text}`)
+    // The third customer was deleted before the dump.
+    expect(
+      await insert(
+        "customers (name, tags) values ('Dan', '{}') returning id, mood, tags, settings",
+      ),
+    ).toEqual([['4', 'ok', [], { a: 1 }]])
+    expect(await insert('orders (customer_id) values (4) returning id, number')).toEqual([
+      ['4', '41'],
+    ])
+    expect(await insert("products (sku, price) values ('cake', 2) returning id, discount")).toEqual(
+      [['3', '0.50']],
+    )
+    for (const text of [
+      "products (sku, price) values ('apple', 2)",
+      "products (sku, price) values ('less', -1)",
+      'orders (customer_id) values (99)',
+      "customers (name, mood) values ('Eve', 'angry')",
+      'order_lines (order_id, product_id) values (1, 1)',
+    ]) {
+      await expect(insert(text)).rejects.toThrow()
+    }
+    await client.query('delete from customers where id = 1')
+    expect(await rowsOf(client, 'select count(*)::int from order_lines')).toEqual([[0]])
+  })
+})
+
+describe('setval', () => {
+  it('lets numbers go on, in all forms that clients have, and never back', async () => {
+    await shop.branches.fork('numbers')
+    const client = await shop.wire.connect('shop:numbers')
+    await client.query('create table "Things" (id serial primary key, n serial, name text)')
+    const next = async () =>
+      (await rowsOf(client, `insert into "Things" (name) values ('x') returning id, n`))[0]
+    expect(await rowsOf(client, `select setval('"Things_id_seq"', 10)`)).toEqual([['10']])
+    expect(await next()).toEqual(['11', '1'])
+    expect(
+      await rowsOf(client, `select setval('public."Things_n_seq"'::regclass, 20, false)`),
+    ).toEqual([['20']])
+    expect(await next()).toEqual(['12', '20'])
+    await client.query(`select pg_catalog.setval('"Things_id_seq"', 5, true)`)
+    expect(await next()).toEqual(['13', '21'])
+    // Django after it has loaded data.
+    expect(
+      await rowsOf(
+        client,
+        `SELECT setval(pg_get_serial_sequence('"Things"','id'), coalesce(max("id"), 1) + 100, max("id") IS NOT null) FROM "Things"`,
+      ),
+    ).toEqual([['113']])
+    expect(await next()).toEqual(['114', '22'])
+    const set = 'select setval($1, $2)'
+    await expect(client.query(set, ['x', 1])).rejects.toThrow('must be a constant')
+    await expect(client.query(`select setval('other_id_seq', 1)`)).rejects.toThrow(
+      'sequence [other_id_seq] not found',
+    )
+    await expect(client.query(`select setval('"Things_id_seq"', 1), 2`)).rejects.toThrow(
+      'only column',
+    )
+    await client.query('begin read only')
+    await expect(client.query(`select setval('"Things_id_seq"', 1000)`)).rejects.toMatchObject({
+      code: '25006',
+    })
+    await client.query('rollback')
+  })
+})
+
+describe('a foreign key that is deferred', () => {
+  it('is judged at COMMIT, as the migrations of Django need it', async () => {
+    await shop.branches.fork('deferred')
+    const client = await shop.wire.connect('shop:deferred')
+    await client.query(
+      'create table parents (id bigint generated by default as identity primary key, name text)',
+    )
+    await client.query(
+      'create table children (id bigint generated by default as identity primary key, parent_id bigint not null)',
+    )
+    await client.query(
+      'alter table children add constraint children_parent_id_fk foreign key (parent_id) references parents (id) deferrable initially deferred',
+    )
+    await client.query('begin')
+    await client.query('insert into children (id, parent_id) values (1, 7)')
+    await client.query(`insert into parents (id, name) values (7, 'p')`)
+    await client.query('commit')
+    await client.query('begin')
+    await client.query('set constraints all deferred')
+    await client.query('insert into children (id, parent_id) values (2, 8)')
+    await expect(client.query('commit')).rejects.toMatchObject({ code: '23503' })
+    expect(await rowsOf(client, 'select id, parent_id from children')).toEqual([['1', '7']])
+    await client.query('begin')
+    await client.query('delete from parents where id = 7')
+    await client.query('delete from children where parent_id = 7')
+    await client.query('commit')
+    expect(await rowsOf(client, 'select count(*)::int from parents')).toEqual([[0]])
+  })
+})
