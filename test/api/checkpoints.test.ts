@@ -356,6 +356,7 @@ describe('reading the past', () => {
     ] as const) {
       const answer = await branches.call('main', method, path, body)
       expect([path, answer.status, answer.body.code]).toEqual([path, 400, 'invalid_request'])
+      expect(answer.body.message).toMatch(/a state of the past/)
     }
     expect(await prices(branches)).toEqual(BEFORE)
   })

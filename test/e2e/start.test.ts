@@ -354,7 +354,7 @@ describe('offshoot start', () => {
     expect(service.stderr).not.toContain(key)
   })
 
-  inLongForm('stops when it is interrupted from the keyboard, too', async () => {
+  it('stops when it is interrupted from the keyboard, too', async () => {
     expect(await service.end('SIGINT')).toEqual({ code: 0, signal: null })
     expect(await postgresProcesses(dataDir)).toEqual([])
   })

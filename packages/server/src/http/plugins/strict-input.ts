@@ -47,6 +47,10 @@ function faultOfEncoding({ headers }: FastifyRequest): AppError | undefined {
   )
 }
 
+/** Requests that write have no parameter `at`. */
+const PAST_IS_READ_ONLY =
+  'is only for requests that read a branch; a state of the past cannot be changed'
+
 function faultOf(request: FastifyRequest): AppError | undefined {
   const { body, query } = request
   // Validation treats a missing body as null, and makes null of these values, so they must be refused here.
@@ -62,7 +66,7 @@ function faultOf(request: FastifyRequest): AppError | undefined {
   const known = Object.keys(querystring?.properties ?? {})
   const unknown = names.find((name) => !known.includes(name))
   if (unknown !== undefined) {
-    const fault = describeUnknown(unknown, known)
+    const fault = unknown === 'at' ? PAST_IS_READ_ONLY : describeUnknown(unknown, known)
     return new AppError('invalid_request', `query: parameter [${unknown.slice(0, 255)}]: ${fault}`)
   }
   const takesBody = expected !== undefined || config.documentedBody !== undefined
