@@ -1,12 +1,20 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { chown, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import mysql from 'mysql2/promise'
+import pg from 'pg'
 import { Pool } from 'undici'
 import { stopProcess } from './environment.js'
 
-/* Other databases that the suite `versus` compares with. Their programs are given by the environment. */
+/*
+ * Programs that suites compare with: other databases, which the environment gives to the suite `versus`, and PgBouncer, which
+ * the suite `wire` finds if it is installed.
+ */
 
 /** The operations on branches of the table `people`. All are durable when they resolve. */
 export interface Branching {
@@ -31,10 +39,15 @@ interface Peer {
 /** Starts a program, and resolves when `probe` succeeds. */
 async function startPeer(
   command: readonly [string, ...string[]],
-  options: { folder: string; probe(): Promise<unknown> },
+  options: {
+    folder: string
+    probe(): Promise<unknown>
+    user?: { readonly uid: number; readonly gid: number } | undefined
+  },
 ): Promise<ChildProcess> {
   const [program, ...parameters] = command
   const child = spawn(program, parameters, {
+    ...options.user,
     cwd: options.folder,
     env: { ...process.env, HOME: options.folder },
     stdio: 'ignore',
@@ -277,4 +290,99 @@ export class PocketBase implements Peer {
     await this.#http.close()
     await stopProcess(this.#process)
   }
+}
+
+/** From this version on, PgBouncer knows prepared statements of clients in transaction mode. */
+const PREPARING_VERSION = 1.21
+
+/** PgBouncer in transaction mode in front of a PostgreSQL. */
+export class PgBouncer {
+  readonly #process: ChildProcess
+  readonly #folder: string
+  readonly url: string
+  /** How pgbench sends statements through it: as prepared ones, if it knows them. */
+  readonly mode: 'prepared' | 'extended'
+
+  private constructor(
+    child: ChildProcess,
+    { folder, url, version }: { folder: string; url: string; version: number },
+  ) {
+    this.#process = child
+    this.#folder = folder
+    this.url = url
+    this.mode = version < PREPARING_VERSION ? 'extended' : 'prepared'
+  }
+
+  /** Returns undefined if the program is not installed. */
+  static async start(postgresUrl: string, connections: number): Promise<PgBouncer | undefined> {
+    const { stdout } = await promisify(execFile)('pgbouncer', ['--version']).catch(
+      (error: NodeJS.ErrnoException) => {
+        if (error.code === 'ENOENT') return { stdout: undefined }
+        throw error
+      },
+    )
+    if (stdout === undefined) return undefined
+    const version = Number(/PgBouncer (\d+\.\d+)/.exec(stdout)?.[1])
+    const folder = await mkdtemp(path.join(tmpdir(), 'offshoot-pgbouncer-'))
+    const port = await freePort()
+    const file = path.join(folder, 'pgbouncer.ini')
+    const prepares = version < PREPARING_VERSION ? '' : 'max_prepared_statements = 100'
+    await writeFile(
+      file,
+      `[databases]
+bench = ${targetOf(postgresUrl)}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = ${connections}
+ignore_startup_parameters = extra_float_digits
+${prepares}
+`,
+    )
+    // It does not run as root. The socket of PostgreSQL belongs to a user who can read the file, too.
+    const user = process.getuid?.() === 0 ? await ownerOfSocket(postgresUrl) : undefined
+    if (user !== undefined) {
+      for (const each of [folder, file]) await chown(each, user.uid, user.gid)
+    }
+    const url = `postgresql://bench@127.0.0.1:${port}/bench`
+    const child = await startPeer(['pgbouncer', '-q', file], {
+      folder,
+      user,
+      probe: async () => {
+        const client = new pg.Client({ connectionString: url })
+        await client.connect()
+        await client.end()
+      },
+    })
+    return new PgBouncer(child, { folder, url, version })
+  }
+
+  async close(): Promise<void> {
+    await stopProcess(this.#process)
+    await rm(this.#folder, { recursive: true, force: true })
+  }
+}
+
+/** Returns a PostgreSQL as a setting of PgBouncer. */
+function targetOf(postgresUrl: string): string {
+  const { username, password, pathname, searchParams, port } = new URL(postgresUrl)
+  const settings = {
+    host: searchParams.get('host') ?? '',
+    port,
+    dbname: pathname.slice(1),
+    user: username,
+    password: decodeURIComponent(password),
+  }
+  return Object.entries(settings)
+    .map(([name, value]) => `${name}='${value.replaceAll("'", "''")}'`)
+    .join(' ')
+}
+
+async function ownerOfSocket(postgresUrl: string): Promise<{ uid: number; gid: number }> {
+  const { searchParams, port } = new URL(postgresUrl)
+  const { uid, gid } = await stat(`${searchParams.get('host')}/.s.PGSQL.${port}`)
+  return { uid, gid }
 }

@@ -5,12 +5,15 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import { createEnvironment, type Environment, KEY } from './environment.js'
-import { inTurns, timeMs } from './measure.js'
-import { freePort } from './peers.js'
+import { inTurns, median, timeMs } from './measure.js'
+import { freePort, PgBouncer } from './peers.js'
 import { insertStream, personOf, rateDetail, thousands } from './people.js'
 import { type Figure, figure } from './report.js'
 
-/* What the protocol of PostgreSQL costs: reads by id against PostgreSQL itself, and COPY against a stream of records. */
+/*
+ * What the protocol of PostgreSQL costs: reads by id against PostgreSQL itself and against PgBouncer in front of it, and COPY
+ * against a stream of records.
+ */
 
 const execute = promisify(execFile)
 
@@ -71,14 +74,17 @@ async function benchReads(
   const script = path.join(folder, 'read.sql')
   await writeFile(script, READ)
   const { ours: cpu } = environment.cpuMeters()
-  const run = async (url: string) => {
-    const args = ['-n', '-M', 'prepared', '-c', `${CLIENTS}`, '-T', `${seconds}`, '-f', script]
+  const bouncer = await PgBouncer.start(environment.postgresUrl, CLIENTS)
+  if (bouncer === undefined) console.log('PgBouncer is left out: install pgbouncer')
+  const run = async (url: string, mode = 'prepared') => {
+    const args = ['-n', '-M', mode, '-c', `${CLIENTS}`, '-T', `${seconds}`, '-f', script]
     const { stdout } = await execute('pgbench', [...args, url])
     return {
       rate: Number(/^tps = ([\d.]+)/m.exec(stdout)?.[1]),
       count: Number(/actually processed: (\d+)/.exec(stdout)?.[1]),
     }
   }
+  const bounced: number[] = []
   try {
     const rates = await inTurns(rounds, {
       ours: async () => {
@@ -90,8 +96,12 @@ async function benchReads(
         })
         return rate
       },
-      baseline: async () => (await run(environment.postgresUrl)).rate,
+      baseline: async () => {
+        if (bouncer !== undefined) bounced.push((await run(bouncer.url, bouncer.mode)).rate)
+        return (await run(environment.postgresUrl)).rate
+      },
     })
+    const throughBouncer = { ours: rates.ours, baseline: median(bounced) }
     return [
       figure(`select by id, prepared, ${CLIENTS} clients`, {
         ratio: rates.ours / rates.baseline,
@@ -99,12 +109,22 @@ async function benchReads(
         // The backends of the baseline end with pgbench, so that their CPU time cannot be read.
         detail: `${rateDetail(rates, 'of PostgreSQL')}; CPU per read: ${cpu}`,
       }),
+      ...(bouncer === undefined
+        ? []
+        : [
+            figure(`select by id, ${CLIENTS} clients, against PgBouncer`, {
+              ratio: throughBouncer.ours / throughBouncer.baseline,
+              atLeast: 0.8,
+              detail: rateDetail(throughBouncer, `of PgBouncer (${bouncer.mode})`),
+            }),
+          ]),
     ]
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
     console.log('select by id is skipped: install pgbench')
     return []
   } finally {
+    await bouncer?.close()
     await rm(folder, { recursive: true, force: true })
   }
 }

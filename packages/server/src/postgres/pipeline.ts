@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { noteLastStatementFailed } from './failures.js'
+import { MessageWriter } from './message-writer.js'
 import { checkBatch } from './pooler.js'
 import { serverOf } from './server.js'
 import {
@@ -7,7 +8,9 @@ import {
   DESCRIBED_PARAMETERS_MAX,
   type Field,
   PARAMETERS_MAX,
+  type Parameter,
   requireSendable,
+  type Statement,
   statementName,
   type TextRows,
 } from './statement.js'
@@ -20,15 +23,12 @@ import {
 
 /** The connection that `pg` passes to an object that implements the protocol itself. */
 interface Connection {
-  readonly stream: { cork(): void; uncork(): void }
-  parse(message: { name: string; text: string; types: number[] }): void
-  bind(message: { portal: string; statement: string; values: readonly unknown[] }): void
-  execute(message: { portal: string; rows: number }): void
-  sendCopyFromChunk(chunk: Buffer): void
-  endCopyFrom(): void
-  describe(message: { type: 'S' | 'P'; name: string }): void
-  close(message: { type: 'S'; name: string }): void
-  sync(): void
+  readonly stream: {
+    readonly writable: boolean
+    cork(): void
+    write(bytes: Buffer): void
+    uncork(): void
+  }
   on(event: 'parameterDescription', listener: DescribeListener): void
   removeListener(event: 'parameterDescription', listener: DescribeListener): void
 }
@@ -68,16 +68,16 @@ class PreparedStatements {
    * Returns the name of the prepared statement. If necessary, sends the messages that create it,
    * and notes them in `sent`.
    */
-  use(connection: Connection, text: string, sent: SentChanges): string {
+  use(batch: BatchWriter, text: string, sent: SentChanges): string {
     const known = this.#names.get(text)
     if (known !== undefined) {
       this.#names.delete(text)
       this.#names.set(text, known)
       return known
     }
-    this.#makeRoom(connection, text.length, sent)
+    this.#makeRoom(batch, text.length, sent)
     const name = statementName('s', text)
-    connection.parse({ name, text, types: [] })
+    batch.parse(name, text)
     this.#names.set(text, name)
     this.#length += text.length
     sent.parsed.add(text)
@@ -99,7 +99,7 @@ class PreparedStatements {
     this.#doubtful.push(...names.filter((name) => !existing.has(name)))
   }
 
-  #makeRoom(connection: Connection, length: number, sent: SentChanges): void {
+  #makeRoom(batch: BatchWriter, length: number, sent: SentChanges): void {
     const names = this.#doubtful
     this.#doubtful = []
     // A map iterates in insertion order, so the least recently used entry is first.
@@ -110,7 +110,7 @@ class PreparedStatements {
       this.#forget(text)
       names.push(name)
     }
-    for (const name of names) connection.close({ type: 'S', name })
+    for (const name of names) batch.close(name)
     sent.closed.push(...names)
   }
 
@@ -142,6 +142,68 @@ export interface ReadRoom {
 export class RoomSpentError extends Error {}
 
 const preparedOf = new WeakMap<Connection, PreparedStatements>()
+
+/** Bytes that the messages of most batches take. */
+const BATCH_BYTES = 2048
+
+/** The messages of a batch. */
+class BatchWriter {
+  #writer = new MessageWriter(undefined, { sizeBytes: BATCH_BYTES })
+  /** What precedes the messages in the writer. */
+  readonly #parts: Buffer[] = []
+
+  parse(name: string, text: string): void {
+    // PostgreSQL finds the types of all parameters.
+    this.#writer.begin('P').text(name).text(text).int16(0)
+  }
+
+  describe(kind: 'S' | 'P', name: string): void {
+    this.#writer.begin('D').letter(kind).text(name)
+  }
+
+  /** Binds the unnamed portal. All values are texts, and those of the rows, too. */
+  bind(statement: string, slots: Statement['slots'], values: readonly Parameter[]): void {
+    const writer = this.#writer.begin('B').text(UNNAMED).text(statement).int16(0)
+    writer.int16(slots.length)
+    for (const slot of slots) {
+      writer.value(typeof slot === 'string' ? slot : (values[slot] ?? null))
+    }
+    writer.int16(0)
+  }
+
+  /** Executes the unnamed portal. */
+  execute(): void {
+    this.#writer.begin('E').text(UNNAMED).int32(0)
+  }
+
+  /** Sends the data of a COPY, without a copy of it. */
+  copy(data: Buffer): void {
+    const head = this.#writer.toBuffer()
+    const dataHead = Buffer.alloc(5, 'd')
+    dataHead.writeInt32BE(4 + data.length, 1)
+    this.#parts.push(head, dataHead, data)
+    this.#writer = new MessageWriter('c')
+  }
+
+  close(name: string): void {
+    this.#writer.begin('C').letter('S').text(name)
+  }
+
+  /** Sends all messages, so that PostgreSQL answers them. */
+  send({ stream }: Connection): void {
+    this.#writer.begin('S')
+    const last = this.#writer.toBuffer()
+    if (!stream.writable) return
+    if (this.#parts.length === 0) {
+      stream.write(last)
+      return
+    }
+    stream.cork()
+    for (const part of this.#parts) stream.write(part)
+    stream.write(last)
+    stream.uncork()
+  }
+}
 
 class Pipeline {
   readonly #calls: readonly Call[]
@@ -193,37 +255,23 @@ class Pipeline {
     if (this.#calls.some(({ describeParameters }) => describeParameters !== undefined)) {
       this.#listen(connection)
     }
-    connection.stream.cork()
-    try {
-      for (const call of this.#calls) {
-        const { statement, values, input, describes } = call
-        const isUnnamed = call.isUnnamed || statement.text.length > PREPARED_TEXT_LENGTH_MAX
-        const name = isUnnamed ? UNNAMED : prepared.use(connection, statement.text, this.#sent)
-        if (isUnnamed) connection.parse({ name, text: statement.text, types: [] })
-        if (describes) {
-          connection.describe({ type: 'S', name })
-          continue
-        }
-        const { slots } = statement
-        const parameters = new Array<string | null>(slots.length)
-        for (let index = 0; index < slots.length; index++) {
-          const slot = slots[index]
-          parameters[index] = typeof slot === 'string' ? slot : (values[slot as number] ?? null)
-        }
-        connection.bind({ portal: UNNAMED, statement: name, values: parameters })
-        if (call.describeRows !== undefined) connection.describe({ type: 'P', name: UNNAMED })
-        connection.execute({ portal: UNNAMED, rows: 0 })
-        if (input !== undefined) {
-          // PostgreSQL reads the data when it reaches the COPY, and skips it if an earlier
-          // statement failed.
-          connection.sendCopyFromChunk(typeof input === 'string' ? Buffer.from(input) : input)
-          connection.endCopyFrom()
-        }
+    const batch = new BatchWriter()
+    for (const call of this.#calls) {
+      const { statement, values, input, describes } = call
+      const isUnnamed = call.isUnnamed || statement.text.length > PREPARED_TEXT_LENGTH_MAX
+      const name = isUnnamed ? UNNAMED : prepared.use(batch, statement.text, this.#sent)
+      if (isUnnamed) batch.parse(name, statement.text)
+      if (describes) {
+        batch.describe('S', name)
+        continue
       }
-      connection.sync()
-    } finally {
-      connection.stream.uncork()
+      batch.bind(name, statement.slots, values)
+      if (call.describeRows !== undefined) batch.describe('P', UNNAMED)
+      batch.execute()
+      // PostgreSQL reads the data when it reaches the COPY, and skips it if an earlier statement failed.
+      if (input !== undefined) batch.copy(typeof input === 'string' ? Buffer.from(input) : input)
     }
+    batch.send(connection)
   }
 
   /** `pg` has no handler for the types of parameters, which come before the columns of the same statement. */

@@ -30,6 +30,7 @@ import type { Sql } from '../postgres/sql.js'
 import type { BranchFunction, BranchShell } from './branch-functions.js'
 import type { Catalogue, CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import { type ClientStatement, columnTypes, copiedRows } from './client-statement.js'
+import type { ParsedTexts } from './parsed-texts.js'
 
 /** What the connections of all clients share. */
 export interface WireContext {
@@ -37,6 +38,7 @@ export interface WireContext {
   readonly engine: SqlEngine
   readonly admission: Admission
   readonly catalogue: Catalogue
+  readonly texts: ParsedTexts
 }
 
 /** Who is connected, and to which branch. */
@@ -85,7 +87,10 @@ export interface HeldTransaction {
 export class BranchRunner {
   readonly #context: WireContext
   readonly #connected: Connected
-  #branchName: string
+  /** The request that each statement makes, with the branch that is checked out. */
+  #request: SessionRequest
+  /** What all statements run with. */
+  readonly #shared: Omit<SqlContext & SqlEngine, 'session' | 'bounds' | 'timeZone'>
   #principal: Principal | undefined
   /** The branch of the transaction that is open. */
   #heldBranchId: string | undefined
@@ -93,15 +98,13 @@ export class BranchRunner {
   constructor(context: WireContext, connected: Connected) {
     this.#context = context
     this.#connected = connected
-    this.#branchName = connected.request.branchName
-  }
-
-  get #request(): SessionRequest {
-    return { ...this.#connected.request, branchName: this.#branchName, need: 'read' }
+    this.#request = { ...connected.request, need: 'read' }
+    const { files, limits, database, storage } = context.services
+    this.#shared = { files, limits, database, storage, ...context.engine, idempotent: undefined }
   }
 
   get branchName(): string {
-    return this.#branchName
+    return this.#request.branchName
   }
 
   /** Makes another branch of the database that of the connection. */
@@ -110,7 +113,7 @@ export class BranchRunner {
     await this.#context.services.sessions.run(request, async ({ branch }) => {
       await branch.runReads([])
     })
-    this.#branchName = branchName
+    this.#request = request
   }
 
   /** Runs a function about branches, as a request of the key. */
@@ -121,7 +124,7 @@ export class BranchRunner {
     const { services } = this.#context
     const shell: BranchShell = {
       services,
-      branchName: this.#branchName,
+      branchName: this.branchName,
       checkout: (name) => this.checkout(name),
       // Merges check their target by themselves.
       onBranch: (need, operation) =>
@@ -287,15 +290,12 @@ export class BranchRunner {
     session: Session,
     { signal, timeoutMs, timeZone }: Pick<StatementRun, 'signal' | 'timeoutMs' | 'timeZone'>,
   ): SqlContext & SqlEngine {
-    const { services, engine } = this.#context
-    const { files, limits, database, storage } = services
-    const { queryTimeoutMs } = limits
+    const { queryTimeoutMs } = this.#shared.limits
     const bounds = {
       timeoutMs: timeoutMs === 0 ? queryTimeoutMs : Math.min(timeoutMs, queryTimeoutMs),
       signal,
     }
-    const shared = { files, limits, database, storage, ...engine }
-    return { ...shared, session, bounds, timeZone, idempotent: undefined }
+    return { ...this.#shared, session, bounds, timeZone }
   }
 
   /** Runs work as a request of the key: it counts for the same limits as a request over HTTP. */
@@ -321,14 +321,24 @@ export class BranchRunner {
     })
     ticket.belongTo(caller)
     try {
-      await new Promise<void>((resolve, reject) =>
-        ticket.enter(lane, (error) => (error === undefined ? resolve() : reject(error))),
-      )
+      await enterLane(ticket, lane)
       return await work()
     } finally {
       ticket.close()
     }
   }
+}
+
+/** Enters a lane. Returns a promise if others come first. */
+function enterLane(ticket: Ticket, lane: Ticket['lane']): Promise<void> | undefined {
+  let settle = (error?: Error) => {
+    if (error !== undefined) throw error
+  }
+  ticket.enter(lane, (error) => settle(error))
+  if (ticket.place !== undefined) return undefined
+  return new Promise((resolve, reject) => {
+    settle = (error) => (error === undefined ? resolve() : reject(error))
+  })
 }
 
 function toRun(session: Session, run: StatementRun): RunStatement {

@@ -3,30 +3,28 @@ import type { ResultColumn } from '../data/sql/evaluate.js'
 import type { RowSink } from '../data/sql/run-sql.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import type { SchemaTypes } from '../data/sql/schema/plan-schema.js'
+import { MessageWriter } from '../postgres/message-writer.js'
 import { findBranchCalls, withoutBranchCalls } from './branch-calls.js'
 import type { BranchRunner, StatementRun } from './branch-runner.js'
 import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import type { ClientBytes } from './client-bytes.js'
 import type { ClientOutput } from './client-output.js'
-import {
-  type ClientStatement,
-  joinSchemaStatements,
-  parseStatements,
-  type ReadingOptions,
-} from './client-statement.js'
+import { type ClientStatement, joinSchemaStatements } from './client-statement.js'
 import { BINARY_END, BINARY_HEAD, BinaryReader, binaryRow } from './copy-binary.js'
 import { CopyReader, type CopyRow, formatRow } from './copy-format.js'
 import { CopyIn, readTexts } from './copy-in.js'
 import { type CopyPlan, planCopy } from './copy-statement.js'
 import { planCursor } from './cursor-statement.js'
 import { type ExplainPlan, planExplain } from './explain-statement.js'
-import { type Frame, FrameContent, MessageWriter, ProtocolError, rowMessage } from './frames.js'
+import { type Frame, FrameContent, ProtocolError, rowMessage } from './frames.js'
 import { NamedItems } from './named-items.js'
+import type { ParsedTexts } from './parsed-texts.js'
 import { type PreparedPlan, planPrepared } from './prepared-statement.js'
+import { rowDescription } from './row-description.js'
 import { RowStream } from './row-stream.js'
 import { answerSession, type SessionFacts } from './session-answers.js'
 import { TransactionBlock } from './transaction-block.js'
-import { declaredName, fromBinary, sizeOf, toBinary } from './values.js'
+import { declaredName, fromBinary, toBinary } from './values.js'
 import { errorMessage, toWireError, unsupported, WireError } from './wire-error.js'
 
 /* The messages of a client after its start: simple queries, and statements that are prepared, bound and executed. */
@@ -45,7 +43,7 @@ interface Prepared {
   readonly statement: ClientStatement | undefined
   readonly declaredIds: readonly number[]
   /** The columns that the client was told. */
-  told?: string
+  told?: readonly ResultColumn[]
 }
 
 interface Portal {
@@ -68,6 +66,7 @@ interface ClientConnection {
   readonly output: ClientOutput
   readonly bytes: ClientBytes
   readonly runner: BranchRunner
+  readonly texts: ParsedTexts
   readonly limits: Limits
   readonly facts: Omit<SessionFacts, 'parameters'>
   /** Notes a statement that has ended, for the log and for metrics. */
@@ -96,19 +95,21 @@ export class ClientSession {
   /** The enums that the client has created. They belong to columns, so only this connection knows their names. */
   #types: SchemaTypes = new Map()
   /** The settings that the client knows. */
-  #reported: ReadonlyMap<string, string>
+  #reported: readonly (readonly [string, string])[]
+  /** The portal for whose columns the client waits. */
+  #described: Portal | undefined
 
   constructor(connection: ClientConnection) {
     this.#connection = connection
     const { runner, limits, facts } = connection
     this.#block = new TransactionBlock(runner, limits, facts.settings)
-    this.#reported = new Map(facts.settings.reported)
+    this.#reported = facts.settings.reported
   }
 
-  get #reading(): ReadingOptions {
-    const { limits, facts } = this.#connection
-    const { sqlLengthMax, sqlParametersMax } = limits
-    return { sqlLengthMax, sqlParametersMax, database: facts.database }
+  /** Returns the statements of a text. */
+  #read(text: string): readonly ClientStatement[] | Promise<readonly ClientStatement[]> {
+    const { texts, facts } = this.#connection
+    return texts.read(text, facts.database)
   }
 
   /** Ends the session of a client that is gone. */
@@ -122,55 +123,51 @@ export class ClientSession {
     this.#running.abort()
   }
 
-  /** Handles a message. Returns false if the client has ended the connection. */
-  async handle({ type, body }: Frame): Promise<boolean> {
+  /** Handles a message other than the last one of a connection. Returns a promise if the next one has to wait. */
+  handle({ type, body }: Frame): Promise<void> | undefined {
     const content = new FrameContent(body)
-    if (type === 'X') return false
-    if (this.#copying !== undefined) {
-      await this.#receiveCopy(this.#copying, type ?? '', content)
-      return true
-    }
-    if (type === 'S') {
-      await this.#sync()
-      return true
-    }
-    if (this.#isSkipping) return true
-    if (type === 'Q') {
-      await this.#simple(content.text())
-      return true
-    }
+    if (this.#copying !== undefined) return this.#receiveCopy(this.#copying, type ?? '', content)
+    if (type === 'S') return this.#sync()
+    if (this.#isSkipping) return undefined
+    if (type === 'Q') return this.#simple(content.text())
     try {
-      await this.#extended(type ?? '', content)
+      return this.#extended(type ?? '', content)?.catch((error: unknown) => this.#skip(error))
     } catch (error) {
-      if (error instanceof ProtocolError) throw error
-      await this.#fail(error)
-      this.#isSkipping = true
+      return this.#skip(error)
     }
-    return true
+  }
+
+  /** Messages up to the next Sync are skipped, because one has failed. */
+  async #skip(error: unknown): Promise<void> {
+    if (error instanceof ProtocolError) throw error
+    await this.#fail(error)
+    this.#isSkipping = true
   }
 
   /** Tells the client that the next statement can come. */
-  start(): Promise<void> {
+  start(): Promise<void> | undefined {
     return this.#ready()
   }
 
-  async #ready(): Promise<void> {
+  #ready(): Promise<void> | undefined {
     // Portals end with their transaction.
     if (!this.#block.isOpen) this.#portals.clear()
     this.#count()
     this.#reportSettings()
-    this.#write(new MessageWriter('Z').bytes(Buffer.from(this.#block.status)).toBuffer())
-    await this.#connection.output.send()
+    this.#write(READY[this.#block.status])
+    return this.#connection.output.send()
   }
 
   /** Tells the client about settings that have changed. */
   #reportSettings(): void {
     const { reported } = this.#connection.facts.settings
+    if (reported === this.#reported) return
+    const known = new Map(this.#reported)
     for (const [name, value] of reported) {
-      if (this.#reported.get(name) === value) continue
+      if (known.get(name) === value) continue
       this.#write(new MessageWriter('S').text(name).text(value).toBuffer())
     }
-    this.#reported = new Map(reported)
+    this.#reported = reported
   }
 
   #write(message: Buffer): void {
@@ -193,7 +190,8 @@ export class ClientSession {
 
   async #fail(error: unknown): Promise<void> {
     // The client is told the error instead of the columns for which it waits.
-    for (const portal of this.#portals.values()) portal.isDescribing = false
+    if (this.#described !== undefined) this.#described.isDescribing = false
+    this.#described = undefined
     await this.#block.fail()
     const { shown, hidden } = toWireError(error)
     if (hidden !== undefined) this.#connection.hide(hidden)
@@ -208,9 +206,9 @@ export class ClientSession {
 
   async #simple(text: string): Promise<void> {
     try {
-      const parsed = await parseStatements(text, this.#reading)
+      const parsed = await this.#read(text)
       const statements = this.#block.isOpen ? parsed : joinSchemaStatements(parsed)
-      if (statements.length === 0) this.#write(new MessageWriter('I').toBuffer())
+      if (statements.length === 0) this.#write(EMPTY_QUERY)
       await this.#runAll(statements)
     } catch (error) {
       if (error instanceof ProtocolError) throw error
@@ -233,9 +231,10 @@ export class ClientSession {
     }
   }
 
-  async #endMessage(): Promise<void> {
-    await this.#block.endImplicit().catch((error: unknown) => this.#fail(error))
-    await this.#ready()
+  #endMessage(): Promise<void> | undefined {
+    if (!this.#block.isImplicit) return this.#ready()
+    const ended = this.#block.endImplicit().catch((error: unknown) => this.#fail(error))
+    return ended.then(() => this.#ready())
   }
 
   /** Handles a message of a client that sends rows. */
@@ -271,27 +270,33 @@ export class ClientSession {
     if (queries.some(({ isWrite }) => isWrite)) this.#block.beginImplicit()
   }
 
-  async #extended(type: string, content: FrameContent): Promise<void> {
-    if (type !== 'E') await this.#describePortals()
+  #extended(type: string, content: FrameContent): Promise<void> | undefined {
+    // Answers keep the order of messages.
+    if (type === 'E') return this.#executeNamed(content.text(), content.int32())
+    const described = this.#describePortal()
+    if (described === undefined) return this.#prepareOrBind(type, content)
+    return described.then(() => this.#prepareOrBind(type, content))
+  }
+
+  #prepareOrBind(type: string, content: FrameContent): Promise<void> | undefined {
     switch (type) {
       case 'P':
         return this.#parse(content)
       case 'B':
-        return this.#bind(content)
+        this.#bind(content)
+        return undefined
       case 'D':
         return this.#describe(content)
-      case 'E':
-        return this.#executeNamed(content.text(), content.int32())
       case 'C':
-        return this.#close(content)
+        this.#close(content)
+        return undefined
       case 'H':
-        await this.#connection.output.send()
-        return
+        return this.#connection.output.send()
       case 'd':
       case 'c':
       case 'f':
         // A client may send the rest of a COPY that has failed.
-        return
+        return undefined
       case 'F':
         throw unsupported('calls of functions outside of statements are not supported')
       default:
@@ -302,33 +307,38 @@ export class ClientSession {
   /** Executes a portal. Others for which the client waits come first, so that answers keep the order of messages. */
   async #executeNamed(name: string, rowsMax: number): Promise<void> {
     const portal = this.#portal(name)
-    await this.#describePortals(portal)
+    if (portal !== this.#described) await this.#describePortal()
+    this.#described = undefined
     await this.#execute(portal, rowsMax)
     this.#keep(name, portal)
   }
 
-  async #sync(): Promise<void> {
-    if (!this.#isSkipping) {
-      await this.#describePortals().catch((error: unknown) => this.#fail(error))
-    }
+  #sync(): Promise<void> | undefined {
+    const described = this.#isSkipping ? undefined : this.#describePortal()
     this.#isSkipping = false
-    await this.#endMessage()
+    if (described === undefined) return this.#endMessage()
+    const settled = described.catch((error: unknown) => this.#fail(error))
+    return settled.then(() => this.#endMessage())
   }
 
-  async #parse(content: FrameContent): Promise<void> {
+  #parse(content: FrameContent): Promise<void> | undefined {
     const [name, text] = [content.text(), content.text()]
     const declaredIds = content.list(() => content.int32())
-    await this.#prepare({ name, text, declaredIds })
-    this.#write(new MessageWriter('1').toBuffer())
+    const keep = (statements: readonly ClientStatement[]) => {
+      this.#prepare({ name, text, declaredIds }, statements)
+      this.#write(PARSE_COMPLETE)
+    }
+    const statements = this.#read(text)
+    if (statements instanceof Promise) return statements.then(keep)
+    keep(statements)
+    return undefined
   }
 
-  /** Keeps a statement under its name. */
-  async #prepare({
-    name,
-    text,
-    declaredIds,
-  }: Omit<Extract<PreparedPlan, { kind: 'prepare' }>, 'kind'>): Promise<void> {
-    const [statement, ...others] = await parseStatements(text, this.#reading)
+  /** Keeps a statement under its name. `statements` are those of its text. */
+  #prepare(
+    { name, text, declaredIds }: Omit<Extract<PreparedPlan, { kind: 'prepare' }>, 'kind'>,
+    [statement, ...others]: readonly ClientStatement[],
+  ): void {
     if (others.length > 0) {
       throw new WireError('42601', 'cannot insert multiple commands into a prepared statement')
     }
@@ -378,52 +388,44 @@ export class ClientSession {
       formats: resultFormats,
       sent: 0,
     })
-    this.#write(new MessageWriter('2').toBuffer())
+    this.#write(BIND_COMPLETE)
   }
 
-  async #describe(content: FrameContent): Promise<void> {
+  #describe(content: FrameContent): Promise<void> | undefined {
     const [kind, name] = [content.letter(), content.text()]
-    if (kind === 'P') {
-      // A cursor is a portal, too.
-      const columns = this.#portals.get(name) ?? this.#block.findCursor(name)
-      if (Array.isArray(columns)) this.#describeRow(columns, [])
-      else this.#portal(name).isDescribing = true
-      return
+    if (kind !== 'P') return this.#describeStatement(this.#statement(name))
+    // A cursor is a portal, too.
+    const found = this.#portals.get(name) ?? this.#block.findCursor(name)
+    if (Array.isArray(found)) this.#describeRow(found, [])
+    else {
+      this.#described = this.#portal(name)
+      this.#described.isDescribing = true
     }
-    const prepared = this.#statement(name)
+    return undefined
+  }
+
+  async #describeStatement(prepared: Prepared): Promise<void> {
     const { typeIds, columns } = await this.#descriptionOf(prepared)
     const writer = new MessageWriter('t').int16(typeIds.length)
     for (const typeId of typeIds) writer.int32(typeId)
     this.#write(writer.toBuffer())
     this.#describeRow(columns, [])
-    prepared.told = JSON.stringify(columns)
+    prepared.told = columns
   }
 
-  /** Describes portals for which the client waits, although it does not execute them now. */
-  async #describePortals(except?: Portal): Promise<void> {
-    for (const portal of this.#portals.values()) {
-      if (!portal.isDescribing || portal === except) continue
-      portal.isDescribing = false
-      const { columns } = await this.#descriptionOf(portal.prepared)
-      this.#describeRow(columns, portal.formats)
-    }
+  /** Describes the portal for which the client waits, although it does not execute it now. */
+  #describePortal(): Promise<void> | undefined {
+    const portal = this.#described
+    this.#described = undefined
+    if (!portal?.isDescribing) return undefined
+    portal.isDescribing = false
+    return this.#descriptionOf(portal.prepared).then(({ columns }) =>
+      this.#describeRow(columns, portal.formats),
+    )
   }
 
   #describeRow(columns: readonly ResultColumn[], formats: readonly number[]): void {
-    if (columns.length === 0) {
-      this.#write(new MessageWriter('n').toBuffer())
-      return
-    }
-    const writer = new MessageWriter('T').int16(columns.length)
-    for (const [index, { name, typeId }] of columns.entries()) {
-      const format = (formats.length === 1 ? formats[0] : formats[index]) ?? 0
-      writer.text(name).int32(0).int16(0).int32(Number(typeId))
-      writer
-        .int16(sizeOf(Number(typeId)))
-        .int32(-1)
-        .int16(format)
-    }
-    this.#write(writer.toBuffer())
+    this.#write(rowDescription(columns, formats))
   }
 
   #close(content: FrameContent): void {
@@ -431,7 +433,7 @@ export class ClientSession {
     if (kind === 'S') this.#prepared.delete(name)
     else this.#portals.delete(name)
     this.#count()
-    this.#write(new MessageWriter('3').toBuffer())
+    this.#write(CLOSE_COMPLETE)
   }
 
   #statement(name: string): Prepared {
@@ -495,21 +497,21 @@ export class ClientSession {
       return { typeIds: [], columns }
     }
     if (plan.kind === 'close') return { typeIds: [], columns: [] }
-    const [statement] = await parseStatements(plan.query, this.#reading)
+    const [statement] = await this.#read(plan.query)
     const { typeIds } = await this.#descriptionOf({ statement, declaredIds })
     return { typeIds, columns: [] }
   }
 
   async #describeExplain({ node, text }: ClientStatement, declaredIds: readonly number[]) {
     const plan = planExplain(node, text)
-    const [statement] = await parseStatements(plan.text, this.#reading)
+    const [statement] = await this.#read(plan.text)
     const { typeIds } = await this.#descriptionOf({ statement, declaredIds })
     return { typeIds, columns: [explainColumn(plan)] }
   }
 
   async #explain(portal: Portal, { node, text }: ClientStatement, isSimple: boolean) {
     const plan = planExplain(node, text)
-    const [statement] = await parseStatements(plan.text, this.#reading)
+    const [statement] = await this.#read(plan.text)
     if (statement?.kind !== 'query' || isSchemaNode(statement.node)) {
       throw unsupported('only statements on tables of the branch can be explained')
     }
@@ -540,7 +542,7 @@ export class ClientSession {
   ): Promise<{ calls: ReturnType<typeof findBranchCalls>; run: StatementRun }> {
     const calls = findBranchCalls(node, text)
     const written = withoutBranchCalls(text, { calls, parameterCount })
-    const [statement] = await parseStatements(written, this.#reading)
+    const [statement] = await this.#read(written)
     if (statement?.kind === 'query') {
       return { calls, run: this.#runOf(statement, declaredIds, []) }
     }
@@ -593,7 +595,7 @@ export class ClientSession {
   async #execute(portal: Portal, rowsMax: number, { isSimple = false } = {}): Promise<void> {
     const { statement } = portal.prepared
     if (statement === undefined) {
-      this.#write(new MessageWriter('I').toBuffer())
+      this.#write(EMPTY_QUERY)
       return
     }
     const startedAt = performance.now()
@@ -660,7 +662,7 @@ export class ClientSession {
     const { rows, hasMore } = portal.stream.take(rowsMax)
     portal.sent += rows.length
     for (const row of rows) this.#write(row)
-    if (hasMore) this.#write(new MessageWriter('s').toBuffer())
+    if (hasMore) this.#write(PORTAL_SUSPENDED)
     else {
       const tag = portal.stream.tag(rowsMax > 0 ? portal.sent : undefined)
       this.#complete(portal.verb === undefined ? tag : tag.replace('SELECT', portal.verb))
@@ -689,7 +691,7 @@ export class ClientSession {
     const plan = planPrepared(node, text)
     if (plan.kind === 'prepare') {
       if (portal.isDescribing) this.#beginRows(portal, [], false)
-      await this.#prepare(plan)
+      this.#prepare(plan, await this.#read(plan.text))
       this.#complete('PREPARE')
       return
     }
@@ -702,7 +704,7 @@ export class ClientSession {
       sent: 0,
     }
     portal.isDescribing = false
-    if (prepared.statement === undefined) this.#write(new MessageWriter('I').toBuffer())
+    if (prepared.statement === undefined) this.#write(EMPTY_QUERY)
     else await this.#run(portal.executed, prepared.statement, options)
   }
 
@@ -725,7 +727,7 @@ export class ClientSession {
 
   /** Returns the row of a query without tables. */
   async #readRow(portal: Portal, query: string): Promise<readonly (string | null)[]> {
-    const [statement] = await parseStatements(query, this.#reading)
+    const [statement] = await this.#read(query)
     const parameters = await this.#textsOf(portal)
     if (statement?.kind === 'session') {
       return answerSession(statement, { ...this.#connection.facts, parameters }).rows[0] ?? []
@@ -753,7 +755,7 @@ export class ClientSession {
       return true
     }
     if (plan.kind === 'declare') {
-      const [statement] = await parseStatements(plan.query, this.#reading)
+      const [statement] = await this.#read(plan.query)
       if (statement?.kind !== 'query') {
         throw unsupported('a cursor can only have a query for tables of the branch')
       }
@@ -836,13 +838,13 @@ export class ClientSession {
     await this.#cancellable(() => this.#block.run(run, stream))
     for (const row of stream.take(0).rows) this.#write(row)
     if (isBinary) this.#write(toData(BINARY_END))
-    this.#write(new MessageWriter('c').toBuffer())
+    this.#write(COPY_DONE)
     this.#complete(`COPY ${stream.count}`)
   }
 
   /** Returns a run of the statement that a COPY stands for. */
   async #copyRun(text: string, parameters: readonly null[]): Promise<StatementRun> {
-    const [statement] = await parseStatements(text, this.#reading)
+    const [statement] = await this.#read(text)
     if (statement?.kind === 'query') return this.#runOf(statement, [], parameters)
     throw unsupported('COPY can only send the rows of a table or a query')
   }
@@ -882,7 +884,7 @@ export class ClientSession {
     if (portal.isDescribing || (isSimple && columns.length > 0)) {
       portal.isDescribing = false
       this.#describeRow(columns, portal.formats)
-    } else if (told !== undefined && told !== JSON.stringify(columns)) {
+    } else if (told !== undefined && !isSame(told, columns)) {
       throw new WireError('0A000', 'cached plan must not change result type')
     }
   }
@@ -951,6 +953,19 @@ function bytesOf({ values, stream, executed }: Portal): number {
   const rows = (stream?.bytes ?? 0) + (executed === undefined ? 0 : bytesOf(executed))
   return values.reduce((sum, { bytes }) => sum + VALUE_BYTES + (bytes?.length ?? 0), rows)
 }
+
+const isSame = (left: readonly ResultColumn[], right: readonly ResultColumn[]): boolean =>
+  left === right || JSON.stringify(left) === JSON.stringify(right)
+
+/* Messages without content, or with one of few. */
+const PARSE_COMPLETE = new MessageWriter('1').toBuffer()
+const BIND_COMPLETE = new MessageWriter('2').toBuffer()
+const CLOSE_COMPLETE = new MessageWriter('3').toBuffer()
+const EMPTY_QUERY = new MessageWriter('I').toBuffer()
+const PORTAL_SUSPENDED = new MessageWriter('s').toBuffer()
+const COPY_DONE = new MessageWriter('c').toBuffer()
+const readyMessage = (status: string) => new MessageWriter('Z').letter(status).toBuffer()
+const READY = { I: readyMessage('I'), T: readyMessage('T'), E: readyMessage('E') }
 
 const [TEXT_ID, JSON_ID] = [25, 114]
 

@@ -48,7 +48,7 @@ const CURSOR_KINDS = new Set(['DeclareCursorStmt', 'FetchStmt', 'ClosePortalStmt
 const WRITE_KINDS = new Set(['InsertStmt', 'UpdateStmt', 'DeleteStmt', 'TruncateStmt'])
 
 /** What statements are read with. */
-export interface ReadingOptions extends Pick<Limits, 'sqlLengthMax' | 'sqlParametersMax'> {
+interface ReadingOptions extends Pick<Limits, 'sqlLengthMax' | 'sqlParametersMax'> {
   /** The name of the database, as the client knows it: `{database}:{branch}`. */
   readonly database: string
 }

@@ -1,3 +1,5 @@
+import { MessageWriter } from '../postgres/message-writer.js'
+
 /*
  * Messages of the PostgreSQL protocol, version 3.0. A message has a letter, its length in four bytes, and its content. The
  * first ones of a connection have no letter.
@@ -149,56 +151,12 @@ export class FrameContent {
   }
 }
 
-/** Writes a message of the server. */
-export class MessageWriter {
-  readonly #parts: Buffer[] = []
-  #length = LENGTH_BYTES
-
-  constructor(readonly type: string) {}
-
-  int16(value: number): this {
-    const bytes = Buffer.allocUnsafe(2)
-    bytes.writeUInt16BE(value & 0xffff)
-    return this.bytes(bytes)
-  }
-
-  int32(value: number): this {
-    const bytes = Buffer.allocUnsafe(4)
-    bytes.writeInt32BE(value)
-    return this.bytes(bytes)
-  }
-
-  text(value: string): this {
-    return this.bytes(Buffer.from(`${value.replaceAll('\0', '')}\0`))
-  }
-
-  bytes(value: Buffer): this {
-    this.#parts.push(value)
-    this.#length += value.length
-    return this
-  }
-
-  toBuffer(): Buffer {
-    const head = Buffer.allocUnsafe(1 + LENGTH_BYTES)
-    head.write(this.type, 'latin1')
-    head.writeInt32BE(this.#length, 1)
-    return Buffer.concat([head, ...this.#parts])
-  }
-}
-
-/** Writes a row. Much is sent this way, so it is written in one piece. */
-export function rowMessage(values: readonly (Buffer | null)[]): Buffer {
-  let length = LENGTH_BYTES + 2
-  for (const value of values) length += LENGTH_BYTES + (value?.length ?? 0)
-  const bytes = Buffer.allocUnsafe(1 + length)
-  bytes.write('D', 'latin1')
-  bytes.writeInt32BE(length, 1)
-  bytes.writeUInt16BE(values.length, 5)
-  let position = 7
-  for (const value of values) {
-    bytes.writeInt32BE(value === null ? -1 : value.length, position)
-    position += LENGTH_BYTES
-    if (value !== null) position += value.copy(bytes, position)
-  }
-  return bytes
+/** Writes a row. It takes no more memory than its bytes, because many may be kept. */
+export function rowMessage(values: readonly (string | Buffer | null)[]): Buffer {
+  let sizeBytes = 1 + LENGTH_BYTES + 2
+  for (const value of values)
+    sizeBytes += LENGTH_BYTES + (value === null ? 0 : Buffer.byteLength(value))
+  const writer = new MessageWriter('D', { sizeBytes }).int16(values.length)
+  for (const value of values) writer.value(value)
+  return writer.toBuffer()
 }

@@ -131,11 +131,11 @@ export class RowStream implements RowSink {
     return `${TAGS[result.kind]} ${result.kind === 'select' ? count : result.written}`
   }
 
-  #encode(text: string | null, column: number): Buffer | null {
-    if (text === null) return null
+  #encode(text: string | null, column: number): string | Buffer | null {
     const { formats } = this.#options
     const format = formats.length === 1 ? formats[0] : (formats[column] ?? 0)
-    return format === 1 ? toBinary(Number(this.#columns[column]?.typeId), text) : Buffer.from(text)
+    if (text === null || format !== 1) return text
+    return toBinary(Number(this.#columns[column]?.typeId), text)
   }
 
   #send(source: pg.ClientBase): void {

@@ -82,6 +82,14 @@ function isTimeZone(value: string): boolean {
 /** Names and values of one connection together take this many characters at most. */
 const LENGTH_MAX = 16 * 1024
 
+/** What follows from the settings. */
+interface CurrentSettings {
+  readonly reported: readonly (readonly [string, string])[]
+  readonly statementTimeoutMs: number
+  readonly timeZone: string | undefined
+  readonly allowsDataLoss: boolean
+}
+
 export class SessionSettings {
   readonly #initial: ReadonlyMap<string, string>
   #set = new Map<string, string>()
@@ -89,6 +97,8 @@ export class SessionSettings {
   #local = new Map<string, string>()
   /** What was set when the transaction began. */
   #before: ReadonlyMap<string, string> | undefined
+  /** What each statement asks for, until a setting changes. */
+  #current: CurrentSettings | undefined
 
   /** `given` are the settings that the client has sent when it connected, and those of the service. */
   constructor(given: Readonly<Record<string, string>>) {
@@ -108,6 +118,7 @@ export class SessionSettings {
 
   /** A transaction ends. */
   end({ isKept }: { isKept: boolean }): void {
+    this.#current = undefined
     if (!isKept && this.#before !== undefined) this.#set = new Map(this.#before)
     this.#before = undefined
     this.#local.clear()
@@ -139,6 +150,7 @@ export class SessionSettings {
         `the settings of a connection take more than ${LENGTH_MAX} characters`,
       )
     }
+    this.#current = undefined
     if (isLocal) this.#local.set(key, value)
     else {
       this.#set.set(key, value)
@@ -149,6 +161,7 @@ export class SessionSettings {
   }
 
   reset(name: string | undefined): void {
+    this.#current = undefined
     for (const values of [this.#set, this.#local]) {
       if (name === undefined) values.clear()
       else values.delete(name.toLowerCase())
@@ -172,15 +185,28 @@ export class SessionSettings {
     return [...names].sort().map((name) => [name, this.get(name)])
   }
 
-  get reported(): readonly (readonly [string, string])[] {
-    return REPORTED.map((name) => [name, this.find(name) ?? ''])
+  get #derived(): CurrentSettings {
+    if (this.#current !== undefined) return this.#current
+    const [, count = '0', unit = 'ms'] =
+      /^(\d+)\s*(ms|s|min)?$/.exec(this.get('statement_timeout')) ?? []
+    const zone = this.get('timezone')
+    this.#current = {
+      reported: REPORTED.map((name) => [name, this.find(name) ?? '']),
+      statementTimeoutMs: Number(count) * ({ ms: 1, s: 1000, min: 60_000 }[unit] ?? 1),
+      timeZone: UTC.test(zone) ? undefined : zone,
+      allowsDataLoss: /^(?:on|true|yes|1)$/i.test(this.find('offshoot.allow_data_loss') ?? ''),
+    }
+    return this.#current
+  }
+
+  /** The settings that the client is told. It is the same list until a setting changes. */
+  get reported(): CurrentSettings['reported'] {
+    return this.#derived.reported
   }
 
   /** Milliseconds that a statement may take; 0 if the client has set no limit. */
   get statementTimeoutMs(): number {
-    const [, count = '0', unit = 'ms'] =
-      /^(\d+)\s*(ms|s|min)?$/.exec(this.get('statement_timeout')) ?? []
-    return Number(count) * ({ ms: 1, s: 1000, min: 60_000 }[unit] ?? 1)
+    return this.#derived.statementTimeoutMs
   }
 
   /** Whether the client wants to know what is less than a warning. */
@@ -190,13 +216,12 @@ export class SessionSettings {
 
   /** The zone of times in results; undefined for UTC. */
   get timeZone(): string | undefined {
-    const zone = this.get('timezone')
-    return UTC.test(zone) ? undefined : zone
+    return this.#derived.timeZone
   }
 
   /** Whether statements may remove tables and columns that hold values: `set offshoot.allow_data_loss = on`. */
   get allowsDataLoss(): boolean {
-    return /^(?:on|true|yes|1)$/i.test(this.find('offshoot.allow_data_loss') ?? '')
+    return this.#derived.allowsDataLoss
   }
 }
 

@@ -72,6 +72,11 @@ export class TransactionBlock {
     if (this.#state === 'failed') throw new WireError('25P02', ABORTED)
   }
 
+  /** Whether the block ends with its message. */
+  get isImplicit(): boolean {
+    return this.#isImplicit
+  }
+
   /** Begins a block for the statements of one message. */
   beginImplicit(): void {
     if (this.isOpen) return

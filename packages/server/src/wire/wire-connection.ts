@@ -4,12 +4,13 @@ import { type SecureContext, TLSSocket } from 'node:tls'
 import { NAME_PATTERN } from '@offshoot/contract/names'
 import type { FastifyBaseLogger } from 'fastify'
 import { plainAddress } from '../http/client-address.js'
+import { MessageWriter } from '../postgres/message-writer.js'
 import { version } from '../version.js'
 import { BranchRunner, type WireContext } from './branch-runner.js'
 import { ClientBytes } from './client-bytes.js'
 import { ClientOutput } from './client-output.js'
 import { ClientSession } from './client-session.js'
-import { type Frame, FrameContent, FrameReader, MessageWriter, ProtocolError } from './frames.js'
+import { type Frame, FrameContent, FrameReader, ProtocolError } from './frames.js'
 import { initialSettings, SessionSettings } from './session-settings.js'
 import { errorMessage, toWireError, WireError } from './wire-error.js'
 
@@ -118,7 +119,9 @@ export class WireConnection {
         if (this.#session !== undefined) clearTimeout(this.#late)
         this.#begunAt = undefined
         this.#handledBytes = frame.body.length
-        if (!(await this.#handle(frame))) {
+        // Most messages need not wait for anything, and waiting costs more than some of them.
+        const handled = this.#handle(frame)
+        if (!(typeof handled === 'boolean' ? handled : await handled)) {
           this.#socket.end()
           return
         }
@@ -171,13 +174,15 @@ export class WireConnection {
   }
 
   /** Returns false if the connection ends. */
-  async #handle(frame: Frame): Promise<boolean> {
+  #handle(frame: Frame): boolean | Promise<boolean> {
     if (this.#isClosing) return false
-    if (this.#session !== undefined) return this.#session.handle(frame)
+    if (this.#session !== undefined) {
+      if (frame.type === 'X') return false
+      return this.#session.handle(frame)?.then(isGoingOn) ?? true
+    }
     if (this.#startup === undefined) return this.#start(new FrameContent(frame.body))
     if (frame.type !== 'p') throw new ProtocolError('a password was expected')
-    await this.#logIn(this.#startup, new FrameContent(frame.body).text())
-    return true
+    return this.#logIn(this.#startup, new FrameContent(frame.body).text()).then(isGoingOn)
   }
 
   #start(content: FrameContent): boolean {
@@ -277,6 +282,7 @@ export class WireConnection {
       output: new ClientOutput(this.#socket, { stallMs: services.limits.stallTimeoutMs }),
       bytes,
       runner,
+      texts: this.#options.texts,
       limits: services.limits,
       facts: {
         settings,
@@ -312,6 +318,8 @@ export class WireConnection {
     await this.#session.start()
   }
 }
+
+const isGoingOn = () => true
 
 /** How long a client may take to close its side of a connection. */
 const CLOSE_MS = 5_000

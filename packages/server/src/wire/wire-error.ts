@@ -1,6 +1,6 @@
 import { AppError, type ErrorCode } from '@offshoot/contract/errors'
 import { codeOf, isSqlState } from '../postgres/failures.js'
-import { MessageWriter } from './frames.js'
+import { MessageWriter } from '../postgres/message-writer.js'
 
 /** An error as PostgreSQL reports it. */
 export class WireError extends Error {

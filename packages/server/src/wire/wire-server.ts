@@ -5,6 +5,7 @@ import { addressGroup, plainAddress } from '../http/client-address.js'
 import { sql } from '../postgres/sql.js'
 import { type Family, gauge, type Metrics } from '../telemetry/metrics.js'
 import { Catalogue } from './catalogue/catalogue.js'
+import { ParsedTexts } from './parsed-texts.js'
 import { WireConnection, type WireOptions } from './wire-connection.js'
 
 /*
@@ -21,9 +22,12 @@ export class WireServer {
   readonly #statements = new Map<string, number>()
   #serverVersion: Promise<string> | undefined
 
-  constructor(options: Omit<WireOptions, 'catalogue'> & { readonly metrics: Metrics | null }) {
+  constructor(
+    options: Omit<WireOptions, 'catalogue' | 'texts'> & { readonly metrics: Metrics | null },
+  ) {
     const { database, limits } = options.services
-    this.#options = { ...options, catalogue: new Catalogue(database, limits) }
+    const texts = new ParsedTexts(limits)
+    this.#options = { ...options, catalogue: new Catalogue(database, limits), texts }
     this.#server = createServer({ noDelay: true, keepAlive: true }, (socket) =>
       this.#accept(socket),
     )

@@ -120,15 +120,13 @@ export class Sessions {
       const { scope, keyId } = known.principal
       this.#sources.storage.database.budget.useWorkspace(keyId, known.access.workspaceId)
       const { requestId, at } = request
-      const session = this.#startUse(
-        { ...known, requestId },
-        {
-          origin: request.origin,
-          bodyBytes: request.bodyBytes ?? 0,
-          canUpload: scope.access !== 'read' && known.requiredApprovals === 0,
-          showsUsage: reachesWholeWorkspace(scope),
-        },
-      )
+      const session = this.#startUse(known, {
+        requestId,
+        origin: request.origin,
+        bodyBytes: request.bodyBytes ?? 0,
+        canUpload: scope.access !== 'read' && known.requiredApprovals === 0,
+        showsUsage: reachesWholeWorkspace(scope),
+      })
       const endUse = isSliding ? this.#uses.start(known.access.branchId) : undefined
       let used = session
       try {
@@ -141,7 +139,7 @@ export class Sessions {
           const past = await this.#openAt(key, session, at)
           const { origin } = request
           const form = { origin, bodyBytes: 0, canUpload: false, showsUsage: false }
-          used = this.#startUse({ ...past, requestId }, form)
+          used = this.#startUse(past, { ...form, requestId })
           request.onCheckpoint?.(used.checkpoint ?? '')
         }
         return await operation(used)
@@ -205,13 +203,19 @@ export class Sessions {
   /** Returns a session for one request, with links to files for its origin and its own growth. */
   #startUse<Known extends BranchSession>(
     known: Known,
-    options: { origin: string; bodyBytes: number; canUpload: boolean; showsUsage: boolean },
+    options: {
+      requestId?: string | undefined
+      origin: string
+      bodyBytes: number
+      canUpload: boolean
+      showsUsage: boolean
+    },
   ): Known {
     const { branchId } = known.branch.rows
-    const { origin, canUpload } = options
+    const { requestId, origin, canUpload } = options
     const files = this.#sources.links.form({ origin, canUpload, branchId })
     const growth = this.quotas.growth(known.growth.workspaceId, options)
-    return { ...known, growth, metadata: { ...known.metadata, files } }
+    return { ...known, requestId, growth, metadata: { ...known.metadata, files } }
   }
 
   /** Extends the expiry of the branches that were used since the last call. */

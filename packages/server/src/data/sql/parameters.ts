@@ -9,17 +9,25 @@ const ELEMENTS_PER_STEP = 1000
 
 type Steps<Result> = Generator<undefined, Result, undefined>
 
+interface EncodedParameters {
+  readonly parameters: Parameter[]
+  /** In bytes. */
+  readonly parameterSizes: number[]
+}
+
 /** Converts parameters to texts of PostgreSQL: arrays to array literals, and objects to JSON. */
-export function* encodeParameters(values: readonly unknown[]): Steps<Parameter[]> {
-  const texts: Parameter[] = []
+export function* encodeParameters(values: readonly unknown[]): Steps<EncodedParameters> {
+  const parameters: Parameter[] = []
+  const parameterSizes: number[] = []
   for (const [index, value] of values.entries()) {
     const text = yield* textOf(value)
     const fault = text === null ? undefined : checkText(text)
     if (fault !== undefined) throw invalidSql(`parameter $${index + 1}: ${fault.message}`)
-    texts.push(text)
+    parameters.push(text)
+    parameterSizes.push(text === null ? 0 : Buffer.byteLength(text))
     yield
   }
-  return texts
+  return { parameters, parameterSizes }
 }
 
 function* textOf(value: unknown): Steps<Parameter> {

@@ -2,7 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SqlRequest, SqlStatement } from '@offshoot/contract/sql'
 import type pg from 'pg'
-import { inTurns, mapInTurns } from '../../common/in-turns.js'
+import { inTurns } from '../../common/in-turns.js'
 import type { JsonText } from '../../common/write-json.js'
 import { isResultType } from '../../dialect/allowed.js'
 import { invalidSql, tooCostly } from '../../dialect/invalid-sql.js'
@@ -208,22 +208,25 @@ async function runPrepared(
 ): Promise<JsonText> {
   const { readers, session } = context
   const schema = session.branch.schemaName
-  const run = async () => {
-    const reader = { schema, role: await readers.find(schema), timeZone: context.timeZone }
-    const runLong = () => runInTransaction(context, request, { prepared, reader, isWrite })
-    const [statement, ...others] = prepared
-    if (statement === undefined || isWrite || others.length > 0) return runLong()
-    return runQuick(context, request, { statement, reader }).catch((error: unknown) => {
-      // It did not end in time, so that it has to wait for its turn among long statements.
-      if (!isTimedOut(error)) throw error
-      return runLong()
-    })
+  for (let isRenewed = false; ; isRenewed = true) {
+    try {
+      const reader = { schema, role: await readers.find(schema), timeZone: context.timeZone }
+      const [statement] = prepared
+      if (statement === undefined || isWrite || prepared.length > 1) {
+        return await runInTransaction(context, request, { prepared, reader, isWrite })
+      }
+      try {
+        return await runQuick(context, request, { statement, reader })
+      } catch (error) {
+        // It did not end in time, so that it has to wait for its turn among long statements.
+        if (!isTimedOut(error)) throw error
+        return await runInTransaction(context, request, { prepared, reader, isWrite })
+      }
+    } catch (error) {
+      if (isRenewed || !(await lacksRights(context, schema, error))) throw error
+      await readers.renew(schema)
+    }
   }
-  return run().catch(async (error) => {
-    if (!(await lacksRights(context, schema, error))) throw error
-    await readers.renew(schema)
-    return run()
-  })
 }
 
 /** Runs a query on the connections for those that end soon. Lookups that arrive together share a round trip. */
@@ -417,9 +420,8 @@ export async function prepareAll(
   const given: (GivenStatement & { parameters: Parameter[] })[] = []
   for (const [index, { statement, params, ...options }] of statements.entries()) {
     try {
-      const parameters = await inTurns(encodeParameters(params ?? []))
-      const parameterSizes = await mapInTurns(parameters, (each) => Buffer.byteLength(each ?? ''))
-      given.push({ text: statement, parameters, parameterSizes, ...options })
+      const encoded = await inTurns(encodeParameters(params ?? []))
+      given.push({ text: statement, ...encoded, ...options })
     } catch (error) {
       throw statements.length === 1 ? error : inBatch(error, index)
     }

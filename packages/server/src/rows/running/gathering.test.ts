@@ -4,7 +4,7 @@ import { ApartError, Gathering } from './gathering.js'
 /** Doubles numbers, and records the batches. */
 function createDoubling(max = 3, refused: readonly number[] = []) {
   const runs: number[][] = []
-  const doubling = new Gathering<number, number>(max, async (items) => {
+  const doubling = new Gathering<number, number>({ max, runningMax: Infinity }, async (items) => {
     runs.push([...items])
     const isRefused = items.some((item) => refused.includes(item))
     if (isRefused && items.length > 1) throw new ApartError()
@@ -49,12 +49,64 @@ describe('a gathering', () => {
 
   it('does not run anything again after any other failure', async () => {
     let runs = 0
-    const failing = new Gathering<number, number>(3, async () => {
+    const failing = new Gathering<number, number>({ max: 3, runningMax: Infinity }, async () => {
       runs++
       throw new Error('the outcome is not known')
     })
     const results = await Promise.allSettled([failing.add('a', 1), failing.add('a', 2)])
     expect(results.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
     expect(runs).toBe(1)
+  })
+
+  describe('with one batch of a key at a time', () => {
+    /** Runs batches, the first of which ends when it is told to. */
+    function createSlow() {
+      const runs: number[][] = []
+      let endFirst = () => {}
+      const first = new Promise<void>((resolve) => {
+        endFirst = resolve
+      })
+      const gathering = new Gathering<number, number>({ max: 3, runningMax: 1 }, async (items) => {
+        runs.push([...items])
+        if (runs.length === 1) await first
+        return [...items]
+      })
+      return { gathering, runs, endFirst }
+    }
+    const turn = () => new Promise((resolve) => setImmediate(resolve))
+
+    it('collects what comes while a batch runs', async () => {
+      const { gathering, runs, endFirst } = createSlow()
+      const results = [gathering.add('a', 1)]
+      await turn()
+      results.push(gathering.add('a', 2))
+      queueMicrotask(() => results.push(gathering.add('a', 3)))
+      endFirst()
+      await Promise.all(results)
+      expect(await Promise.all(results)).toEqual([1, 2, 3])
+      expect(runs).toEqual([[1], [2, 3]])
+    })
+
+    it('does not wait for a batch of another key, or if it has its maximum', async () => {
+      const { gathering, runs, endFirst } = createSlow()
+      const slow = gathering.add('a', 1)
+      await turn()
+      expect(await gathering.add('b', 2)).toBe(2)
+      expect(await Promise.all([3, 4, 5].map((item) => gathering.add('a', item)))).toEqual([
+        3, 4, 5,
+      ])
+      expect(runs).toEqual([[1], [2], [3, 4, 5]])
+      endFirst()
+      expect(await slow).toBe(1)
+    })
+
+    it('does not wait for a batch that takes long', async () => {
+      const { gathering, endFirst } = createSlow()
+      const slow = gathering.add('a', 1)
+      await turn()
+      expect(await gathering.add('a', 2)).toBe(2)
+      endFirst()
+      expect(await slow).toBe(1)
+    })
   })
 })

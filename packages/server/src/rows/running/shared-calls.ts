@@ -56,9 +56,12 @@ export class SharedCalls {
 
   constructor(running: Running) {
     this.#database = running.database
-    this.#reads = new Gathering(GATHERED_MAX, (items) => readTogether(running.database, items))
-    this.#inserts = new Gathering(GATHERED_MAX, (items) => insertTogether(running, items))
-    this.#queries = new Gathering(GATHERED_MAX, (items) => queryTogether(running.database, items))
+    const atOnce = { max: GATHERED_MAX, runningMax: Number.POSITIVE_INFINITY }
+    this.#reads = new Gathering(atOnce, (items) => readTogether(running.database, items))
+    this.#inserts = new Gathering(atOnce, (items) => insertTogether(running, items))
+    this.#queries = new Gathering({ max: GATHERED_MAX, runningMax: 1 }, (items) =>
+      queryTogether(running.database, items),
+    )
   }
 
   /**

@@ -41,8 +41,13 @@ export function isSchemaNode(node: Node): boolean {
 }
 
 /** Parses texts of which at least one changes the schema. Returns undefined if none does. */
-export async function parseSchema(texts: readonly string[]): Promise<ParsedSchema | undefined> {
-  if (!texts.some((text) => SCHEMA_WORDS.test(text))) return undefined
+export function parseSchema(
+  texts: readonly string[],
+): Promise<ParsedSchema | undefined> | undefined {
+  return texts.some((text) => SCHEMA_WORDS.test(text)) ? parseAll(texts) : undefined
+}
+
+async function parseAll(texts: readonly string[]): Promise<ParsedSchema | undefined> {
   const parsed: ParsedSchemaStatement[][] = []
   for (const source of texts) {
     const found = await parseSql(source).catch((error: unknown) => {

@@ -1,0 +1,36 @@
+import type { ResultColumn } from '../data/sql/evaluate.js'
+import { MessageWriter } from '../postgres/message-writer.js'
+import { sizeOf } from './values.js'
+
+const NO_DATA = new MessageWriter('n').toBuffer()
+
+/** The descriptions of columns whose values are texts. A statement that runs again has the same list of columns. */
+const textDescriptions = new WeakMap<readonly ResultColumn[], Buffer>()
+
+/** Returns the message that describes the columns of a result. `formats`: one for all columns, one for each, or none: texts. */
+export function rowDescription(
+  columns: readonly ResultColumn[],
+  formats: readonly number[],
+): Buffer {
+  if (columns.length === 0) return NO_DATA
+  if (formats.some((format) => format !== 0)) return write(columns, formats)
+  let description = textDescriptions.get(columns)
+  if (description === undefined) {
+    description = write(columns, [])
+    textDescriptions.set(columns, description)
+  }
+  return description
+}
+
+function write(columns: readonly ResultColumn[], formats: readonly number[]): Buffer {
+  const writer = new MessageWriter('T').int16(columns.length)
+  for (const [index, { name, typeId }] of columns.entries()) {
+    const format = (formats.length === 1 ? formats[0] : formats[index]) ?? 0
+    writer.text(name).int32(0).int16(0).int32(Number(typeId))
+    writer
+      .int16(sizeOf(Number(typeId)))
+      .int32(-1)
+      .int16(format)
+  }
+  return writer.toBuffer()
+}
