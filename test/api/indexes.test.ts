@@ -8,6 +8,7 @@ import { indexes } from '../../packages/server/src/postgres/migrations/004-index
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { listValidIndexes } from '../support/indexes.js'
+import { until } from '../support/process.js'
 import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk, XATA_CLIENT } from '../support/tables.js'
@@ -673,5 +674,82 @@ describe('on branches an index', () => {
       join offshoot.databases d on d.id = h.database_id
       where d.name = ${branches.database} and c.relname like '%_index'`)
     expect(left).toHaveLength(1)
+  })
+})
+
+describe('the build of an index of many rows', () => {
+  const operationsOf = async (branches: TestBranches) =>
+    expectOk(await branches.call('main', 'GET', '/operations')).body.operations
+
+  /** Starts a build that waits for a reader, and returns its operation. */
+  async function build() {
+    const branches = await open()
+    await fill(branches)
+    const reader = await connect()
+    await reader.query('begin isolation level repeatable read; select from pg_class limit 1')
+    await put(branches, 'age')
+    await until(async () => {
+      const [operation] = await operationsOf(branches)
+      return operation?.progress.step.includes('waiting for old snapshots') === true
+    })
+    const [operation] = await operationsOf(branches)
+    return { branches, reader, operation }
+  }
+
+  const ended = async ({ id }: { id: string }) => {
+    const read = async () => expectOk(await service.call('GET', `/operations/${id}`)).body
+    await until(async () => (await read()).state !== 'running')
+    return read()
+  }
+
+  it('is an operation of the branch with the progress that PostgreSQL reports', async () => {
+    const { branches, reader, operation } = await build()
+    expect(operation).toMatchObject({
+      kind: 'index',
+      state: 'running',
+      database: branches.database,
+      branch: 'main',
+      progress: { step: 'column [age] of table [people]: waiting for old snapshots' },
+    })
+    await reader.end()
+    expect(await ended(operation)).toMatchObject({ state: 'done' })
+    expect(await operationsOf(branches)).toMatchObject([{ id: operation.id, state: 'done' }])
+  })
+
+  it('can be cancelled, and be asked for again', async () => {
+    const { branches, reader, operation } = await build()
+    expectOk(await service.call('POST', `/operations/${operation.id}/cancel`))
+    expect(await ended(operation)).toMatchObject({
+      state: 'cancelled',
+      error: { code: 'operation_cancelled' },
+    })
+    await service.indexes.run()
+    expect((await branches.call('main', 'GET', at('age'))).body).toMatchObject({
+      state: 'failed',
+      message: 'its build was cancelled',
+    })
+    await reader.end()
+    await put(branches, 'age')
+    await service.indexes.run()
+    expect((await branches.call('main', 'GET', at('age'))).body).toMatchObject({ state: 'ready' })
+  })
+
+  it('fails as an operation if a value cannot be indexed', async () => {
+    const branches = await open()
+    const long = `(select string_agg(md5(i::text), '') from generate_series(1, 500) i)`
+    await fill(branches, `case when n = 1 then ${long} else 'short' end`)
+    await put(branches, 'name')
+    await service.indexes.run()
+    expect(await operationsOf(branches)).toMatchObject([
+      {
+        kind: 'index',
+        state: 'failed',
+        error: {
+          code: 'invalid_schema',
+          message:
+            'column [name] of table [people]: cannot be indexed: a value is longer than 2400 bytes',
+        },
+      },
+    ])
   })
 })

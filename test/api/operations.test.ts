@@ -5,7 +5,7 @@ import { collectOperations } from '../../packages/server/src/domain/long-work/op
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { holdBranch } from '../support/held-branch.js'
-import { createKey, createUser } from '../support/people.js'
+import { createKey, createUser, createWorkspace } from '../support/people.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
@@ -25,6 +25,8 @@ let service: TestService
 /** Another process, whose answers are not late. */
 let patient: TestService
 let number = 0
+/** The address at which `service` listens. */
+let url: string
 
 beforeAll(async () => {
   service = await createTestService({ limits })
@@ -33,6 +35,7 @@ beforeAll(async () => {
   const call: TestService['call'] = (method, path, options) =>
     other.call(method, path, { key, ...options })
   patient = { ...other, key, workspace, workspaceId, call }
+  url = await service.app.listen({ port: 0, host: '127.0.0.1' })
 })
 afterAll(async () => {
   await patient.close()
@@ -40,8 +43,8 @@ afterAll(async () => {
 })
 
 /** The fork `dev` has records that `main` does not have. */
-async function open(via = service): Promise<TestBranches> {
-  const branches = await TestBranches.create(patient, `late${++number}`, {
+async function open(via = service, owner = patient): Promise<TestBranches> {
+  const branches = await TestBranches.create(owner, `late${++number}`, {
     items: [{ name: 'price', type: 'int' }],
   })
   await branches.put('main', 'items', 'a', { price: 1 })
@@ -226,6 +229,27 @@ describe('a merge that takes longer than a request may', () => {
     await ended(id)
     await few.close()
   })
+
+  it('leaves places for the operations of other workspaces', async () => {
+    const few = await createTestService({
+      url: service.url,
+      limits: { ...limits, operationsAtOnceMax: 2 },
+    })
+    const { id: workspaceId } = await createWorkspace(service, 'neighbours')
+    const own = await open(few)
+    const held = await start(own)
+    // The workspace has its share of the places, so the request waits for its end.
+    const waiting = await open(few)
+    expect((await waiting.merging('dev')).status).toBe(200)
+    const neighbour = { ...patient, workspaceId, workspace: `/${workspaceId}.local` }
+    const other = await open(few, neighbour)
+    const theirs = await start(other)
+    for (const { release, id } of [held, theirs]) {
+      await release()
+      expect((await ended(id)).state).toBe('done')
+    }
+    await few.close()
+  })
 })
 
 describe('a change of many records that takes longer than a request may', () => {
@@ -252,11 +276,11 @@ describe('a change of many records that takes longer than a request may', () => 
   })
 
   it('stops if its client goes away before it is answered', async () => {
-    const url = await patient.app.listen({ port: 0, host: '127.0.0.1' })
+    const address = await patient.app.listen({ port: 0, host: '127.0.0.1' })
     const branches = await open()
     const release = await holdBranch(branches, 'dev')
     const leaving = new AbortController()
-    const update = fetch(`${url}${patient.workspace}/db/${branches.database}:dev${all}`, {
+    const update = fetch(`${address}${patient.workspace}/db/${branches.database}:dev${all}`, {
       method: 'PATCH',
       body: JSON.stringify({ all: true, set: { price: 9 } }),
       headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
@@ -307,6 +331,70 @@ describe('a change of many records that takes longer than a request may', () => 
   })
 })
 
+describe('an import that takes longer than a request may', () => {
+  const lines = `${JSON.stringify({ id: 'c', price: 3 })}\n${JSON.stringify({ id: 'd', price: 4 })}\n`
+  const importing = (branches: TestBranches, body: string | ReadableStream) =>
+    fetch(`${url}${service.workspace}/db/${branches.database}:dev/tables/items/bulk`, {
+      method: 'POST',
+      body,
+      headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/x-ndjson' },
+      ...{ duplex: 'half' },
+    })
+  it('is answered by an operation after its last line, which ends with the counts', async () => {
+    const branches = await open()
+    const release = await holdBranch(branches, 'dev')
+    const answer = await importing(branches, lines)
+    expect(answer.status).toBe(202)
+    const { operation } = (await answer.json()) as { operation: OperationInfo }
+    expect(operation).toMatchObject({ kind: 'import', state: 'running', branch: 'dev' })
+    await release()
+    expect(await ended(operation.id)).toMatchObject({
+      state: 'done',
+      result: { inserted: 2, failed: 0 },
+    })
+    expect(await branches.record('dev', 'items', 'd')).toMatchObject({ price: 4 })
+  })
+
+  it('is listed while its lines arrive, and fails if its client goes away', async () => {
+    const branches = await open()
+    const leaving = new AbortController()
+    const body = new ReadableStream({
+      start(controller) {
+        controller.enqueue(new TextEncoder().encode(lines))
+        leaving.signal.addEventListener('abort', () => controller.error(new Error('left')))
+      },
+    })
+    const answering = importing(branches, body).catch(() => 'left')
+    const [operation] = await listed(branches)
+    expect(operation).toMatchObject({ kind: 'import', state: 'running', branch: 'dev' })
+    leaving.abort()
+    expect(await answering).toBe('left')
+    expect((await ended(operation?.id ?? '')).state).toBe('failed')
+    expect(await branches.record('dev', 'items', 'c')).toBeUndefined()
+  })
+
+  it('can be cancelled, and has changed nothing then', async () => {
+    const branches = await open()
+    const release = await holdBranch(branches, 'dev')
+    const answer = await importing(branches, lines)
+    const { operation } = (await answer.json()) as { operation: OperationInfo }
+    expectOk(await service.call('POST', `/operations/${operation.id}/cancel`))
+    expect((await ended(operation.id)).state).toBe('cancelled')
+    await release()
+    expect(await branches.record('dev', 'items', 'c')).toBeUndefined()
+  })
+
+  /** Waits until the branch `dev` has an operation. */
+  async function listed(branches: TestBranches): Promise<OperationInfo[]> {
+    let operations: OperationInfo[] = []
+    await until(async () => {
+      operations = expectOk(await branches.call('dev', 'GET', '/operations')).body.operations
+      return operations.length > 0
+    })
+    return operations
+  }
+})
+
 describe('a change of a schema that takes longer than a request may', () => {
   it('is answered by an operation that ends with the migration', async () => {
     const branches = await open()
@@ -353,7 +441,6 @@ describe('the client', () => {
   it('waits for the operation of a merge, and tells its progress', async () => {
     const branches = await open()
     const release = await holdBranch(branches, 'dev')
-    const url = await service.app.listen({ port: 0, host: '127.0.0.1' })
     const client = createClient({
       url,
       apiKey: service.key,
@@ -373,8 +460,46 @@ describe('the client', () => {
     await branches.patch('dev', 'items', 'a', { price: 5 })
     await branches.patch('main', 'items', 'a', { price: 6 })
     const again = await holdBranch(branches, 'dev')
-    const failing = client.branch().merge({ onProgress: () => void again() })
+    let releasing: Promise<void> | undefined
+    const onFailing = () => {
+      releasing ??= again()
+    }
+    const failing = client.branch().merge({ onProgress: onFailing })
     await expect(failing).rejects.toMatchObject({ code: 'merge_conflict', status: 409 })
+    await releasing
+  })
+})
+
+describe('the list of operations', () => {
+  it('has those of the branch, newest first, without their results', async () => {
+    const branches = await open()
+    const first = await start(branches)
+    await first.release()
+    await ended(first.id)
+    const second = await start(branches, { dryRun: true })
+    const answer = expectOk(await branches.call('dev', 'GET', '/operations'))
+    expect(answer.body.operations).toMatchObject([
+      { id: second.id, kind: 'merge', state: 'running' },
+      { id: first.id, kind: 'merge', state: 'done' },
+    ])
+    expect(answer.body.operations[1]).not.toHaveProperty('result')
+    expect((await branches.call('main', 'GET', '/operations')).body.operations).toEqual([])
+    await second.release()
+    await ended(second.id)
+  })
+
+  it('ends with the oldest of a hundred', async () => {
+    const branches = await open()
+    await service.database.query(sql`
+      insert into offshoot_work.operations (id, database_id, branch_name, kind, progress, started_at)
+      select 'op_' || d.name || n, d.id, 'dev', 'merge', '{"step":"starting","done":0,"total":1}',
+        now() - make_interval(secs => n)
+      from offshoot.databases d, generate_series(1, 101) n
+      where d.name = ${branches.database}`)
+    const { operations } = expectOk(await branches.call('dev', 'GET', '/operations')).body
+    expect(operations).toHaveLength(100)
+    expect(operations[0].id).toBe(`op_${branches.database}1`)
+    expect(operations[99].id).toBe(`op_${branches.database}100`)
   })
 })
 

@@ -46,6 +46,19 @@ describe.skipIf(!hasChromium)('long work in the console', () => {
     expect(await branches.record('main', 'items', 'b')).toMatchObject({ price: 2 })
   })
 
+  it('the timeline shows what runs on the branch, and cancels it', async () => {
+    const { workspace, key } = tested.service
+    const release = await holdBranch(branches, 'dev')
+    const merge = await tested.service.call('POST', `${workspace}/db/shop:dev/merge`, { key })
+    expect(merge.status).toBe(202)
+    const address = `/console/w/${tested.service.workspaceId}/db/shop/b/dev/timeline`
+    const { page } = await tested.open(address)
+    const progress = page.getByRole('region', { name: 'Progress of the merge' })
+    await progress.getByRole('button', { name: 'Cancel' }).click()
+    await progress.waitFor({ state: 'detached' })
+    await release()
+  })
+
   it('an edit of the schema shows its progress', async () => {
     const address = `/console/w/${tested.service.workspaceId}/db/shop/b/main/schema`
     const { page } = await tested.open(address)

@@ -445,6 +445,10 @@ describe('the command line', () => {
     expect((await run(['codegen', '-o', 'schema.ts', '--check'])).code).toBe(3)
     expect((await run(['log', '--migrations'])).stdout).toContain('+ column people.vip (bool)')
     expect((await run(['log'])).stdout).toMatch(/log_\w+ {2}.*ago {2}migration {2}/)
+    expect(JSON.parse((await run(['operation', 'ls', '--json'])).stdout)).toEqual([])
+    const cancelled = await run(['operation', 'cancel', 'op_missing'])
+    expect(cancelled.code).toBe(1)
+    expect(cancelled.stderr).toContain('operation [op_missing] not found')
   })
 
   /** Creates conflicts of `dev` and `main`: of two columns, of a deletion and of an insert. */

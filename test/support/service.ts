@@ -10,6 +10,7 @@ import { Files } from '../../packages/server/src/data/files/files.js'
 import { Sessions } from '../../packages/server/src/data/session/sessions.js'
 import { prepareFirstStart } from '../../packages/server/src/domain/first-start.js'
 import { Refusals } from '../../packages/server/src/domain/log/refusals.js'
+import { showBuilds } from '../../packages/server/src/domain/long-work/index-builds.js'
 import { Quotas } from '../../packages/server/src/domain/quotas/quotas.js'
 import type { KeyLimits } from '../../packages/server/src/http/admission/caller.js'
 import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
@@ -144,7 +145,7 @@ export async function createTestService(
     new Quotas(database, { bytesMaxDefault: options.workspaceBytesMax ?? null }),
   )
   const refusals = new Refusals()
-  const indexes = new IndexBuilder(storage, () => undefined)
+  const indexes = new IndexBuilder(storage, showBuilds(database), () => undefined)
   const services: Services = {
     database,
     storage,

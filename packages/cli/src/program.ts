@@ -19,6 +19,7 @@ import { loginCommand } from './commands/login.js'
 import { logoutCommand } from './commands/logout.js'
 import { mergeCommand, pullCommand } from './commands/merge.js'
 import { openCommand } from './commands/open.js'
+import { operationCommand } from './commands/operation.js'
 import { proposalCommand } from './commands/proposal.js'
 import { resetCommand } from './commands/reset.js'
 import { revertCommand } from './commands/revert.js'
@@ -58,6 +59,7 @@ function createProgram(): Command {
         checkpointCommand(),
         proposalCommand(),
         logCommand(),
+        operationCommand(),
         hookCommand(),
         ciCommand(),
       ],

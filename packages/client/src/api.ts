@@ -385,10 +385,18 @@ export interface ProposalDifference {
 
 export type MergeStrategy = 'fail' | 'ours' | 'theirs'
 
-/** Work that goes on after the answer to its request, because it takes longer than a request may. */
+/** Work that takes longer than a request may and goes on after its answer, and the build of an index. */
 export interface OperationInfo {
   readonly id: string
-  readonly kind: 'merge' | 'pull' | 'revert' | 'update' | 'delete' | 'migration'
+  readonly kind:
+    | 'merge'
+    | 'pull'
+    | 'revert'
+    | 'update'
+    | 'delete'
+    | 'migration'
+    | 'import'
+    | 'index'
   /** Unless it is `done`, the operation has changed nothing. */
   readonly state: 'running' | 'done' | 'failed' | 'cancelled'
   readonly database: string

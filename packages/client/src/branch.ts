@@ -12,6 +12,7 @@ import type {
   MergeOptions,
   MergeResult,
   Migration,
+  OperationInfo,
   RecordChange,
   RevertStep,
   SchemaDefinition,
@@ -380,6 +381,25 @@ export class Branch<Schema> {
   ): Promise<Checkpoint> {
     const { signal, ...json } = options
     return this.#transport.json({ method: 'POST', path: `${this.#path}/checkpoints`, json, signal })
+  }
+
+  /**
+   * Lists the operations of the branch that are running or have ended lately, newest first, without their results. Builds of
+   * indexes are among them. `client.account.cancelOperation` cancels one.
+   *
+   * @example
+   * ```ts
+   * for (const { kind, state, progress } of await client.branch('main').operations()) {
+   *   console.log(kind, state, progress.step)
+   * }
+   * ```
+   */
+  async operations(options: CallOptions = {}): Promise<readonly OperationInfo[]> {
+    const { operations } = await this.#read<{ operations: readonly OperationInfo[] }>(
+      `${this.#path}/operations`,
+      options,
+    )
+    return operations
   }
 
   /**

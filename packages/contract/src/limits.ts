@@ -107,11 +107,14 @@ export const LIMITS = {
   /** Bytes of one string in a JSON body: the longest file in base64, plus a fifth for escapes. */
   jsonStringBytesMax: 24 * 1024 * 1024,
   requestTimeoutMs: 30_000,
-  /** Time after which a merge, a change of many records or a schema edit that is still running is answered by an operation. */
+  /**
+   * Time after which a merge, a change of many records or a schema edit that is still running is answered by an operation. For
+   * an import it begins with the end of the upload.
+   */
   answerWithinMs: 20_000,
   /** Time that each statement of such work may take. */
   operationTimeoutMs: 60 * 60 * 1000,
-  /** Operations that one process runs after their requests were answered. */
+  /** Operations that one process runs after their requests were answered. A workspace gets three quarters of the places. */
   operationsAtOnceMax: 4,
   /** Concurrent connections of clients. A connection beyond the limit is closed immediately. */
   connectionsMax: 5000,

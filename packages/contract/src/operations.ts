@@ -6,8 +6,20 @@ import { DateTimeSchema, TEXT_PATTERN } from './names.js'
 /** Operations that have ended are kept for this number of days. */
 export const OPERATION_DAYS_MAX = 7
 
-/** The kinds of requests that may go on as an operation. */
-const KINDS = ['merge', 'pull', 'revert', 'update', 'delete', 'migration'] as const
+/** The most operations that a list has. */
+export const OPERATIONS_LISTED_MAX = 100
+
+/** The kinds of requests that may go on as an operation, and builds of indexes. */
+const KINDS = [
+  'merge',
+  'pull',
+  'revert',
+  'update',
+  'delete',
+  'migration',
+  'import',
+  'index',
+] as const
 export type OperationKind = (typeof KINDS)[number]
 
 const ProgressSchema = Type.Object(
@@ -23,29 +35,33 @@ const ProgressSchema = Type.Object(
 )
 export type Progress = Static<typeof ProgressSchema>
 
+const known = {
+  id: Type.String({ examples: ['op_d2m4o9k8v3q1t7h5n6c0'] }),
+  kind: Type.Enum([...KINDS]),
+  state: Type.Enum(['running', 'done', 'failed', 'cancelled'], {
+    description: 'Unless it is `done`, the operation has changed nothing.',
+  }),
+  database: Type.String(),
+  branch: Type.String({ description: 'The branch of the request.' }),
+  startedAt: DateTimeSchema,
+  endedAt: Type.Optional(DateTimeSchema),
+  progress: ProgressSchema,
+  error: Type.Optional(ErrorBodySchema),
+}
+
 export const OperationSchema = Type.Object(
   {
-    id: Type.String({ examples: ['op_d2m4o9k8v3q1t7h5n6c0'] }),
-    kind: Type.Enum([...KINDS]),
-    state: Type.Enum(['running', 'done', 'failed', 'cancelled'], {
-      description: 'Unless it is `done`, the operation has changed nothing.',
-    }),
-    database: Type.String(),
-    branch: Type.String({ description: 'The branch of the request.' }),
-    startedAt: DateTimeSchema,
-    endedAt: Type.Optional(DateTimeSchema),
-    progress: ProgressSchema,
+    ...known,
     result: Type.Optional(
       Type.Unknown({
         description: 'The answer that the request would have got. Only if the state is `done`.',
       }),
     ),
-    error: Type.Optional(ErrorBodySchema),
   },
   {
     title: 'Operation',
     description:
-      'Work that goes on after the answer to its request, because it takes longer than a request may.',
+      'Work that takes longer than a request may and goes on after its answer, and the build of an index.',
     examples: [
       {
         id: 'op_d2m4o9k8v3q1t7h5n6c0',
@@ -70,6 +86,14 @@ export const OperationStartedSchema = Type.Object(
   },
 )
 export type OperationStarted = Static<typeof OperationStartedSchema>
+
+export const OperationsSchema = Type.Object(
+  {
+    operations: Type.Array(Type.Object(known), { maxItems: OPERATIONS_LISTED_MAX }),
+  },
+  { title: 'Operations', description: 'Operations of a branch, without their results.' },
+)
+export type Operations = Static<typeof OperationsSchema>
 
 export const OperationParamsSchema = Type.Object({
   operationId: Type.String({

@@ -191,7 +191,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     await dataApp.register(setRoutes(services, longAnswers))
     await dataApp.register(queryRoutes(services))
     await dataApp.register(searchRoutes(services))
-    await dataApp.register(bulkRoutes(services))
+    await dataApp.register(bulkRoutes(services, longAnswers))
     await dataApp.register(fileRoutes(services))
     await dataApp.register(makePrivateRoutes(services))
     await dataApp.register(transactionRoutes(services))

@@ -14,6 +14,7 @@ import { Sessions } from './data/session/sessions.js'
 import { prepareFirstStart } from './domain/first-start.js'
 import { createSignInToken } from './domain/keys/console-sessions.js'
 import { Refusals } from './domain/log/refusals.js'
+import { showBuilds } from './domain/long-work/index-builds.js'
 import { Quotas } from './domain/quotas/quotas.js'
 import type { EarlyPostgres } from './early-postgres.js'
 import { isLoopback, toHostName } from './http/host.js'
@@ -88,7 +89,7 @@ export async function serve(
       new Quotas(database, { bytesMaxDefault: config.workspaceBytesMax }),
     ),
     files,
-    indexes: new IndexBuilder(storage, (error) =>
+    indexes: new IndexBuilder(storage, showBuilds(database), (error) =>
       app.log.warn({ err: error }, 'building an index failed; it will be tried again'),
     ),
     refusals: new Refusals(),

@@ -1,6 +1,7 @@
 import { OffshootError, type OperationInfo } from '@offshoot/client'
 import { useQuery } from '@tanstack/react-query'
-import { account } from './clients.js'
+import { keys } from './answers.js'
+import { account, clientOf, type Place } from './clients.js'
 
 /** How often the state of an operation is read. */
 const POLL_MS = 1000
@@ -13,6 +14,18 @@ export function useOperation(id: string | null) {
     enabled: id !== null,
     gcTime: 0,
     refetchInterval: ({ state: { data } }) => (data?.state === 'running' ? POLL_MS : false),
+  })
+}
+
+const isRunning = ({ state }: OperationInfo) => state === 'running'
+
+/** Reads the operations of a branch that are running, until none is left. */
+export function useRunningOperations(place: Place) {
+  return useQuery({
+    queryKey: [...keys.branch(place), 'operations'],
+    queryFn: async ({ signal }) =>
+      (await clientOf(place).branch().operations({ signal })).filter(isRunning),
+    refetchInterval: ({ state: { data = [] } }) => (data.length > 0 ? POLL_MS : false),
   })
 }
 

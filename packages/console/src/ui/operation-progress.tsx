@@ -6,7 +6,7 @@ import { ErrorNote, messageOf, Tag } from './feedback.js'
 /** How far an operation has come, and the button that cancels it. */
 export function OperationProgress({
   operation,
-  name = operation.kind,
+  name = operation.kind === 'index' ? 'build of an index' : operation.kind,
   onCancel,
 }: {
   operation: OperationInfo

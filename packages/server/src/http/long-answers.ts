@@ -3,21 +3,22 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { OperationKind, OperationStarted } from '@offshoot/contract/operations'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Shares } from '../common/shares.js'
 import { LongWork } from '../domain/long-work/long-work.js'
 import { interrupted } from '../domain/long-work/operations.js'
 import { errorBody, reportError } from './plugins/errors.js'
 import type { Services } from './services.js'
 
 /**
- * A merge has limits of its own for what keeps others waiting. Other work holds its branch until it ends, so without a place
- * among the operations it ends with its request.
+ * Merges and imports have limits of their own for what keeps others waiting. Other work holds its branch until it ends, so
+ * without a place among the operations it ends with its request.
  */
-const MERGES: ReadonlySet<OperationKind> = new Set(['merge', 'pull', 'revert'])
+const PATIENT: ReadonlySet<OperationKind> = new Set(['merge', 'pull', 'revert', 'import'])
 
-function tooMany({ answerWithinMs, operationsAtOnceMax: max }: Limits): AppError {
+function tooMany({ answerWithinMs }: Limits): AppError {
   return new AppError(
     'timeout',
-    `the request takes longer than ${answerWithinMs} ms, and ${max} operations are running already; nothing was applied, send it again later`,
+    `the request takes longer than ${answerWithinMs} ms, and too many operations are running already; nothing was applied, send it again later`,
   )
 }
 
@@ -26,9 +27,12 @@ export class LongAnswers {
   readonly #services: Pick<Services, 'database' | 'limits'>
   /** The work of this process whose requests are answered, and the end of each. */
   readonly #running = new Map<LongWork, Promise<void>>()
+  /** The places of that work. Workspaces share them, so that the work of one leaves places for the others. */
+  readonly #places: Shares
 
   constructor(services: Pick<Services, 'database' | 'limits'>) {
     this.#services = services
+    this.#places = new Shares(services.limits.operationsAtOnceMax)
   }
 
   /** Answers with the result of the work, or with an operation if it does not end in time. */
@@ -43,18 +47,38 @@ export class LongAnswers {
     const running = run(work)
     const ended = new AbortController()
     running.finally(() => ended.abort()).catch(() => undefined)
-    const isLate = await delay(limits.answerWithinMs, true, { signal: ended.signal }).catch(
-      () => false,
-    )
-    if (!isLate) return running
-    if (this.#running.size >= limits.operationsAtOnceMax) {
-      if (MERGES.has(kind)) return running
-      work.cancel(tooMany(limits))
-      return running.catch((error: unknown) => Promise.reject(work.cancelled ?? error))
+    const isLate = () =>
+      delay(limits.answerWithinMs, true, { signal: ended.signal }).catch(() => false)
+    const end = () => running.catch((error: unknown) => Promise.reject(work.cancelled ?? error))
+    if (!(await isLate())) return end()
+    const access = await work.findBranch(running)
+    if (access === undefined) return end()
+    let following: Promise<void> | undefined
+    if (kind === 'import') {
+      // The operation shows how many records have arrived. The request is answered after the last of them.
+      if (await work.toOperation(access)) following = this.#follow(request, { work, running })
+      await Promise.race([work.uploaded, end().catch(() => undefined)])
+      if (!(await isLate())) return end()
     }
-    const operation = await work.toOperation(running)
-    if (operation === undefined) return running
-    this.#running.set(work, this.#follow(request, { work, running }))
+    const { workspaceId } = access
+    if (!this.#places.hasRoom(workspaceId)) {
+      if (!PATIENT.has(kind)) work.cancel(tooMany(limits))
+      return end()
+    }
+    this.#places.take(workspaceId)
+    const operation = await work.toOperation(access)
+    if (operation === undefined) {
+      this.#places.give(workspaceId)
+      return end()
+    }
+    following ??= this.#follow(request, { work, running })
+    this.#running.set(
+      work,
+      following.finally(() => {
+        this.#running.delete(work)
+        this.#places.give(workspaceId)
+      }),
+    )
     return reply
       .code(202)
       .header('location', `/operations/${operation.id}`)
@@ -72,8 +96,6 @@ export class LongAnswers {
       const known = work.cancelled ?? reportError(error, request)
       const state = known.code === 'operation_cancelled' ? 'cancelled' : 'failed'
       await work.end({ state, error: { ...errorBody(known, request), status: known.status } })
-    } finally {
-      this.#running.delete(work)
     }
   }
 

@@ -11,6 +11,7 @@ import {
   isRevertible,
   take,
 } from '../../api/log-words.js'
+import { cancelOperation, useRunningOperations } from '../../api/long-work.js'
 import { useBranch, usePlace } from '../../api/place.js'
 import { useCheckpoints } from '../../api/queries.js'
 import { useRights } from '../../api/session.js'
@@ -20,6 +21,7 @@ import { Button, IconButton } from '../../ui/button.js'
 import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
 import { KindFilter } from '../../ui/kind-filter.js'
 import { Menu } from '../../ui/menu.js'
+import { OperationProgress } from '../../ui/operation-progress.js'
 import { Page } from '../../ui/page.js'
 import { Ago } from '../../ui/time.js'
 import { type CheckpointAction, CheckpointDialog } from './checkpoint-dialogs.js'
@@ -45,6 +47,7 @@ export function Timeline() {
     placeholderData: keepPreviousData,
   })
   const checkpoints = useCheckpoints(place)
+  const running = useRunningOperations(place)
   const known = checkpoints.data ?? NO_CHECKPOINTS
   const shownCheckpoints = kind === '' || kind === 'checkpoint' ? known : NO_CHECKPOINTS
   const events = log.data && eventsOf(log.data.items, shownCheckpoints, log.data)
@@ -80,6 +83,9 @@ export function Timeline() {
     >
       <ErrorNote error={log.error} onRetry={() => void log.refetch()} />
       <ErrorNote error={checkpoints.error} onRetry={() => void checkpoints.refetch()} />
+      {running.data?.map((operation) => (
+        <OperationProgress key={operation.id} operation={operation} onCancel={cancelOperation} />
+      ))}
       {log.isPending && <Loading lines={8} />}
       {events?.length === 0 && (
         <Empty icon="clock" title="Nothing to show">

@@ -1,6 +1,11 @@
 import type { Limits } from '@offshoot/contract/limits'
 import { withBranches } from '../../domain/branches/lock-branches.js'
-import { BEFORE_LOAD, insertAfterSql, insertBeforeSql } from '../../domain/checkpoints/queries.js'
+import {
+  BEFORE_LOAD,
+  hasCheckpoints,
+  insertAfterSql,
+  insertBeforeSql,
+} from '../../domain/checkpoints/queries.js'
 import { entryOf, insertEntrySql } from '../../domain/log/entries.js'
 import { type Call, toCall } from '../../postgres/statement.js'
 import { StaleError } from '../../rows/running/staleness.js'
@@ -59,7 +64,7 @@ export class LoadEntry {
     { storage, session, limits }: LoadContext,
     { records, isPublished = false }: { records: number; isPublished?: boolean },
   ): Promise<LoadEntry> {
-    if (limits.automaticCheckpointsMax === 0) return new LoadEntry(session, { isKept: false })
+    if (!hasCheckpoints(limits)) return new LoadEntry(session, { isKept: false })
     if (!keepsStates(limits, records)) {
       return new LoadEntry(session, { isKept: false, reason: 'few' })
     }
@@ -103,7 +108,7 @@ export class LoadEntry {
 
 /** Returns whether a load of at least so many records keeps its states. */
 export function keepsStates(limits: Limits, records: number): boolean {
-  return limits.automaticCheckpointsMax > 0 && records >= limits.revertibleRecordsMin
+  return hasCheckpoints(limits) && records >= limits.revertibleRecordsMin
 }
 
 /** Makes writers of a branch keep old versions of records, as the first fork does. */

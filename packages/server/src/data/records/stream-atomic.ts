@@ -3,6 +3,8 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns, Turn } from '../../common/in-turns.js'
 import { LineReader } from '../../common/line-reader.js'
+import type { LongWork } from '../../domain/long-work/long-work.js'
+import { toCall } from '../../postgres/statement.js'
 import type { BranchTable, OpenBranch, WritableTable } from '../../rows/open-branch.js'
 import { confirmed, StaleError } from '../../rows/running/staleness.js'
 import type { OpenTransaction, WriteTransaction } from '../../rows/running/transactions.js'
@@ -25,6 +27,7 @@ import type { RecordContext } from './records.js'
 import { publishAsHeap } from './stream-heap.js'
 import { publishLongStream } from './stream-layer.js'
 import {
+  type ExistingRecords,
   encodeLines,
   lineBytesMax,
   type StreamRequest,
@@ -44,6 +47,12 @@ const heldRowsMax = ({ codec }: BranchTable) =>
   Math.floor(HELD_VALUES_MAX / (codec.physical.length + 1))
 
 type StreamContext = RecordContext & { readonly storage: Storage; readonly limits: Limits }
+
+interface AtomicRequest extends StreamRequest {
+  readonly existing: ExistingRecords
+  /** The request may be answered before the records are inserted. */
+  readonly work: LongWork
+}
 
 /** A stream that was read to its end. Its rows are valid. */
 interface ReadStream {
@@ -82,19 +91,20 @@ interface FoundLine {
  * longer one is staged: no lock is held until it is complete, so a slow client keeps nobody waiting.
  */
 export class AtomicStream {
-  readonly #request: StreamRequest
+  readonly #request: AtomicRequest
   #rows: StagedRows | undefined
   /** A staged stream, and the table that its rows were encoded for. */
   #staged: (ReadStream & { readonly definition: string; readonly session: Session }) | undefined
 
-  constructor(request: StreamRequest) {
+  constructor(request: AtomicRequest) {
     this.#request = request
   }
 
   /** Can be called again with another session, if the session was outdated. */
   async insert(context: StreamContext): Promise<string> {
     const table = context.session.table(context.tableName)
-    const { source } = this.#request
+    const { source, work } = this.#request
+    work.belongTo(context.session.access)
     if (this.#staged !== undefined) return this.#insertStaged(context, table)
     if (source.isUsed) throw branchChanged()
     const known = await this.#findEarlierAnswer(context, table)
@@ -112,6 +122,8 @@ export class AtomicStream {
       }
       await this.#stage(context, writable, held.length > 0 ? held.splice(0) : some)
     })
+    work.endUpload()
+    work.begin({ step: `publishing ${read.tally.inserted} records`, done: 1, total: 2 })
     const { session } = context
     if (this.#request.existing !== 'refuse') await this.#stage(context, writable, [])
     const staged = this.#rows as StagedRows | undefined
@@ -215,6 +227,10 @@ export class AtomicStream {
       const { tableName } = context
       await transaction.run(entry.calls({ tableName, ...counts }))
       await keepAnswer(transaction, { ...context, idempotent }, tally.toJson())
+      await this.#request.work.keep(
+        async (statement) => (await transaction.run([toCall(statement)]))[0] ?? [],
+        JSON.parse(tally.toJson()),
+      )
     }
     const insert = (entry: LoadEntry) => async (transaction: WriteTransaction) => {
       const written = await held.insert(table, transaction)
@@ -232,7 +248,12 @@ export class AtomicStream {
         if (await held.publish(table, entry, keep(entry))) return tally.toJson()
       }
       const entry = await LoadEntry.of(context, { records })
-      return await session.branch.runSteps(insert(entry), { ...entry.options, isLong: true })
+      const { bounds } = this.#request.work
+      return await session.branch.runSteps(insert(entry), {
+        ...entry.options,
+        isLong: true,
+        bounds,
+      })
     } catch (error) {
       // A client that has disconnected needs no response.
       if (error instanceof StaleError || this.#request.source.isAborted) throw error
@@ -288,6 +309,8 @@ export class AtomicStream {
       await storeFiles(context, input.files)
       await add(rows)
       tally.inserted += rows.length
+      const step = `receiving records, ${tally.inserted} so far`
+      this.#request.work.begin({ step, done: 0, total: 2 })
     }
     if (tally.failed > 0) throw streamFailed(tally)
     return { tally, bytes, idempotent: idempotent() }

@@ -16,7 +16,6 @@ import type { StreamSource } from './stream-source.js'
 export type ExistingRecords = 'refuse' | 'skip' | 'replace'
 
 export interface StreamRequest {
-  readonly existing: ExistingRecords
   readonly source: StreamSource
   readonly idempotencyKey: string | undefined
   /** The URL of the request, which is part of its idempotency hash. */

@@ -52,7 +52,7 @@ export type BatchWriter = (context: PartialContext, batch: LineBatch, tally: Tal
  */
 export async function streamPartially(
   context: PartialContext,
-  request: Omit<StreamRequest, 'existing'>,
+  request: StreamRequest,
   write: BatchWriter = insertLines,
 ): Promise<string> {
   const { sessions, limits, tableName } = context

@@ -50,7 +50,7 @@ function createdIds(answer: string): string[] {
 /** Upserts a stream of records, one JSON object per line, in batches. */
 export async function streamUpserts(
   context: PartialContext,
-  request: Omit<StreamRequest, 'existing'> & { readonly by: string },
+  request: StreamRequest & { readonly by: string },
 ): Promise<string> {
   const { sessions, tableName } = context
   await sessions.run(context.session, async (session) => {

@@ -84,6 +84,11 @@ export function insertBeforeSql(
   return { id, statement: insertCheckpointSql(branch, { id, kind: 'automatic', before }) }
 }
 
+/** Returns whether checkpoints are made before changes. */
+export function hasCheckpoints({ automaticCheckpointsMax }: Limits): boolean {
+  return automaticCheckpointsMax > 0
+}
+
 /**
  * Makes a checkpoint before a change of a branch, in the transaction of the change and before the branch is read. Returns
  * its id, or undefined if the limits say that there are none.
@@ -93,7 +98,7 @@ export async function insertAutomatic(
   branch: Branch,
   { before, limits }: { before: string; limits: Limits },
 ): Promise<string | undefined> {
-  if (limits.automaticCheckpointsMax === 0) return undefined
+  if (!hasCheckpoints(limits)) return undefined
   const { id, statement } = insertBeforeSql(branch, before)
   const outcome = await new StoredBranch(transaction, branch.branchId).fork(statement)
   if (outcome !== 'forked') throw new Error('a locked branch must exist')

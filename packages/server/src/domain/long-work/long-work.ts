@@ -10,11 +10,11 @@ import type { BranchAccess } from '../access/resolve.js'
 import { endOperation, insertOperation, type Outcome, updateProgress } from './queries.js'
 
 /** How often the process notes the progress of an operation, and asks whether it was cancelled. */
-const BEAT_MS = 1000
+export const BEAT_MS = 1000
 /** How often the end of an operation is stored again after a failure. Then the operation counts as interrupted. */
 const END_ATTEMPTS = 5
 
-const cancelled = (): AppError =>
+export const cancelled = (): AppError =>
   new AppError('operation_cancelled', 'the operation was cancelled; it has changed nothing')
 
 /**
@@ -33,6 +33,9 @@ export class LongWork {
   readonly #access: Promise<BranchAccess>
   /** Names the branch of the request. */
   belongTo: (access: BranchAccess) => void = () => undefined
+  /** The end of an upload. It comes before the time in which a request is answered begins. */
+  readonly uploaded: Promise<void>
+  endUpload: () => void = () => undefined
   #progress: Progress = { step: 'starting', done: 0, total: 1 }
   /** The transaction that takes effect is about to end, and the answer comes at once. */
   #isEnding = false
@@ -46,6 +49,9 @@ export class LongWork {
     this.#limits = limits
     this.#access = new Promise((resolve) => {
       this.belongTo = resolve
+    })
+    this.uploaded = new Promise((resolve) => {
+      this.endUpload = resolve
     })
   }
 
@@ -77,26 +83,33 @@ export class LongWork {
     if (ended.length === 0) throw cancelled()
   }
 
-  /**
-   * Turns the work into an operation, whose `end` must be called. Returns undefined if `running` ends before its branch is
-   * known, or takes effect at this moment.
-   */
-  async toOperation(running: Promise<unknown>): Promise<Operation | undefined> {
+  /** Returns the branch of the request. undefined: `running` ends before its branch is known. */
+  findBranch(running: Promise<unknown>): Promise<BranchAccess | undefined> {
     const ended = running.then(
       () => undefined,
       () => undefined,
     )
-    const access = await Promise.race([this.#access, ended])
-    if (access === undefined || this.#isEnding) return undefined
-    const { databaseId, databaseName, branchName } = access
+    return Promise.race([this.#access, ended])
+  }
+
+  /**
+   * Turns the work into an operation, whose `end` must be called. Returns undefined if the work takes effect at this
+   * moment. It can be called again.
+   */
+  async toOperation({
+    databaseId,
+    databaseName,
+    branchName,
+  }: BranchAccess): Promise<Operation | undefined> {
+    if (this.#isEnding) return undefined
     const known = { id: this.#id, kind: this.#kind, progress: this.#progress }
     const row = { ...known, databaseId, branchName, startedAt: this.#startedAt }
-    this.#stored = this.#database.queryAside(insertOperation(row)).then(
+    this.#stored ??= this.#database.queryAside(insertOperation(row)).then(
       () => true,
       () => false,
     )
     if (!(await this.#stored)) return undefined
-    this.#beat = setInterval(() => void this.#tell(), BEAT_MS)
+    this.#beat ??= setInterval(() => void this.#tell(), BEAT_MS)
     return {
       id: this.#id,
       kind: this.#kind,

@@ -1,8 +1,9 @@
 import { AppError, type ErrorBody } from '@offshoot/contract/errors'
-import type { Operation, Progress } from '@offshoot/contract/operations'
+import type { Operation, Operations, Progress } from '@offshoot/contract/operations'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { collected } from '../../telemetry/events.js'
 import type { Principal } from '../access/principal.js'
+import type { BranchAccess } from '../access/resolve.js'
 import {
   type Need,
   requireAccess,
@@ -10,7 +11,14 @@ import {
   scopeReachesDatabase,
   scopeReachesWorkspace,
 } from '../access/scope.js'
-import { deleteEnded, endLost, findOperation, markCancelled, type OperationRow } from './queries.js'
+import {
+  deleteEnded,
+  endLost,
+  findOperation,
+  listOperationsOf,
+  markCancelled,
+  type OperationRow,
+} from './queries.js'
 
 /** Operations that one step deletes. */
 const STEP = 1000
@@ -33,6 +41,14 @@ export async function readOperation(
   id: string,
 ): Promise<Operation> {
   return toOperation(await getOperation(database, principal, { id, need: 'read' }))
+}
+
+/** Lists the operations of a branch that run or have ended lately, newest first. */
+export async function listOperations(
+  database: Database,
+  access: BranchAccess,
+): Promise<Operations> {
+  return { operations: (await listOperationsOf(database, access)).map(toOperation) }
 }
 
 /** Cancels an operation. It ends a moment later, unless it takes effect before. */

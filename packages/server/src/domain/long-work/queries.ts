@@ -1,6 +1,7 @@
 import type { ErrorBody } from '@offshoot/contract/errors'
 import {
   OPERATION_DAYS_MAX,
+  OPERATIONS_LISTED_MAX,
   type OperationKind,
   type Progress,
 } from '@offshoot/contract/operations'
@@ -77,22 +78,41 @@ export function endOperation(id: string, outcome: Outcome): Sql {
     returning 1`
 }
 
+/** The columns of an operation `o` of a database `d` that has ended as `e` says, without its result. */
+const columns = sql`
+    o.id, d.workspace_id as "workspaceId", d.name as database, o.branch_name as branch, o.kind,
+      coalesce(e.state, 'running') as state,
+      e.state is null and o.seen_at < clock_timestamp() - make_interval(secs => ${LOST_SECONDS}) as "isLost",
+      o.progress, e.error, o.started_at as "startedAt", e.ended_at as "endedAt"`
+
 /** Finds an operation in a workspace that the user is a member of. */
 export async function findOperation(
   database: Queryable,
   { id, userId }: { id: string; userId: string },
 ): Promise<OperationRow | undefined> {
   const [row] = await database.query<OperationRow>(sql`
-    select o.id, d.workspace_id as "workspaceId", d.name as database, o.branch_name as branch, o.kind,
-      coalesce(e.state, 'running') as state,
-      e.state is null and o.seen_at < clock_timestamp() - make_interval(secs => ${LOST_SECONDS}) as "isLost",
-      o.progress, e.result, e.error, o.started_at as "startedAt", e.ended_at as "endedAt"
+    select ${columns}, e.result
     from offshoot_work.operations o
     left join offshoot_work.operation_ends e on e.operation_id = o.id
     join offshoot.databases d on d.id = o.database_id
     join offshoot.members m on m.workspace_id = d.workspace_id and m.user_id = ${userId}
     where o.id = ${id}`)
   return row
+}
+
+/** Lists the newest operations of a branch, without their results. */
+export function listOperationsOf(
+  database: Queryable,
+  { databaseId, branchName }: { databaseId: string; branchName: string },
+): Promise<OperationRow[]> {
+  return database.query<OperationRow>(sql`
+    select ${columns}, null as result
+    from offshoot_work.operations o
+    left join offshoot_work.operation_ends e on e.operation_id = o.id
+    join offshoot.databases d on d.id = o.database_id
+    where o.database_id = ${databaseId}::bigint and o.branch_name = ${branchName}
+    order by o.started_at desc, o.id
+    limit ${OPERATIONS_LISTED_MAX}`)
 }
 
 /** Asks the process that does the work to stop. */
@@ -129,3 +149,36 @@ export async function deleteEnded(database: Queryable, limit: number): Promise<n
     returning 1`)
   return rows.length
 }
+
+/** Finds the branch and the table whose rows are in a heap. */
+export async function findHeapPlace(
+  database: Queryable,
+  heapId: string,
+): Promise<{ branchName: string; tableName: string } | undefined> {
+  const [row] = await database.query<{ branchName: string; tableName: string }>(sql`
+    select b.name as "branchName", t ->> 'name' as "tableName"
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.schemas s on s.id = b.schema_id
+    cross join jsonb_array_elements(s.document -> 'tables') t
+    where h.id = ${heapId} and (t ->> 'id')::bigint = h.table_id`)
+  return row
+}
+
+/** What PostgreSQL reports of an index that a backend builds: in blocks, in tuples, or in lock holders that it waits for. */
+export const findBuildProgress = (backendId: number): Sql => sql`
+    select phase,
+      (case when blocks_total > 0 then blocks_done when tuples_total > 0 then tuples_done
+        else lockers_done end)::float8 as done,
+      greatest(1, case when blocks_total > 0 then blocks_total when tuples_total > 0 then tuples_total
+        else lockers_total end)::float8 as total
+    from pg_stat_progress_create_index
+    where pid = ${backendId}`
+
+/** Stops a backend that builds an index if the operation was cancelled. Returns a row then. */
+export const cancelBuild = ({ id, backendId }: { id: string; backendId: number }): Sql => sql`
+    select (
+      select pg_cancel_backend(pid) from pg_stat_progress_create_index where pid = ${backendId}
+    )
+    from offshoot_work.operations
+    where id = ${id} and is_cancelled`

@@ -1,5 +1,6 @@
 import type { MergeResult } from '@offshoot/contract/branch-changes'
 import { AppError } from '@offshoot/contract/errors'
+import { allDone } from '../../common/all-done.js'
 import type { Database } from '../../postgres/database.js'
 import {
   runTransaction,
@@ -13,7 +14,7 @@ import { merges } from '../../telemetry/events.js'
 import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
 import { getState } from '../branches/branch-state.js'
 import { confirmWithBranches } from '../branches/lock-branches.js'
-import { insertAutomatic } from '../checkpoints/queries.js'
+import { hasCheckpoints, insertAutomatic } from '../checkpoints/queries.js'
 import type { Quotas } from '../quotas/quotas.js'
 import { dataLossError } from '../schemas/data-loss.js'
 import { applyMerge } from './merge-apply.js'
@@ -151,10 +152,14 @@ function runLocked<Result>(
   return confirmWithBranches(storage, [options.from, options.into], {
     read: async (transaction) => {
       options.work?.begin({ step: 'reading the branches', done: 0, total: 1 })
-      return findSides(transaction, options, { locks: true })
+      const finding = findSides(transaction, options, { locks: true })
+      if (options.admit !== undefined) return finding
+      const [sides] = await allDone([finding, admitMerge(transaction, options)])
+      return sides
     },
     body: async (transaction, sides) => {
-      await admitMerge(transaction, options)
+      // Admission locks a proposal, which must wait until the branches are locked.
+      if (options.admit !== undefined) await admitMerge(transaction, options)
       return body(transaction, sides)
     },
   })
@@ -174,9 +179,13 @@ async function mergeLocked(
   const { comparison } = compared
   const { into, kind, limits } = plan
   if (hasNothingNew(plan, compared)) return { result: toResult(plan, compared) }
-  const checkpoint = await insertAutomatic(transaction, into, { before: kind, limits })
-  // A checkpoint closes the epoch, and rows are written with the next one.
-  const ours = checkpoint === undefined ? plan.ours : await getState(transaction, into)
+  // A checkpoint closes the epoch, and rows are written with the next one, which is read in the same round trip.
+  const [checkpoint, ours] = hasCheckpoints(limits)
+    ? await allDone([
+        insertAutomatic(transaction, into, { before: kind, limits }),
+        getState(transaction, into),
+      ])
+    : [undefined, plan.ours]
   const outcome = await applyMerge(transaction, plan, { comparison, ours })
   if (isRecorded(plan)) transaction.lastStatements.push(insertMergeSql(plan))
   const effect = { ...compared, tables: outcome.tables }

@@ -1,10 +1,11 @@
 import type { Readable } from 'node:stream'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { AppError } from '@offshoot/contract/errors'
+import { OperationStartedSchema } from '@offshoot/contract/operations'
 import { BulkInsertedSchema, BulkInsertSchema, StreamQuerySchema } from '@offshoot/contract/records'
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import { UpsertedSchema, UpsertQuerySchema, UpsertSchema } from '@offshoot/contract/upsert'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { inTurns } from '../../common/in-turns.js'
 import { parseJsonSteps } from '../../common/json-text.js'
 import type { JsonText } from '../../common/write-json.js'
@@ -17,6 +18,7 @@ import { streamUpserts, upsertRecords } from '../../data/records/upsert.js'
 import { overloaded } from '../admission/ticket.js'
 import { readColumns } from '../columns.js'
 import { idempotencyKey, idempotent } from '../idempotency-key.js'
+import type { LongAnswers } from '../long-answers.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { readBody } from '../read-body.js'
 import { refusals } from '../responses.js'
@@ -41,13 +43,10 @@ type UpsertRequest = FastifyRequest<{
  * POST   /db/:databaseBranch/tables/:tableName/bulk        a JSON body, or application/x-ndjson
  * POST   /db/:databaseBranch/tables/:tableName/upsert      a JSON body, or application/x-ndjson
  */
-export function bulkRoutes({
-  database,
-  storage,
-  sessions,
-  files,
-  limits,
-}: Services): FastifyPluginAsyncTypebox {
+export function bulkRoutes(
+  { database, storage, sessions, files, limits }: Services,
+  longAnswers: LongAnswers,
+): FastifyPluginAsyncTypebox {
   const insertBody = (request: BulkRequest, body: Buffer): Promise<JsonText> =>
     sessions.run(sessionRequest(request, 'write'), (session) => {
       const { tableName } = request.params
@@ -86,25 +85,31 @@ export function bulkRoutes({
     }
   }
 
-  const insertStream = (request: BulkRequest, body: Readable): Promise<string> =>
+  const insertLines = (request: BulkRequest, body: Readable): Promise<string> =>
     withStream(request, body, async (read) => {
       const { tableName } = request.params
+      requireNoExisting(request.query.existing, 'needs mode=atomic')
       const session = sessionRequest(request, 'write')
-      const { mode, existing = 'refuse' } = request.query
-      const services = { database, storage, sessions, files, tableName, limits }
-      if (mode === 'partial') {
-        requireNoExisting(existing, 'needs mode=atomic')
-        return streamPartially({ ...services, session }, read)
-      }
-      const stream = new AtomicStream({ ...read, existing })
-      try {
-        return await sessions.run(session, (session) =>
-          stream.insert({ ...services, session, columns: undefined }),
-        )
-      } finally {
-        await stream.close()
-      }
+      return streamPartially({ database, sessions, files, tableName, limits, session }, read)
     })
+
+  const insertStream = (request: BulkRequest, reply: FastifyReply, body: Readable) =>
+    longAnswers.answer<object>(request, reply, 'import', (work) =>
+      withStream(request, body, async (read) => {
+        const { tableName } = request.params
+        const { existing = 'refuse' } = request.query
+        const services = { database, storage, sessions, files, tableName, limits }
+        const stream = new AtomicStream({ ...read, existing, work })
+        try {
+          const answer = await sessions.run(sessionRequest(request, 'write'), (session) =>
+            stream.insert({ ...services, session, columns: undefined }),
+          )
+          return JSON.parse(answer)
+        } finally {
+          await stream.close()
+        }
+      }),
+    )
 
   const upsertStream = (request: UpsertRequest, body: Readable): Promise<string> =>
     withStream(request, body, (read) => {
@@ -147,11 +152,16 @@ export function bulkRoutes({
             'Inserts all records or none. A body of type `application/x-ndjson` is a stream of any ' +
             'number of records, one per line, and is answered with counts; with `mode=partial`, ' +
             'valid lines are inserted even if others fail, and with `existing`, records whose id exists ' +
-            'are skipped or replaced. Requests with the same ' +
+            'are skipped or replaced. If inserting an atomic stream takes long after its last line, the ' +
+            'request is answered with 202 and goes on as an operation. Requests with the same ' +
             '`Idempotency-Key` are executed once.',
           params: TableParamsSchema,
           querystring: StreamQuerySchema,
-          response: { 200: BulkInsertedSchema, ...refusals(404, 409, 413, 415, 422) },
+          response: {
+            200: BulkInsertedSchema,
+            202: OperationStartedSchema,
+            ...refusals(404, 409, 413, 415, 422),
+          },
         },
         config: {
           acceptsIdempotencyKey: true,
@@ -162,7 +172,8 @@ export function bulkRoutes({
       async (request, reply) => {
         const { body } = request as { body: Buffer | Readable | undefined }
         if (body !== undefined && !Buffer.isBuffer(body)) {
-          return sendJson(reply, await insertStream(request, body))
+          if (request.query.mode !== 'partial') return insertStream(request, reply, body)
+          return sendJson(reply, await insertLines(request, body))
         }
         requireNoExisting(request.query.existing, 'needs a body of type application/x-ndjson')
         return sendJson(reply, await insertBody(request, body ?? Buffer.alloc(0)))

@@ -30,6 +30,23 @@ interface Work extends HeapColumn {
   readonly stamp: string
 }
 
+/** A build that someone watches. */
+interface WatchedBuild {
+  /** Whether it was cancelled. The index counts as failed then. */
+  readonly isCancelled: boolean
+  /** Tells how it has ended: with a valid index, with a reason why there is none, or not yet (`again`). */
+  end(outcome: BuildOutcome): Promise<void>
+}
+
+type BuildOutcome = 'ready' | 'again' | { readonly failure: string }
+
+/** Watches the build of the indexes of a column by the backend with the given id. */
+type WatchBuild = (
+  build: HeapColumn & { readonly backendId: number; readonly name: string },
+) => Promise<WatchedBuild>
+
+const CANCELLED = 'its build was cancelled'
+
 /** The storage whose indexes are built. */
 interface IndexedStorage {
   readonly database: Database
@@ -42,12 +59,14 @@ interface IndexedStorage {
  */
 export class IndexBuilder {
   readonly #storage: IndexedStorage
+  readonly #watch: WatchBuild
   readonly #onError: (error: unknown) => void
   #running: Promise<void> | undefined
   #isAskedAgain = false
 
-  constructor(storage: IndexedStorage, onError: (error: unknown) => void) {
+  constructor(storage: IndexedStorage, watch: WatchBuild, onError: (error: unknown) => void) {
     this.#storage = storage
+    this.#watch = watch
     this.#onError = onError
   }
 
@@ -71,19 +90,24 @@ export class IndexBuilder {
   async #runRounds(): Promise<void> {
     do {
       this.#isAskedAgain = false
-      await workThrough(this.#storage)
+      await workThrough(this.#storage, this.#watch)
     } while (this.#isAskedAgain)
   }
 }
 
-async function workThrough({ database, extensions }: IndexedStorage): Promise<void> {
+async function workThrough(
+  { database, extensions }: IndexedStorage,
+  watch: WatchBuild,
+): Promise<void> {
   const [some] = await database.query(sql`
     select from offshoot.index_work where failure is null limit 1`)
   if (some === undefined) return
   const connection = await database.openLong()
   try {
     for (let work = await takeWork(connection); work; work = await takeWork(connection)) {
-      await finishWork({ extensions, connection }, work).catch((error) => {
+      const build = new Build(work, { connection, watch })
+      await finishWork({ extensions, connection, build }, work).catch(async (error) => {
+        await build.end('again')
         return postponeWork(connection, work, error)
       })
       await connection.query(sql`select pg_advisory_unlock_all()`)
@@ -93,6 +117,35 @@ async function workThrough({ database, extensions }: IndexedStorage): Promise<vo
     if (codeOf(error) !== QUERY_CANCELED) throw error
   } finally {
     await connection.end()
+  }
+}
+
+/** The indexes of a column that are being built. It is watched from the first statement that creates one. */
+class Build {
+  readonly #work: Work
+  readonly #connection: Queryable
+  readonly #watch: WatchBuild
+  #watched: WatchedBuild | undefined
+
+  constructor(work: Work, { connection, watch }: { connection: Queryable; watch: WatchBuild }) {
+    this.#work = work
+    this.#connection = connection
+    this.#watch = watch
+  }
+
+  get isCancelled(): boolean {
+    return this.#watched?.isCancelled === true
+  }
+
+  async begin(name: string): Promise<void> {
+    if (this.#watched !== undefined) return
+    const [backend] = await this.#connection.query<{ id: number }>(sql`
+      select pg_backend_pid() as id`)
+    this.#watched = await this.#watch({ ...this.#work, backendId: backend?.id ?? 0, name })
+  }
+
+  async end(outcome: BuildOutcome): Promise<void> {
+    await this.#watched?.end(outcome)
   }
 }
 
@@ -139,10 +192,11 @@ async function findTarget(
 interface Builder {
   readonly extensions: Extensions
   readonly connection: Queryable
+  readonly build: Build
 }
 
 async function finishWork(builder: Builder, work: Work): Promise<void> {
-  const { connection } = builder
+  const { connection, build } = builder
   const { heapId, column, stamp } = work
   const failure = await bringInLine(builder, work)
   if (failure === undefined) {
@@ -155,6 +209,7 @@ async function finishWork(builder: Builder, work: Work): Promise<void> {
       set failure = ${failure}
       where heap_id = ${heapId} and column_id = ${column.id} and stamp = ${stamp}`)
   }
+  await build.end(failure === undefined ? 'ready' : { failure })
 }
 
 /**
@@ -162,7 +217,7 @@ async function finishWork(builder: Builder, work: Work): Promise<void> {
  * be created, returns the reason.
  */
 async function bringInLine(
-  { extensions, connection }: Builder,
+  { extensions, connection, build }: Builder,
   work: Work,
 ): Promise<string | undefined> {
   const target = await findTarget(connection, work)
@@ -192,7 +247,8 @@ async function bringInLine(
   const failed = new Set<IndexKind>()
   for (const index of indexes) {
     if (failed.has(index.kind)) continue
-    const reason = await makeIndex(connection, { work, index })
+    const columnName = target?.column.name ?? ''
+    const reason = await makeIndex(connection, { work, index, build, columnName })
     if (reason !== undefined) failed.add(index.kind)
     failure ??= reason
   }
@@ -245,11 +301,18 @@ function findColumn(
 
 async function makeIndex(
   connection: Queryable,
-  { work, index }: { work: Work; index: HeapIndex },
+  {
+    work,
+    index,
+    build,
+    columnName,
+  }: { work: Work; index: HeapIndex; build: Build; columnName: string },
 ): Promise<string | undefined> {
   const { kind, definition } = index
   const name = qualified(work.databaseId, index.name)
   if (await isValid(connection, name)) return undefined
+  await build.begin(columnName)
+  if (build.isCancelled) return CANCELLED
   try {
     // An interrupted build leaves an invalid index, whose name would be taken.
     await dropIndex(connection, name)
@@ -258,7 +321,7 @@ async function makeIndex(
   } catch (error) {
     // The heap was dropped; its queued work was deleted with it.
     if (isUndefinedTable(error)) return undefined
-    const failure = LASTING.get(codeOf(error) ?? '')
+    const failure = build.isCancelled ? CANCELLED : LASTING.get(codeOf(error) ?? '')
     if (failure === undefined) throw error
     for (const other of indexNames(work, [kind])) {
       await dropIndex(connection, qualified(work.databaseId, other))
