@@ -67,8 +67,9 @@ let second: TestService
 beforeAll(async () => {
   const limits = { automaticCheckpointsMax: 2, revertibleRecordsMin: 1 }
   first = await createTestService({ limits })
-  // The second process compares the rows of most merges without locks.
-  second = await createTestService({ url: first.url, limits: { ...limits, mergeLockedRowsMax: 2 } })
+  // The second process compares the rows of most merges, and checks most rows for new rules, without locks.
+  const unlocked = { mergeLockedRowsMax: 2, ruleLockedRowsMax: 1 }
+  second = await createTestService({ url: first.url, limits: { ...limits, ...unlocked } })
 })
 afterAll(async () => {
   await second.close()

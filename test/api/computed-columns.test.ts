@@ -234,8 +234,11 @@ describe('a computed column', () => {
       problems: [{ kind: 'limit', records: 2, samples: [{ id: 'a' }, { id: 'b' }] }],
     })
     const failing = await send('PATCH', path, { computed: '1 / (quantity - 2)' })
-    expect(failing.status).toBe(400)
-    expect(failing.body.message).toContain('cannot be evaluated for an existing record')
+    expect(failing).toMatchObject({
+      status: 400,
+      body: { code: 'invalid_schema', column: 'total', records: [expect.any(String)] },
+    })
+    expect(failing.body.message).toContain('cannot be evaluated for existing records')
     const tooLarge = await send('PATCH', path, {
       type: 'decimal',
       decimal: { precision: 2, scale: 2 },

@@ -95,6 +95,23 @@ describe.each(['main', 'fork'])('the constraints of a table on %s', (branch) => 
     await branches.patch(branch, 'bookings', 'a', { paid: 5, price: 5 })
   })
 
+  it('judge an upsert of one record by the values that it has then', async () => {
+    const KNOWN = { check: 'room is not null or day is not null' }
+    const path = '/tables/bookings/constraints/known'
+    expect(await send('PUT', path, KNOWN)).toMatchObject({ status: 200 })
+    const record = '/tables/bookings/data/b'
+    expect(await send('POST', record, { price: 6 })).toMatchObject({ status: 200 })
+    const upsert = { update: { table: 'bookings', id: 'b', fields: { price: 7 }, upsert: true } }
+    const sent = await send('POST', '/transaction', { operations: [upsert] })
+    expect(sent).toMatchObject({ status: 200 })
+    expect(await branches.record(branch, 'bookings', 'b')).toMatchObject({ room: 's', price: 7 })
+    const missing = await send('POST', '/tables/bookings/data/none', { price: 7 })
+    expect(missing).toMatchObject({ status: 400, body: { constraint: 'known' } })
+    const taken = await send('PUT', `${record}?createOnly=true`, { price: 7 })
+    expect(taken).toMatchObject({ status: 422, body: { code: 'already_exists' } })
+    expect(await send('DELETE', path)).toMatchObject({ status: 200 })
+  })
+
   it('ignore records without a value', async () => {
     await branches.put(branch, 'bookings', 'n1', { room: 'r', price: 1 })
     await branches.put(branch, 'bookings', 'n2', { room: 'r', paid: 1 })

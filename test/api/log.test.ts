@@ -42,6 +42,29 @@ const newest = async (kind: string): Promise<Entry> =>
   expectOk(await audit(`?kind=${kind}&size=1`)).body.entries[0]
 
 describe('the log of a branch', () => {
+  it('is that of the branch that its address names now, also in a process that knows another one', async () => {
+    const other = await createTestService({ url: service.url })
+    try {
+      const tables = { items: [{ name: 'price', type: 'int' }] } as const
+      const named = ['left', 'right'].map((name) => TestBranches.create(service, name, tables))
+      const [left, right] = (await Promise.all(named)) as [TestBranches, TestBranches]
+      await left.bulk('main', 'items', [{ id: 'a' }])
+      const count = async () =>
+        expectOk(await left.through(other).call('main', 'GET', '/log?kind=bulk')).body.entries
+          .length
+      expect(await count()).toBe(1)
+      const rename = async (oldName: string, newName: string) => {
+        const path = `/workspaces/${service.workspaceId}/dbs/${oldName}/rename`
+        expectOk(await service.call('POST', path, { body: { newName } }))
+      }
+      await rename(left.database, 'middle')
+      await rename(right.database, left.database)
+      expect(await count()).toBe(0)
+    } finally {
+      await other.close()
+    }
+  })
+
   it('tells of every kind of change when it happened, who did it, and by which request', async () => {
     const store = await TestBranches.create(service, 'told', {
       items: [{ name: 'price', type: 'int' }],

@@ -1,3 +1,4 @@
+import { PROBLEM_RECORDS_MAX } from '@offshoot/contract/column-problems'
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
@@ -69,18 +70,39 @@ describe.each(['main', 'fork', 'fork of a fork'])('a change with an expression, 
     }
   })
 
-  it('is refused if the expression fails, and changes nothing', async () => {
+  it('is refused with the records that the expression fails for, and changes nothing', async () => {
     const branches = await open()
     await branches.put(branch, 'items', 'e', { price: 'five' })
+    const message = 'table [items]: column [price]: the expression fails for 1 record'
+    const samples = [{ id: 'e', value: 'five' }]
+    const problems = [{ kind: 'expression', records: 1, samples, message }]
     const dryRun = await alter(branches, { ...CENTS, dryRun: true })
-    const message =
-      'table [items]: column [price]: the expression cannot be evaluated for an existing record'
-    expect(dryRun).toMatchObject({ status: 400, body: { code: 'invalid_schema', message } })
-    expect(await alter(branches, CENTS)).toMatchObject({ status: 400, body: { message } })
+    expect(dryRun).toMatchObject({ status: 200, body: { problems } })
+    const changed = await alter(branches, CENTS)
+    expect(changed).toMatchObject({ status: 400, body: { code: 'invalid_schema', problems } })
     expect(await branches.read(branch, 'items', ['a', 'e'])).toEqual({
       a: FIRST,
       e: { price: 'five' },
     })
+  })
+
+  it('lists the first records that the expression fails for, among others', async () => {
+    const branches = await open()
+    const records = Array.from({ length: 3 * PROBLEM_RECORDS_MAX }, (_, index) => ({
+      id: `n${1000 + index}`,
+      price: index % 2 === 0 ? '1' : 'one',
+    }))
+    await branches.bulk(branch, 'items', records)
+    const { problems } = expectOk(await alter(branches, { ...CENTS, dryRun: true })).body
+    const failing = records.filter(({ price }) => price === 'one').slice(0, PROBLEM_RECORDS_MAX)
+    expect(problems).toMatchObject([
+      {
+        kind: 'expression',
+        records: PROBLEM_RECORDS_MAX,
+        samples: failing.map(({ id }) => ({ id, value: 'one' })),
+        message: `table [items]: column [price]: the expression fails for at least ${PROBLEM_RECORDS_MAX} records`,
+      },
+    ])
   })
 
   it('is refused with the records whose new value the column cannot have', async () => {
@@ -205,6 +227,22 @@ describe('a merge', () => {
       })
     },
   )
+
+  it('leaves the column of the target as it is, if its side is taken', async () => {
+    const branches = await open()
+    expectOk(await alter(branches, 'fork'))
+    await branches.patch('main', 'items', 'b', { price: '2.00' })
+    await branches.patch('fork', 'items', 'a', { count: 5 })
+    const dryRun = await branches.merging('fork', { allowDataLoss: true, dryRun: true })
+    expect(dryRun.body.conflicts).toMatchObject([{ kind: 'schema', column: 'price', records: 1 }])
+    expectOk(await branches.merging('fork', { strategy: 'ours', allowDataLoss: true }))
+    const merged = { a: { ...FIRST, count: 5 }, b: { price: '2.00' } }
+    expect(await branches.read('main', 'items', ['a', 'b'])).toEqual(merged)
+    // A later merge does not bring the other column again.
+    await branches.patch('fork', 'items', 'a', { count: 6 })
+    expectOk(await branches.merging('fork', { allowDataLoss: true }))
+    expect(await branches.read('main', 'items', ['a'])).toEqual({ a: { ...FIRST, count: 6 } })
+  })
 
   it('takes the same change of both sides as one', async () => {
     const branches = await open()

@@ -186,3 +186,75 @@ describe.each(['main', 'main with a fork', 'a fork'])('a transaction on %s', (ki
     expect(await service.database.query(left)).toEqual([])
   })
 })
+
+describe.each(['main', 'fork'])('an upsert on %s', (branch) => {
+  const PATH = '/tables/seats/upsert'
+
+  async function open() {
+    const branches = await TestBranches.create(service, `atend${++number}`, { seats: SEATS })
+    const once = await branches.call('main', 'PUT', '/tables/seats/constraints/once', {
+      unique: ['row', 'place'],
+    })
+    expect(once.status).toBe(200)
+    await branches.put('main', 'seats', 'a', { code: 'A', row: 1, place: 1 })
+    await branches.put('main', 'seats', 'b', { code: 'B', row: 1, place: 2 })
+    if (branch === 'fork') await branches.fork('fork')
+    const outcomes = async (by: string, records: readonly object[]) => {
+      const { body } = await branches.call(branch, 'POST', PATH, { by, records })
+      return body.results.map(({ outcome }: { outcome: string }) => outcome)
+    }
+    return { branches, outcomes, read: () => branches.read(branch, 'seats', ['a', 'b', 'c']) }
+  }
+  const SWAP = [
+    { id: 'a', code: 'B' },
+    { id: 'b', code: 'A' },
+    { id: 'c', code: 'C' },
+  ]
+  const SWAPPED = {
+    a: { code: 'B', row: 1, place: 1 },
+    b: { code: 'A', row: 1, place: 2 },
+    c: { code: 'C' },
+  }
+
+  it('exchanges the values of a unique column', async () => {
+    const { outcomes, read } = await open()
+    expect(await outcomes('id', SWAP)).toEqual(['updated', 'updated', 'inserted'])
+    expect(await read()).toEqual(SWAPPED)
+  })
+
+  it('exchanges them in a stream', async () => {
+    const { branches, read } = await open()
+    const lines = SWAP.map((record) => JSON.stringify(record)).join('\n')
+    const headers = { 'content-type': 'application/x-ndjson' }
+    const sent = await branches.call(branch, 'POST', `${PATH}?by=id`, lines, { headers })
+    expect(sent).toMatchObject({ status: 200, body: { inserted: 1, updated: 2 } })
+    expect(await read()).toEqual(SWAPPED)
+  })
+
+  it('exchanges the values of a unique constraint, of records found by a unique column', async () => {
+    const { outcomes, read } = await open()
+    const moved = [
+      { code: 'A', row: 1, place: 2 },
+      { code: 'B', row: 1, place: 1 },
+    ]
+    expect(await outcomes('code', moved)).toEqual(['updated', 'updated'])
+    expect(await read()).toEqual({
+      a: { code: 'A', row: 1, place: 2 },
+      b: { code: 'B', row: 1, place: 1 },
+    })
+  })
+
+  it('judges each record by itself, if all together break a rule', async () => {
+    const { outcomes, read } = await open()
+    const records = [
+      { id: 'a', code: 'B' },
+      { id: 'c', code: 'B' },
+      { id: 'b', place: 3 },
+    ]
+    expect(await outcomes('id', records)).toEqual(['failed', 'failed', 'updated'])
+    expect(await read()).toEqual({
+      a: { code: 'A', row: 1, place: 1 },
+      b: { code: 'B', row: 1, place: 3 },
+    })
+  })
+})

@@ -9,13 +9,15 @@ export const ColumnProblemSchema = Type.Object(
   {
     table: Type.String(),
     column: Type.String(),
-    kind: Type.Enum(['conversion', 'limit', 'notNull', 'unique', 'link'], {
+    kind: Type.Enum(['conversion', 'expression', 'limit', 'notNull', 'unique', 'link'], {
       description:
-        '`conversion`: values do not convert to the new type. `limit`: values are not among those that ' +
-        'the column can have. `notNull`: records have no value. `unique`: records have the same value. ' +
+        '`conversion`: values do not convert to the new type. `expression`: the expression fails for records. ' +
+        '`limit`: values are not among those that the column can have. `notNull`: records have no value. `unique`: records have the same value. ' +
         '`link`: records link to records that do not exist.',
     }),
-    records: Type.Integer({ description: 'The number of records.' }),
+    records: Type.Integer({
+      description: `The number of records. Those for which an expression fails are counted up to ${PROBLEM_RECORDS_MAX}.`,
+    }),
     samples: Type.Array(
       Type.Object({
         id: Type.String(),

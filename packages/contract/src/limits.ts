@@ -93,6 +93,8 @@ export const LIMITS = {
   mergeBytesMax: 16 * 1024 * 1024,
   /** Changed rows of a merge that locks both branches. A larger one locks the target only to publish. */
   mergeLockedRowsMax: 2000,
+  /** Rows of a table that a new rule is checked for while writers wait. More are checked without a lock before. */
+  ruleLockedRowsMax: 5000,
   /** Bytes of the body of a query, an aggregation or a search, including its cursor. */
   queryBytesMax: 8 * 1024 * 1024,
   /** Bytes of a body without records: settings, schemas and schema edits. */

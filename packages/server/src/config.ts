@@ -427,6 +427,8 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   mergeBytesMax: 'Bytes of the body of a merge or a pull, with its resolutions.',
   mergeLockedRowsMax:
     'Changed rows of a merge that locks both branches. A larger merge compares without locks, and locks the target only to publish the outcome.',
+  ruleLockedRowsMax:
+    'Records of a table that a new constraint or rule of a column is checked for while writers of the branch wait. More are checked without a lock before, and then only those that were written meanwhile.',
   queryBytesMax: 'Bytes of the body of a query, a calculation or a search.',
   controlBytesMax: 'Bytes of a request body without records, such as a schema.',
   jsonDepthMax: 'Nesting depth of a JSON body.',

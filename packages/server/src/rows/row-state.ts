@@ -5,7 +5,12 @@ import { empty, ident, join, type Sql, sql } from '../postgres/sql.js'
 import { listAllColumns, type StoredColumn, type StoredTable } from './columns/stored-schema.js'
 import { compileTable } from './columns/table-codec.js'
 import { type AlteredColumn, findColumnProblems } from './heaps/column-problems.js'
-import { applySchemaChanges, type SchemaChanges } from './heaps/schema-changes.js'
+import {
+  applySchemaChanges,
+  checkRows,
+  readsAllRows,
+  type SchemaChanges,
+} from './heaps/schema-changes.js'
 import { sizeTables } from './layout/heap-sizes.js'
 import {
   type BranchRows,
@@ -117,7 +122,30 @@ export class RowState {
     transaction: Queryable,
     change: AlteredColumn & { limits: Limits },
   ): Promise<ColumnProblem[]> {
-    return findColumnProblems(transaction, this.#layout, change)
+    return findColumnProblems(transaction, { rows: this.#layout }, change)
+  }
+
+  /**
+   * Returns whether more rows of a table have to be looked at before schema changes than a locked branch allows. Changes that
+   * write all rows lock the branch in any case.
+   */
+  async isLargeCheck(
+    transaction: Queryable,
+    { changes, limits }: Pick<SchemaChanges, 'changes' | 'limits'>,
+  ): Promise<boolean> {
+    if (changes.some((change) => change.kind === 'columnAltered' && change.using)) return false
+    const read = changes.filter((change) => readsAllRows(change, limits))
+    const max = limits.ruleLockedRowsMax
+    for (const table of new Map(read.map(({ table }) => [table.id, table])).values()) {
+      const counted = { table, columns: [], limits, rowsMax: max + 1 }
+      if ((await this.countValues(transaction, counted)).rows > max) return true
+    }
+    return false
+  }
+
+  /** Throws if the rows do not allow schema changes. Changes nothing. */
+  check(transaction: Queryable, changes: SchemaChanges): Promise<void> {
+    return checkRows(transaction, this.#layout, changes)
   }
 
   /** Applies schema changes to the heaps of the branch. Requires the exclusive gate, and the present state. */

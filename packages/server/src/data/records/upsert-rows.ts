@@ -89,22 +89,31 @@ export class Upsert {
   readonly #origin: Origin
   readonly #results: UpsertResult[] = []
   readonly #rows: UpsertRow[] = []
+  #isContested = false
 
   constructor(
     table: WritableTable,
-    { by, newId, origin }: { by: string; newId: NewId; origin: Origin },
+    { by, key, newId, origin }: { by: string; key: Key | undefined; newId: NewId; origin: Origin },
   ) {
     this.#origin = origin
     this.#table = table
     this.#newId = newId
     this.#by = by
-    this.#key = findKey(table.codec, by)
+    this.#key = key
     const shapes = new Map<string, number[]>()
     for (const [index, { path }] of table.codec.stored.physical.entries()) {
       const [name = ''] = path
       shapes.set(name, [...(shapes.get(name) ?? []), index])
     }
     this.#shapes = shapes
+  }
+
+  /**
+   * Whether a record was refused because of a unique value that another record of the request may have given up later, such as
+   * two records that exchange their values.
+   */
+  get isContested(): boolean {
+    return this.#isContested && this.#rows.length > 1
   }
 
   /** Encodes records in turns. An invalid one gets its result at once. */
@@ -252,6 +261,7 @@ export class Upsert {
     const ready: UpsertRow[] = []
     const deferred: UpsertRow[] = []
     const usedIds = new Set<string>()
+    const givenIds = new Set(rows.map(({ id = '' }) => id))
     for (const [index, row] of rows.entries()) {
       const id = row.id ?? ''
       const isRepeated = usedIds.has(id)
@@ -271,6 +281,7 @@ export class Upsert {
         deferred.push(row)
       } else if (taken !== undefined) {
         const [column = -1] = taken.key.columns
+        this.#isContested ||= givenIds.has(taken.holders.get(index) ?? '')
         this.#fail(row, takenError(codec, codec.physical[column]?.path.join('.') ?? ''))
       } else ready.push(row)
       for (const { key, used } of unique) {
@@ -413,6 +424,8 @@ export class Upsert {
   }
 
   #fail({ position, id }: Pick<UpsertRow, 'position' | 'id'>, error: InvalidRecord): void {
+    // Which record has the values of a constraint is not known.
+    this.#isContested ||= error.code === 'unique_violation' && 'constraint' in error
     this.#results[position] = { ...(id === undefined ? {} : { id }), outcome: 'failed', error }
   }
 }

@@ -1,10 +1,14 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import type { BranchTable, WritableTable } from '../../rows/open-branch.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
+import { findBrokenAtEnd } from '../session/record-errors.js'
+import type { Session } from '../session/session.js'
 import { answerOnce, keepAnswer } from './idempotency.js'
 import { newIds } from './new-ids.js'
 import { originOfRecords } from './new-numbers.js'
 import type { RecordContext } from './records.js'
-import { type StreamRequest, type Tally, valuesOf } from './stream-lines.js'
+import type { StreamRequest, Tally } from './stream-lines.js'
 import { type BatchWriter, type PartialContext, streamPartially } from './stream-partial.js'
 import { findKey, Upsert, type UpsertResult } from './upsert-rows.js'
 
@@ -16,6 +20,7 @@ export async function upsertRecords(
   const { session, limits } = context
   const table = session.table(context.tableName)
   findKey(table.codec, by)
+  const rows = records.map((value) => ({ value }))
   if (records.length > limits.bulkRecordsMax) {
     throw new AppError(
       'invalid_request',
@@ -26,13 +31,7 @@ export async function upsertRecords(
     context,
     async () => {
       await session.growth.admitBody()
-      const writable = await session.branch.writable(table)
-      return session.branch.runSteps(async (transaction) => {
-        const newId = await newIds(session, writable, records)
-        const origin = await originOfRecords(session, { table: writable, records })
-        const upsert = new Upsert(writable, { by, newId, origin })
-        await upsert.encode(records.map((value) => ({ value })))
-        const results = await upsert.write(transaction)
+      return write(session, table, { by, rows }, async (transaction, results) => {
         const answer = JSON.stringify({ results })
         await keepAnswer(transaction, context, answer)
         return answer
@@ -40,6 +39,54 @@ export async function upsertRecords(
     },
     { createdIn: (answer) => [{ table, ids: createdIds(answer) }] },
   )
+}
+
+/** Another order of the writes may keep the rules. Nothing was written. */
+class ContestedError extends Error {}
+
+/**
+ * Writes records in one transaction. If one is refused because of a unique value that another one may give up, all are written
+ * again, and rules are looked at when that has ended. If they are broken then, each record is judged by itself after all.
+ */
+async function write<Result>(
+  session: Session,
+  table: BranchTable,
+  { by, rows }: { by: string; rows: readonly { value?: unknown; fault?: string }[] },
+  finish: (transaction: OpenTransaction, results: readonly UpsertResult[]) => Promise<Result>,
+): Promise<Result> {
+  const { branch } = session
+  const key = findKey(table.codec, by)
+  const values = rows.map(({ value }) => value)
+  const writeTo = async (
+    to: WritableTable,
+    transaction: OpenTransaction,
+    { isFinal }: { isFinal: boolean },
+  ) => {
+    const newId = await newIds(session, table, values)
+    const origin = await originOfRecords(session, { table, records: values })
+    const upsert = new Upsert(to, { by, key, newId, origin })
+    await upsert.encode(rows)
+    const results = await upsert.write(transaction)
+    if (upsert.isContested && !isFinal) throw new ContestedError('a value is contested')
+    return finish(transaction, results)
+  }
+  const writable = await branch.writable(table)
+  const writeEach = (isFinal: boolean) =>
+    branch.runSteps((transaction) => writeTo(writable, transaction, { isFinal }))
+  try {
+    return await writeEach(!branch.takesDrafts)
+  } catch (error) {
+    if (!(error instanceof ContestedError)) throw error
+  }
+  try {
+    return await branch.runDrafted([table], async (draft, transaction) => {
+      const drafted = await draft.writable(draft.findTable(table.codec.table.name) ?? table)
+      return writeTo(drafted, transaction, { isFinal: true })
+    })
+  } catch (error) {
+    if (findBrokenAtEnd(error) === undefined) throw error
+    return writeEach(true)
+  }
 }
 
 function createdIds(answer: string): string[] {
@@ -56,23 +103,21 @@ export async function streamUpserts(
   await sessions.run(context.session, async (session) => {
     findKey(session.table(tableName).codec, request.by)
   })
-  const write: BatchWriter = (partial, batch, tally) =>
+  const writeBatch: BatchWriter = (partial, batch, tally) =>
     sessions.run(partial.session, async (session) => {
-      const table = await session.branch.writable(session.table(tableName))
       await session.growth.admit(batch.bytes)
-      const results = await session.branch.runSteps(async (transaction) => {
-        const values = [...valuesOf(batch.lines)]
-        const newId = await newIds(session, table, values)
-        const origin = await originOfRecords(session, { table, records: values })
-        const upsert = new Upsert(table, { by: request.by, newId, origin })
-        await upsert.encode(batch.lines)
-        return upsert.write(transaction)
-      })
+      const asked = { by: request.by, rows: batch.lines }
+      const results = await write(
+        session,
+        session.table(tableName),
+        asked,
+        async (_, written) => written,
+      )
       for (const [index, result] of results.entries()) {
         count(tally, result, batch.lines[index]?.line ?? 0)
       }
     })
-  return streamPartially(context, request, write)
+  return streamPartially(context, request, writeBatch)
 }
 
 function count(tally: Tally, result: UpsertResult, line: number): void {

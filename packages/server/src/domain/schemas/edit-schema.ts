@@ -6,9 +6,15 @@ import { newEntryId, newMigrationId } from '../../common/ids.js'
 import { inTurns } from '../../common/in-turns.js'
 import type { Bounds } from '../../postgres/bounds.js'
 import type { Queryable } from '../../postgres/database.js'
-import type { Transaction } from '../../postgres/run-transaction.js'
+import { isUndefinedTable } from '../../postgres/failures.js'
+import {
+  runTransaction,
+  type Transaction,
+  WRITABLE_SNAPSHOT,
+} from '../../postgres/run-transaction.js'
 import type { Sql } from '../../postgres/sql.js'
-import type { StoredSchema } from '../../rows/columns/stored-schema.js'
+import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
 import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
 import { StoredBranch } from '../../rows/stored-branch.js'
@@ -49,24 +55,133 @@ export type PlanEdits = (
  * Edits the schema of a branch: updates the schema, its migrations and the physical tables in one
  * transaction. Writers of the branch wait until it ends. Requests that were planned on the old schema
  * find that the stamp of the branch has changed, and are planned again.
+ *
+ * If many rows have to keep a new rule, a pinned state of the branch is checked before, while others write. The transaction
+ * then only checks the rows that have changed since.
  */
-export function editSchema(
+export async function editSchema(
   storage: Storage,
   access: BranchAccess,
-  options: EditOptions,
+  options: EditOptions & { readonly withPin: WithPin },
 ): Promise<SchemaUpdate> {
-  const { work } = options
+  const { work, withPin } = options
   work?.belongTo(access)
-  return withHead(
-    storage,
-    access,
-    async (transaction, head) => {
-      const update = await editHead(transaction, { ...options, head, access })
-      await work?.keep((statement) => transaction.query(statement), update)
-      return update
+  const edit = (checked: Checked) =>
+    withHead(
+      storage,
+      access,
+      async (transaction, head) => {
+        const update = await editHead(transaction, { ...options, head, access, checked })
+        await work?.keep((statement) => transaction.query(statement), update)
+        return update
+      },
+      work?.bounds,
+    )
+  for (let attempt = 1; attempt <= PINNED_ATTEMPTS; attempt++) {
+    try {
+      return await edit('few')
+    } catch (error) {
+      if (!(error instanceof LargeCheck)) throw error
+      const update = await withPin(storage, access, async (pin) => {
+        work?.begin({ step: 'checking the records', done: 0, total: 1 })
+        const isChecked = await checkPinned(storage, { ...options, pin, check: error })
+        return isChecked ? edit({ pin }).catch(unlessOutdated) : undefined
+      })
+      if (update !== undefined) return update
+    }
+  }
+  return edit('all')
+}
+
+/** How often pinned states are checked. If the schema has changed each time meanwhile, the branch is locked. */
+const PINNED_ATTEMPTS = 3
+
+/** A state of a branch that is kept while work on it goes on. */
+interface Pin {
+  readonly id: string
+  readonly rows: BranchRows
+}
+
+/** Runs work with a pin of a branch, and removes the pin. Pins belong to a higher room. */
+export type WithPin = <Result>(
+  storage: Storage,
+  access: BranchAccess,
+  body: (pin: Pin) => Promise<Result>,
+) => Promise<Result>
+
+/** The rows that an edit may check while writers wait: a few, all, or those that have changed since a pinned state. */
+type Checked = 'few' | 'all' | { readonly pin: Pin }
+
+/** An edit would keep writers waiting while it looks at many rows. It has changed nothing. */
+class LargeCheck extends Error {
+  constructor(
+    readonly schemaId: string,
+    readonly changes: Parameters<RowState['check']>[1],
+  ) {
+    super('many rows must be checked')
+  }
+}
+
+/** The schema is another one than that of the pinned state. */
+class OutdatedPin extends Error {}
+
+function unlessOutdated(error: unknown): undefined {
+  // A fold may have dropped a table that the pinned state was read from.
+  if (error instanceof OutdatedPin || isUndefinedTable(error)) return undefined
+  throw error
+}
+
+/** Checks the rows of a pinned state, without any lock. Returns false if its schema is another one by now. */
+function checkPinned(
+  { database }: Storage,
+  { pin, check, work }: Pick<EditOptions, 'work'> & { pin: Pin; check: LargeCheck },
+): Promise<boolean> {
+  return runTransaction(
+    database,
+    async (transaction) => {
+      const rows = await new StoredBranch(transaction, pin.id).findStartRows()
+      if (rows === undefined) throw new Error('a pin must exist')
+      if (rows.schemaId !== check.schemaId) return false
+      await new RowState(rows).check(transaction, check.changes)
+      return true
     },
-    work?.bounds,
+    { ...WRITABLE_SNAPSHOT, bounds: work?.bounds },
   )
+}
+
+/**
+ * Throws a `LargeCheck` if a locked branch may not look at the rows that edits need. Later edits of a list depend on what the
+ * first ones do to the rows, so only a single edit is checked before.
+ */
+async function requireFewRows(
+  transaction: Queryable,
+  { head, edits, limits }: { head: BranchHead; edits: readonly PlannedEdit[]; limits: Limits },
+): Promise<void> {
+  const [edit, ...others] = edits
+  if (edit === undefined || others.length > 0 || !edit.operations.some(mayAddRule)) return
+  const dryRun = dryRunOptions(limits, await parseExpressions(edit.operations))
+  const { changes } = await inTurns(applyOperations(head.schema, edit.operations, dryRun))
+  const rows = await getRows(transaction, head)
+  if (!(await new RowState(rows).isLargeCheck(transaction, { changes, limits }))) return
+  throw new LargeCheck(head.schemaId, { before: tablesOf(head), changes, limits })
+}
+
+function mayAddRule(operation: SchemaOperation): boolean {
+  if (!('addColumn' in operation)) return 'addConstraint' in operation || 'alterColumn' in operation
+  const { notNull, computed } = operation.addColumn.column
+  return notNull === true || computed !== undefined
+}
+
+/** Returns the state that was pinned, for a check of the rows that have changed since. */
+async function findSince(
+  transaction: Queryable,
+  head: BranchHead,
+  checked: Checked,
+): Promise<BranchRows | undefined> {
+  if (typeof checked === 'string') return undefined
+  const since = await new StoredBranch(transaction, checked.pin.id).findStartRows()
+  if (since?.schemaId !== head.schemaId) throw new OutdatedPin('the schema has changed')
+  return since
 }
 
 interface EditOptions {
@@ -85,24 +200,31 @@ export async function editInside(
   access: BranchAccess,
   options: EditOptions,
 ): Promise<SchemaUpdate> {
-  return editHead(transaction, { ...options, access, head: await getHead(transaction, access) })
+  const head = await getHead(transaction, access)
+  return editHead(transaction, { ...options, access, head, checked: 'all' })
 }
 
 async function editHead(
   transaction: Transaction,
-  options: EditOptions & { readonly head: BranchHead; readonly access: BranchAccess },
+  options: EditOptions & {
+    readonly head: BranchHead
+    readonly access: BranchAccess
+    readonly checked: Checked
+  },
 ): Promise<SchemaUpdate> {
-  const { head, access, limits } = options
+  const { head, access, limits, checked } = options
   const edits = await options.plan(head, transaction)
   const losses = await findLosses(transaction, { head, edits, limits })
   if (losses.length > 0 && !options.allowDataLoss) throw dataLossError(losses)
+  if (checked === 'few') await requireFewRows(transaction, { head, edits, limits })
+  const since = await findSince(transaction, head, checked)
   // What edits have added is removed to take them back. Other edits need the states before and after them.
   const isAdding = edits.every(({ operations }) => onlyAdds(operations))
   const checkpoint = isAdding
     ? undefined
     : await insertAutomatic(transaction, access, { before: 'migration', limits })
   const { work } = options
-  const changed = { head, edits, access, limits, isAdding, checkpoint, work }
+  const changed = { head, edits, access, limits, isAdding, checkpoint, work, since }
   const update = await applyEdits(transaction, changed)
   await options.finish?.(transaction)
   return update
@@ -117,6 +239,15 @@ export async function getHead(
   throw new AppError('branch_not_found', `branch [${branchName}] not found`)
 }
 
+async function getRows(transaction: Queryable, { branchId }: BranchHead): Promise<BranchRows> {
+  const rows = await new StoredBranch(transaction, branchId).findRows()
+  if (rows === undefined) throw new Error('a locked branch must exist')
+  return rows
+}
+
+const tablesOf = ({ schema }: BranchHead): ReadonlyMap<number, StoredTable> =>
+  new Map(schema.tables.map((table) => [table.id, table]))
+
 /** Measures the loss of all edits together before the first one is applied, which may drop a heap. */
 async function findLosses(
   transaction: Queryable,
@@ -130,8 +261,7 @@ async function findLosses(
     after = (await inTurns(applyOperations(after, operations, dryRun))).schema
   }
   const removals = listRemovals(head.schema, after)
-  const rows = await new StoredBranch(transaction, head.branchId).findRows()
-  if (rows === undefined) throw new Error('a locked branch must exist')
+  const rows = await getRows(transaction, head)
   return measureLoss(transaction, rows, { removals, limits })
 }
 
@@ -169,16 +299,17 @@ async function applyEdits(
     isAdding: boolean
     checkpoint: string | undefined
     work: LongWork | undefined
+    since: BranchRows | undefined
   },
 ): Promise<SchemaUpdate> {
-  const { edits, access, limits, isAdding, checkpoint } = options
+  const { edits, access, limits, isAdding, checkpoint, since } = options
   const { databaseId } = access
   let head = options.head
   let count = 0
   let entry: string | undefined
   for (const edit of edits.filter(({ operations, id }) => operations.length > 0 || id)) {
     options.work?.begin({ step: 'changing the schema', done: count, total: edits.length })
-    head = await applyEdit(transaction, { head, edit, databaseId, limits })
+    head = await applyEdit(transaction, { head, edit, databaseId, limits, since })
     count++
   }
   if (count > 0) {
@@ -228,9 +359,15 @@ function migrationEntrySql(
 
 async function applyEdit(
   transaction: Queryable,
-  options: { head: BranchHead; edit: PlannedEdit; databaseId: string; limits: Limits },
+  options: {
+    head: BranchHead
+    edit: PlannedEdit
+    databaseId: string
+    limits: Limits
+    since: BranchRows | undefined
+  },
 ): Promise<BranchHead> {
-  const { head, edit, databaseId, limits } = options
+  const { head, edit, databaseId, limits, since } = options
   const ids = await listObjectIds(transaction, countIds(edit.operations, head.schema))
   const nextId = (): number => {
     const id = ids.shift()
@@ -242,10 +379,9 @@ async function applyEdit(
   const edited = await inTurns(applyOperations(head.schema, edit.operations, rules))
   const schema = rememberIds(head.schema, edited.schema)
   // Read for each edit, because the previous edit of a push may have created tables.
-  const rows = await new StoredBranch(transaction, head.branchId).findRows()
-  if (rows === undefined) throw new Error('a locked branch must exist')
-  const before = new Map(head.schema.tables.map((table) => [table.id, table]))
-  await new RowState(rows).change(transaction, { before, changes: edited.changes, limits })
+  const rows = await getRows(transaction, head)
+  const { changes } = edited
+  await new RowState(rows).change(transaction, { before: tablesOf(head), changes, limits, since })
   const id = edit.id ?? newMigrationId()
   const parentId = head.lastMigrationId
   const checksum = checksumOf(edit.operations)

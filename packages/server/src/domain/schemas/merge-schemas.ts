@@ -250,7 +250,14 @@ function mergeTable(
   const dropped = new Set<number>()
   for (const theirs of context.keepsBoth ? [] : added) {
     const ours = kept.find((column) => isSameName(column, theirs))
-    if (ours === undefined || old.has(ours.id) || inOther.has(ours.id)) continue
+    if (ours === undefined) continue
+    if (old.has(ours.id) && findSame(other.columns, ours) === undefined) {
+      // The merged branch has replaced a column that the target keeps, which is decided or a conflict already.
+      if (strategyOf(ours) === 'ours') context.rejected.push(theirs.id)
+      dropped.add(theirs.id)
+      continue
+    }
+    if (old.has(ours.id) || inOther.has(ours.id)) continue
     const strategy = strategyOf(ours)
     if (strategy === 'fail')
       conflicts.push(differentColumns(table.name, ours, theirs, context.sides))

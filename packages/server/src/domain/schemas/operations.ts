@@ -36,7 +36,7 @@ import { applyOperations } from './apply-operations.js'
 import { compareSchemasByName, withoutRemoved } from './compare-schemas-by-name.js'
 import { listRemovals, measureLoss } from './data-loss.js'
 import { dryRunOptions, parseExpressions } from './edit-options.js'
-import { editInside, editSchema, getHead, type PlanEdits } from './edit-schema.js'
+import { editInside, editSchema, getHead, type PlanEdits, type WithPin } from './edit-schema.js'
 import { planPush } from './plan-push.js'
 import { findColumn, flattenColumns, toPublicSchema } from './public-schema.js'
 import { type BranchHead, findMigrations, listMigrations, type MigrationRow } from './queries.js'
@@ -49,16 +49,21 @@ export interface EditContext {
 }
 
 /** The context of an edit that is applied, and may lose values if `allowDataLoss` is set. */
-export interface WriteContext extends EditContext {
+interface WriteContext extends EditContext {
   readonly allowDataLoss: boolean
   /** The request may be answered before the edit ends. */
   readonly work?: LongWork | undefined
 }
 
+/** The context of an edit that runs its own transactions. */
+export interface EditorContext extends WriteContext {
+  readonly withPin: WithPin
+}
+
 /** Adds a constraint to a table, or replaces the one of that name. An equal one stays as it is. */
 export function setConstraint(
   storage: Storage,
-  context: WriteContext,
+  context: EditorContext,
   options: { tableName: string; constraint: Constraint },
 ): Promise<SchemaUpdate> {
   const { tableName: table, constraint } = options
@@ -76,7 +81,7 @@ export function setConstraint(
 /** Applies operations as one migration. */
 export function applySchemaOperations(
   storage: Storage,
-  context: WriteContext,
+  context: EditorContext,
   operations: readonly SchemaOperation[],
 ): Promise<SchemaUpdate> {
   return editDirectly(storage, context, async () => [{ operations: [...operations] }])
@@ -101,7 +106,7 @@ function toOperation({ tableName, columnName, changes }: ColumnChange): SchemaOp
 /** Changes the name or the definition of a column as one migration. */
 export function alterColumn(
   storage: Storage,
-  context: WriteContext,
+  context: EditorContext,
   change: ColumnChange,
 ): Promise<SchemaUpdate> {
   return applySchemaOperations(storage, context, [toOperation(change)])
@@ -142,7 +147,7 @@ async function findProblems(
 
 export function updateSchema(
   storage: Storage,
-  context: WriteContext,
+  context: EditorContext,
   { parentID, operations }: UpdateSchema,
 ): Promise<SchemaUpdate> {
   return editDirectly(storage, context, async (head) => {
@@ -159,7 +164,7 @@ export function updateSchema(
 /** Replaces the column list of a table. */
 export function replaceColumns(
   storage: Storage,
-  context: WriteContext,
+  context: EditorContext,
   options: { tableName: string; columns: readonly Column[] },
 ): Promise<SchemaUpdate> {
   return editDirectly(storage, context, async (head) => [
@@ -169,7 +174,7 @@ export function replaceColumns(
 
 export function pushMigrations(
   storage: Storage,
-  context: WriteContext,
+  context: EditorContext,
   { migrations }: PushMigrations,
 ): Promise<SchemaUpdate> {
   return editDirectly(storage, context, async (head, transaction) => {
@@ -185,7 +190,7 @@ export function pushMigrations(
 /** Applies schema edits of a request. A protected branch refuses them; it accepts merges. */
 export function editDirectly(
   storage: Storage,
-  { access, limits, allowDataLoss, work }: WriteContext,
+  { access, limits, allowDataLoss, work, withPin }: EditorContext,
   plan: PlanEdits,
   finish?: Parameters<typeof editSchema>[2]['finish'],
 ): Promise<SchemaUpdate> {
@@ -193,6 +198,7 @@ export function editDirectly(
     limits,
     allowDataLoss,
     work,
+    withPin,
     finish,
     plan: unlessProtected(access, plan),
   })

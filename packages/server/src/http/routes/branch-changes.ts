@@ -319,7 +319,12 @@ export function branchChangeRoutes(
           response: { 200: LogSchema, ...refusals(404) },
         },
       },
-      async (request) => run(request, 'read', (access) => readLog(database, access, request.query)),
+      async (request) =>
+        run(request, 'read', async (access, { branch }) => {
+          // Sessions are kept. The guard tells whether key and branch are still those of the session.
+          await branch.runReads([])
+          return readLog(database, access, request.query)
+        }),
     )
 
     app.get(

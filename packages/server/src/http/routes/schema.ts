@@ -33,12 +33,14 @@ import {
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import type { Need } from '../../domain/access/scope.js'
+import { withPin } from '../../domain/merges/pins.js'
 import {
   alterColumn,
   applySchemaOperations,
   compareWithBranch,
   compareWithSchema,
   type EditContext,
+  type EditorContext,
   type LookContext,
   previewColumn,
   previewEdits,
@@ -50,7 +52,6 @@ import {
   replaceColumns,
   setConstraint,
   updateSchema,
-  type WriteContext,
 } from '../../domain/schemas/operations.js'
 import { addressed, splitDatabaseBranch } from '../addressed.js'
 import { atCheckpoint } from '../at-checkpoint.js'
@@ -97,25 +98,27 @@ export function schemaRoutes(
   })
 
   /** Removing a single table or column by name implies the loss of its values. */
-  const step = async (request: BranchRequest): Promise<WriteContext> => ({
+  const step = async (request: BranchRequest): Promise<EditorContext> => ({
     ...(await edit(request, 'write')),
     allowDataLoss: true,
+    withPin,
   })
 
   /** Xata clients do not know `allowDataLoss`, so their edits may always remove values. */
   const write = async (
     request: BranchRequest & { body: { allowDataLoss?: boolean } },
-  ): Promise<WriteContext> => ({
+  ): Promise<EditorContext> => ({
     ...(await edit(request, 'write')),
     allowDataLoss: request.isXataClient || request.body.allowDataLoss === true,
+    withPin,
   })
 
   /** Applies an edit that may take long. Xata clients do not know operations, and wait for its end. */
   const apply = async (
     request: FastifyRequest,
     reply: FastifyReply,
-    context: WriteContext,
-    change: (context: WriteContext) => Promise<SchemaUpdate>,
+    context: EditorContext,
+    change: (context: EditorContext) => Promise<SchemaUpdate>,
   ) =>
     request.isXataClient
       ? change(context)

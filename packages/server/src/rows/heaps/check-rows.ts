@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
-import { codeOf, isDataException } from '../../postgres/failures.js'
+import { codeOf } from '../../postgres/failures.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { physicalName } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
@@ -13,8 +13,8 @@ import {
 } from '../columns/stored-schema.js'
 import { compileTable, type TableCodec } from '../columns/table-codec.js'
 import { failsCheck } from '../columns/table-rules.js'
-import type { Layout } from '../layout/layout.js'
-import { selectVisible } from '../reading/arms.js'
+import { type CheckedRows, selectChecked, selectRepeated } from '../reading/checked-rows.js'
+import { listFailing, tryEvaluating } from './failing-rows.js'
 
 /** Rows of a table on a branch that break a rule. */
 interface Breakers {
@@ -34,33 +34,61 @@ export function listRules(table: StoredTable): Rule[] {
   ]
 }
 
-/** Throws if rows of the branch break a constraint. The error lists the first of them. */
+/** Throws if rows break a constraint, or if it cannot be evaluated for them. The error lists the first of them. */
 export async function requireKept(
   database: Queryable,
-  layout: Layout,
+  checked: CheckedRows,
   { table, rule, limits }: Breakers,
 ): Promise<void> {
   if ('expression' in rule) await requireCheckable(database, table, rule)
   const codec = compileTable(table, { limits, jsonAsText: false }).stored
-  const broken = selectBreakers(layout, codec, rule)
   const listedMax = limits.violationsListedMax
-  const found = await database
-    .query<{ id: string }>(sql`
-      select b.id from (${broken}) b order by b.id limit ${listedMax + 1}`)
-    .catch((error: unknown) => {
-      if (!isDataException(error)) throw error
-      const what = isOfColumn(rule) ? 'expression' : 'check'
-      const reason = `the ${what} cannot be evaluated for an existing record`
-      throw uncheckable(table, rule, { reason, cause: error })
-    })
-  if (found.length === 0) return
-  const ids = found.slice(0, listedMax).map(({ id }) => id)
-  const more = found.length > listedMax ? ' and more' : ''
+  const tried = await tryEvaluating(database, () =>
+    database.query<{ id: string }>(sql`
+      select b.id from (${selectBreakers(checked, codec, rule)}) b
+      order by b.id
+      limit ${listedMax + 1}`),
+  )
+  if ('failure' in tried) {
+    const what = isOfColumn(rule) ? 'expression' : 'check'
+    const ids = await listUnevaluated(database, checked, { codec, rule, limit: listedMax + 1 })
+    const fault = `the ${what} cannot be evaluated for existing records`
+    throw violated(table, rule, { code: 'invalid_schema', fault, ids, listedMax })
+  }
+  const ids = tried.result.map(({ id }) => id)
+  if (ids.length === 0) return
+  throw violated(table, rule, { code: 'constraint_violated', fault: faultOf(rule), ids, listedMax })
+}
+
+function listUnevaluated(
+  database: Queryable,
+  checked: CheckedRows,
+  { codec, rule, limit }: { codec: TableCodec; rule: Rule; limit: number },
+): Promise<string[]> {
+  if (!('expression' in rule)) return Promise.resolve([])
+  const evaluated = { rows: selectChecked(checked, codec), condition: failsCheck(rule, columnOf) }
+  return listFailing(database, evaluated, { limit })
+}
+
+/** The error of a rule that records do not allow. It lists no more than `listedMax` of them. */
+function violated(
+  table: StoredTable,
+  rule: Rule,
+  options: {
+    code: 'constraint_violated' | 'invalid_schema'
+    fault: string
+    ids: readonly string[]
+    listedMax: number
+  },
+): AppError {
+  const { code, fault, listedMax } = options
+  const records = options.ids.slice(0, listedMax)
+  const more = options.ids.length > listedMax ? ' and more' : ''
   const details = { table: table.name, [isOfColumn(rule) ? 'column' : 'constraint']: rule.name }
-  throw new AppError(
-    'constraint_violated',
-    `table [${table.name}]: ${placeOf(rule)}: ${faultOf(rule)}: ${ids.join(', ')}${more}`,
-    { details: { ...details, records: ids } },
+  return new AppError(
+    code,
+    `table [${table.name}]: ${placeOf(rule)}: ${fault}: ${records.join(', ')}${more}`,
+    { details: { ...details, records } },
   )
 }
 
@@ -77,24 +105,19 @@ function faultOf(rule: Rule): string {
   return `records would have no value of type [${rule.computed.type}]`
 }
 
+const columnOf = (id: number): Sql => sql`r.${ident(physicalName({ id }))}`
+
 /** Selects the ids of the rows that break a constraint. */
-function selectBreakers(layout: Layout, codec: TableCodec, rule: Rule): Sql {
-  const columnSql = (id: number) => sql`r.${ident(physicalName({ id }))}`
-  // With an offset, no condition is evaluated for rows that the branch does not see.
-  const rows = sql`(select * from (${selectVisible(layout, codec)}) v offset 0) r`
+function selectBreakers(checked: CheckedRows, codec: TableCodec, rule: Rule): Sql {
   if ('expression' in rule) {
-    return sql`select r.id from ${rows} where ${failsCheck(rule, columnSql)}`
+    // With an offset, no condition is evaluated for rows that the branch does not see.
+    return sql`
+      select r.id from (select * from (${selectChecked(checked, codec)}) v offset 0) r
+      where ${failsCheck(rule, columnOf)}`
   }
-  const ids = rule.unique
-  const present = ids.map((id) => sql`${columnSql(id)} is not null`)
-  return sql`
-    select g.id
-    from (
-      select r.id, count(*) over (partition by ${join(ids.map(columnSql), ', ')}) as holders
-      from ${rows}
-      where ${join(present, ' and ')}
-    ) g
-    where g.holders > 1`
+  const keyOf = (alias: Sql) =>
+    rule.unique.map((id) => sql`${alias}.${ident(physicalName({ id }))}`)
+  return sql`select r.id from (${selectRepeated(checked, codec, { keyOf })}) r`
 }
 
 /** The result of an expression depends on more than its row. */

@@ -7,7 +7,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { RowExpression } from '../../dialect/row-expression.js'
 import type { Queryable } from '../../postgres/database.js'
-import { codeOf, isDataException } from '../../postgres/failures.js'
+import { codeOf } from '../../postgres/failures.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { physicalName } from '../columns/column-tree.js'
 import {
@@ -20,9 +20,15 @@ import { fitsSql, narrows } from '../columns/conversions.js'
 import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
 import { failsCheck } from '../columns/table-rules.js'
-import { type BranchRows, layoutOf } from '../layout/layout.js'
-import { selectVisible } from '../reading/arms.js'
+import { layoutOf } from '../layout/layout.js'
+import {
+  type CheckedRows,
+  selectChecked,
+  selectRepeated,
+  selectUnlinked,
+} from '../reading/checked-rows.js'
 import { hasRow } from '../reading/has-row.js'
+import { listFailing, tryEvaluating } from './failing-rows.js'
 
 /** A column before and after a change. It has another id afterwards if its values are stored anew. */
 export interface AlteredColumn {
@@ -40,117 +46,154 @@ export interface Rewriting {
 }
 
 type Kind = ColumnProblem['kind']
+/** The kinds of problems with values that are kept or converted. */
+type RuleKind = Exclude<Kind, 'expression'>
 
 /** Problems that the message of an error describes. */
 const MESSAGE_RECORDS_MAX = 5
 
-/** Finds the records that do not allow a change of a column. Reads all records of the table, if any rule is new. */
+/** A column whose values are made by an expression. */
+interface MadeColumn {
+  /** The table with the columns that the expression uses. */
+  readonly table: StoredTable
+  readonly column: ComputedColumn
+  /** The column that has the values until then. undefined: it is computed, too. */
+  readonly before?: StoredColumn
+  readonly limits: Limits
+}
+
+/** Lists the rules that a change of a column adds for values that are stored already. */
+function listAddedRules({ before, column }: AlteredColumn, limits: Limits): RuleKind[] {
+  const isConverted = before.id !== column.id
+  const isNew = (name: 'unique' | 'notNull') => column[name] === true && before[name] !== true
+  const isLimited = fitsSql(sql`v`, column, limits) !== undefined
+  const isRequired = isNew('notNull') && column.fill === undefined
+  const isLinked = column.link !== undefined && column.onDelete !== undefined
+  return [
+    ...(isConverted ? (['conversion'] as const) : []),
+    ...(isLimited && (isConverted || narrows(before, column)) ? (['limit'] as const) : []),
+    ...(isRequired ? (['notNull'] as const) : []),
+    ...(isNew('unique') || (isConverted && column.unique) ? (['unique'] as const) : []),
+    ...(isLinked && before.onDelete === undefined ? (['link'] as const) : []),
+  ]
+}
+
+/** Returns whether a change of a column needs all records of the table to be looked at. */
+export function readsRecords(change: AlteredColumn, limits: Limits): boolean {
+  if (change.using !== undefined || isComputed(change.column)) return true
+  return listAddedRules(change, limits).length > 0
+}
+
+/** Finds the records that do not allow a change of a column. Reads all checked rows of the table, if any rule is new. */
 export async function findColumnProblems(
   transaction: Queryable,
-  rows: BranchRows,
-  { table, before, column, using, limits }: AlteredColumn & { limits: Limits },
+  checked: CheckedRows,
+  change: AlteredColumn & { limits: Limits },
 ): Promise<ColumnProblem[]> {
+  const { table, before, column, using, limits } = change
   if (using !== undefined) {
     const made = { ...column, computed: using.expression }
-    const read = { ...table, columns: using.columns }
-    const options = { table: read, column: made, limits }
-    return [
-      ...(await findUncomputed(transaction, rows, { ...options, before })),
-      ...(column.unique ? await findRepeated(transaction, rows, { ...options, before }) : []),
-    ]
+    const options = { table: { ...table, columns: using.columns }, column: made, before, limits }
+    const failing = await findUncomputed(transaction, checked, options)
+    // An expression that fails for a record has no values to compare.
+    if (failing.some(({ kind }) => kind === 'expression') || !column.unique) return failing
+    return [...failing, ...(await findRepeated(transaction, checked, options))]
   }
-  if (isComputed(column)) return findUncomputed(transaction, rows, { table, column, limits })
-  const isConverted = before.id !== column.id
+  if (isComputed(column)) return findUncomputed(transaction, checked, { table, column, limits })
   const { fill: _, ...probe } = column
   const codec = compileTable(
-    { ...table, columns: isConverted ? [before, probe] : [probe] },
+    { ...table, columns: before.id === column.id ? [probe] : [before, probe] },
     { limits, jsonAsText: false },
   )
-  const visible = selectVisible(layoutOf(rows), codec)
-  const [old, value] = [ident(physicalName(before)), ident(physicalName(column))]
-  const find = (kind: Kind, condition: Sql, from: Sql = sql`(${visible}) r`) =>
-    findRecords(transaction, { kind, condition, from, old: sql`r.${old}`, table, column })
+  const rows = selectChecked(checked, codec)
+  const [old, name] = [ident(physicalName(before)), ident(physicalName(column))]
+  const value = sql`r.${name}`
+  const find = (kind: Kind, condition: Sql, from: Sql = rows) => {
+    const shown = { kind, old: sql`r.${old}`, table, column }
+    return findRecords(transaction, { ...shown, condition, from: sql`(${from}) r` })
+  }
+  const finders: Record<RuleKind, () => Promise<ColumnProblem[]>> = {
+    conversion: () => find('conversion', sql`r.${old} is not null and ${value} is null`),
+    limit: () => find('limit', sql`not (${fitsSql(value, column, limits) ?? sql`true`})`),
+    notNull: () => find('notNull', sql`r.${old} is null`),
+    unique() {
+      const repeated = selectRepeated(checked, codec, { keyOf: (alias) => [sql`${alias}.${name}`] })
+      return find('unique', sql`true`, repeated)
+    },
+    async link() {
+      const tableId = column.link?.tableId ?? 0
+      const isThere = hasRow(layoutOf(checked.rows), tableId, value)
+      const isBroken = sql`${value} is not null and not ${isThere}`
+      const broken = await find('link', isBroken)
+      if (broken.length > 0 || checked.since === undefined) return broken
+      return find('link', isBroken, selectUnlinked(checked, codec, { link: name, tableId }))
+    },
+  }
   const problems: ColumnProblem[] = []
-  if (isConverted) {
-    problems.push(...(await find('conversion', sql`r.${old} is not null and r.${value} is null`)))
-  }
-  const fits = fitsSql(sql`r.${value}`, column, limits)
-  if (fits !== undefined && (isConverted || narrows(before, column))) {
-    problems.push(...(await find('limit', sql`not (${fits})`)))
-  }
-  const isRequired = column.notNull === true && column.fill === undefined
-  if (isRequired && before.notNull !== true) {
-    problems.push(...(await find('notNull', sql`r.${old} is null`)))
-  }
-  if (column.unique === true && (isConverted || before.unique !== true)) {
-    const counted = sql`(
-      select r.*, count(*) over (partition by r.${value}) as holders from (${visible}) r
-    ) r`
-    const repeated = sql`r.${value} is not null and r.holders > 1`
-    problems.push(...(await find('unique', repeated, counted)))
-  }
-  if (column.link !== undefined && column.onDelete !== undefined && before.onDelete === undefined) {
-    const isThere = hasRow(layoutOf(rows), column.link.tableId, sql`r.${value}`)
-    problems.push(...(await find('link', sql`r.${value} is not null and not ${isThere}`)))
-  }
+  for (const kind of listAddedRules(change, limits)) problems.push(...(await finders[kind]()))
   return problems
 }
 
-/** Finds the records that would have no value of a computed column. */
+/** Finds the records for which an expression fails, or has no value that the column could have. */
 async function findUncomputed(
   transaction: Queryable,
-  rows: BranchRows,
-  {
-    table,
-    column,
-    before,
-    limits,
-  }: { table: StoredTable; column: ComputedColumn; before?: StoredColumn; limits: Limits },
+  checked: CheckedRows,
+  { table, column, before, limits }: MadeColumn,
 ): Promise<ColumnProblem[]> {
   const codec = compileTable(table, { limits, jsonAsText: false }).stored
-  const isFailed = failsCheck(
+  const rows = selectChecked(checked, codec)
+  const condition = failsCheck(
     checkOfComputed(column),
     (id) => sql`r.${ident(physicalName({ id }))}`,
   )
-  const from = sql`(select * from (${selectVisible(layoutOf(rows), codec)}) v offset 0) r`
-  const options = {
-    kind: 'limit',
-    condition: isFailed,
-    from,
-    old: before === undefined ? sql`null` : sql`r.${ident(physicalName(before))}`,
-    table,
-    column,
-  } as const
-  return findRecords(transaction, options).catch((error: unknown) => {
-    if (!/^(22|42)/.test(codeOf(error) ?? '')) throw error
+  const old = before === undefined ? sql`null` : sql`r.${ident(physicalName(before))}`
+  const shown = { old, table, column }
+  const tried = await tryEvaluating(transaction, () =>
+    findRecords(transaction, {
+      ...shown,
+      kind: 'limit',
+      condition,
+      // With an offset, the expression is not evaluated for rows that the branch does not see.
+      from: sql`(select * from (${rows}) v offset 0) r`,
+    }),
+  ).catch((error: unknown) => {
+    if (!codeOf(error)?.startsWith('42')) throw error
     const place = `table [${table.name}]: column [${column.name}]`
-    const reason = isDataException(error)
-      ? 'the expression cannot be evaluated for an existing record'
-      : `the expression has no value of type [${column.type}]`
+    const reason = `the expression has no value of type [${column.type}]`
     throw new AppError('invalid_schema', `${place}: ${reason}`, { cause: error })
+  })
+  if ('result' in tried) return tried.result
+  const ids = await listFailing(transaction, { rows, condition }, { limit: PROBLEM_RECORDS_MAX })
+  return findRecords(transaction, {
+    ...shown,
+    kind: 'expression',
+    condition: sql`r.id = any(${ids}::text[])`,
+    from: sql`(${rows}) r`,
   })
 }
 
 /** Finds the records for which an expression has the value of another record. */
 async function findRepeated(
   transaction: Queryable,
-  rows: BranchRows,
-  {
-    table,
-    column,
-    before,
-    limits,
-  }: { table: StoredTable; column: ComputedColumn; before: StoredColumn; limits: Limits },
+  checked: CheckedRows,
+  { table, column, before, limits }: Required<MadeColumn>,
 ): Promise<ColumnProblem[]> {
   const codec = compileTable(table, { limits, jsonAsText: false }).stored
   const value = computedSql(column, (id) => sql`v.${ident(physicalName({ id }))}`)
-  const from = sql`(
-    select m.*, count(*) over (partition by m.made) as holders
-    from (select v.*, ${value} as made from (${selectVisible(layoutOf(rows), codec)}) v offset 0) m
-  ) r`
-  const condition = sql`r.made is not null and r.holders > 1`
+  const repeated = selectRepeated(checked, codec, {
+    rowsOf: (rows) => sql`select v.*, ${value} as made from (${rows}) v offset 0`,
+    keyOf: (alias) => [sql`${alias}.made`],
+  })
   const old = sql`r.${ident(physicalName(before))}`
-  return findRecords(transaction, { kind: 'unique', condition, from, old, table, column })
+  const from = sql`(${repeated}) r`
+  return findRecords(transaction, {
+    kind: 'unique',
+    condition: sql`true`,
+    from,
+    old,
+    table,
+    column,
+  })
 }
 
 async function findRecords(
@@ -194,6 +237,10 @@ function describe(kind: Kind, { type }: StoredColumn, count: number): string {
   switch (kind) {
     case 'conversion':
       return `${records} ${count === 1 ? 'has' : 'have'} a value that does not convert to [${type}]`
+    case 'expression': {
+      const counted = count < PROBLEM_RECORDS_MAX ? records : `at least ${records}`
+      return `the expression fails for ${counted}`
+    }
     case 'limit':
       return `${records} ${count === 1 ? 'has' : 'have'} a value that the column could not have`
     case 'notNull':

@@ -5,7 +5,6 @@ import { codeOf } from '../../postgres/failures.js'
 import { ident, join, sql } from '../../postgres/sql.js'
 import { physicalName } from '../columns/column-tree.js'
 import {
-  type ComputedColumn,
   checkOf,
   checkOfComputed,
   computedSql,
@@ -27,6 +26,7 @@ import {
   pastName,
 } from '../layout/layout.js'
 import { heapColumns, selectVisible } from '../reading/arms.js'
+import { type CheckedRows, selectChecked } from '../reading/checked-rows.js'
 import { absorbAll } from './absorb.js'
 import { listRules, requireCheckable, requireKept } from './check-rows.js'
 import {
@@ -34,6 +34,7 @@ import {
   columnProblemsError,
   findColumnProblems,
   type Rewriting,
+  readsRecords,
 } from './column-problems.js'
 import {
   addHeapCheck,
@@ -71,6 +72,64 @@ export interface SchemaChanges {
   readonly limits: Limits
   /** The caller has checked that all rows keep the rules of new columns and constraints. */
   readonly areRowsChecked?: boolean
+  /** A state of the branch that has passed `checkRows`. Only rows that have changed since are checked. */
+  readonly since?: BranchRows | undefined
+}
+
+/** Returns whether all rows of a table have to be looked at before a change. */
+export function readsAllRows(change: SchemaChange, limits: Limits): boolean {
+  if (change.kind === 'constraintAdded') return true
+  if (change.kind === 'columnAltered') return readsRecords(change, limits)
+  return change.kind === 'columnAdded' && (isComputed(change.column) || lacksValue(change.column))
+}
+
+/** Existing rows would have no value of such a column. */
+const lacksValue = ({ notNull, fill }: StoredColumn): boolean =>
+  notNull === true && fill === undefined
+
+/** Throws if the rows of a state do not allow schema changes. Changes nothing. */
+export async function checkRows(
+  transaction: Queryable,
+  rows: BranchRows,
+  options: SchemaChanges,
+): Promise<void> {
+  for (const change of inOrder(options.changes)) {
+    await requireAllowed(transaction, { rows }, { ...options, change })
+  }
+}
+
+/** Throws if the checked rows do not allow a schema change. */
+async function requireAllowed(
+  transaction: Queryable,
+  checked: CheckedRows,
+  { change, before, limits, areRowsChecked }: SchemaChanges & { change: SchemaChange },
+): Promise<void> {
+  if (areRowsChecked) return
+  const { kind, table } = change
+  const keep = (rule: Parameters<typeof requireKept>[2]['rule']) =>
+    requireKept(transaction, checked, { table, rule, limits })
+  if (kind === 'tableAdded') for (const rule of listRules(table)) await keep(rule)
+  if (kind === 'constraintAdded') {
+    const { constraint } = change
+    const rule = 'unique' in constraint ? constraint : checkOf(constraint)
+    if (rule !== undefined) await keep(rule)
+  }
+  if (kind !== 'columnAdded' && kind !== 'columnAltered') return
+  const { column } = change
+  if (isComputed(column)) return keep(checkOfComputed(column))
+  if (kind === 'columnAdded') {
+    const known = before.get(table.id) ?? table
+    return requireFillable(transaction, checked, { before: known, column, limits })
+  }
+  const problems = await findColumnProblems(transaction, checked, { ...change, limits })
+  if (problems.length > 0) throw columnProblemsError(problems)
+}
+
+/** A computed column uses columns that may be added by the same edit, so it comes after them. */
+function inOrder(changes: readonly SchemaChange[]): SchemaChange[] {
+  const isComputing = (change: SchemaChange) =>
+    (change.kind === 'columnAdded' || change.kind === 'columnAltered') && isComputed(change.column)
+  return [...changes.filter((change) => !isComputing(change)), ...changes.filter(isComputing)]
 }
 
 /** Applies schema changes to the heaps of a branch. Requires the exclusive gate. */
@@ -93,20 +152,11 @@ export async function applySchemaChanges(
     layout = await findAgain(transaction, layout)
   }
   const added = options.changes.filter((change) => change.kind === 'tableAdded')
-  for (const { table } of options.areRowsChecked ? [] : added) {
-    for (const rule of listRules(table)) {
-      await requireKept(transaction, layout, { table, rule, limits: options.limits })
-    }
-  }
+  const check = (change: SchemaChange) =>
+    requireAllowed(transaction, { rows: layout, since: options.since }, { ...options, change })
+  for (const change of added) await check(change)
   await createHeaps(transaction, { ...layout, tables: added.map(({ table }) => table) })
-  // A computed column uses columns that may be added by the same edit.
-  const isComputing = (change: SchemaChange) =>
-    (change.kind === 'columnAdded' || change.kind === 'columnAltered') && isComputed(change.column)
-  const ordered = [
-    ...options.changes.filter((change) => !isComputing(change)),
-    ...options.changes.filter(isComputing),
-  ]
-  for (const change of ordered) {
+  for (const change of inOrder(options.changes)) {
     const heap = ownHeap(layout, change.table.id)
     switch (change.kind) {
       case 'tableAdded':
@@ -119,38 +169,26 @@ export async function applySchemaChanges(
         if (heap !== undefined) await changeHistory(transaction, heap, change.table)
         break
       case 'columnAdded': {
-        const { table, column } = change
-        if (isComputed(column)) {
-          await setComputed(transaction, { ...options, layout, table, column })
-          break
-        }
-        const before = options.before.get(table.id) ?? table
-        if (!options.areRowsChecked) {
-          await requireFillable(transaction, layout, { before, column, limits: options.limits })
-        }
+        await check(change)
         if (heap === undefined) break
-        await addColumn(transaction, heap, { table, column })
+        const { table, column } = change
+        if (isComputed(column)) await addHeapCheck(transaction, heap, checkOfComputed(column))
+        else await addColumn(transaction, heap, { table, column })
         break
       }
       case 'columnAltered': {
         const { table, before, column, using } = change
-        if (isComputed(column)) {
-          await setComputed(transaction, { ...options, layout, table, column })
-          break
-        }
         if (using !== undefined) {
           const rule = checkOfComputed({ ...column, computed: using.expression })
           const read = { ...table, columns: using.columns }
           await requireCheckable(transaction, read, rule)
         }
-        if (!options.areRowsChecked) {
-          const problems = await findColumnProblems(transaction, layout, {
-            ...change,
-            limits: options.limits,
-          })
-          if (problems.length > 0) throw columnProblemsError(problems)
-        }
+        await check(change)
         if (heap === undefined) break
+        if (isComputed(column)) {
+          await addHeapCheck(transaction, heap, checkOfComputed(column))
+          break
+        }
         if (before.id === column.id) {
           await alterHeapColumn(transaction, heap, change)
           break
@@ -177,15 +215,10 @@ export async function applySchemaChanges(
           await requestIndexes(transaction, { ...heap, table, column })
         }
         break
-      case 'constraintAdded': {
-        const { table, constraint } = change
-        const rule = 'unique' in constraint ? constraint : checkOf(constraint)
-        if (!options.areRowsChecked && rule !== undefined) {
-          await requireKept(transaction, layout, { table, rule, limits: options.limits })
-        }
-        if (heap !== undefined) await addHeapConstraint(transaction, heap, constraint)
+      case 'constraintAdded':
+        await check(change)
+        if (heap !== undefined) await addHeapConstraint(transaction, heap, change.constraint)
         break
-      }
       case 'constraintRemoved':
         if (heap !== undefined) await dropHeapConstraint(transaction, heap, change.constraint)
         break
@@ -254,24 +287,6 @@ async function rewriteRows(
   })
 }
 
-/** Checks that the rows of a branch have values of a new or changed computed column, and that those written later will. */
-async function setComputed(
-  transaction: Queryable,
-  options: {
-    layout: Layout
-    table: StoredTable
-    column: ComputedColumn
-    limits: Limits
-    areRowsChecked?: boolean
-  },
-): Promise<void> {
-  const { layout, table, column, limits, areRowsChecked = false } = options
-  const check = checkOfComputed(column)
-  if (!areRowsChecked) await requireKept(transaction, layout, { table, rule: check, limits })
-  const heap = ownHeap(layout, table.id)
-  if (heap !== undefined) await addHeapCheck(transaction, heap, check)
-}
-
 /**
  * Completes the heaps of a restored database, or of all: queues the indexes that need an extension, and adds the checks
  * and the triggers that schemas define. Backups leave them out, because nothing of an archive is run.
@@ -318,14 +333,14 @@ function worn(table: StoredTable): AppError {
 /** Throws if a not-null column without a fill value is added to a table with rows. */
 async function requireFillable(
   transaction: Queryable,
-  layout: Layout,
+  checked: CheckedRows,
   options: { before: StoredTable; column: StoredColumn; limits: Limits },
 ): Promise<void> {
   const { before, column, limits } = options
-  if (column.notNull !== true || column.fill !== undefined) return
+  if (!lacksValue(column)) return
   const codec = compileTable(before, { limits, jsonAsText: false })
   const [row] = await transaction.query<{ count: string }>(sql`
-    select count(*) as count from (${selectVisible(layout, codec)}) visible`)
+    select count(*) as count from (${selectChecked(checked, codec)}) visible`)
   if (row === undefined || row.count === '0') return
   throw new UnfillableColumnError(before.name, column.name, Number(row.count))
 }

@@ -5,7 +5,7 @@ import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { joinVisible, selectNearestRows } from '../reading/arms.js'
-import { addedHeap, changedIds } from './changed-ids.js'
+import { addedHeap, changedIds } from '../reading/changed-ids.js'
 
 /** A row in one state, as texts in the order of the physical columns. undefined: the row does not exist. */
 export type RowTexts = TextRow | undefined

@@ -15,7 +15,7 @@ import { dropNewLayers, type NewLayer } from '../heaps/layers.js'
 import type { SpareHeaps } from '../heaps/spare-heaps.js'
 import { type Author, noteAuthor } from '../heaps/versions.js'
 import { type BranchRows, layoutOf, ownHeap, ownLayer } from '../layout/layout.js'
-import { changedIds, mayDiffer } from './changed-ids.js'
+import { changedIds, mayDiffer } from '../reading/changed-ids.js'
 import {
   type BrokenLinks,
   findBrokenLinks,

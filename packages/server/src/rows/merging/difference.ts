@@ -6,7 +6,7 @@ import type { StoredTable } from '../columns/stored-schema.js'
 import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf, withoutRows } from '../layout/layout.js'
 import { joinVisible, selectNearestRows } from '../reading/arms.js'
-import { addedHeap, changedIds, mayDiffer, repeatedIds } from './changed-ids.js'
+import { addedHeap, changedIds, mayDiffer, repeatedIds } from '../reading/changed-ids.js'
 import { type ComparedPage, listCompared, type RowTexts } from './compare-rows.js'
 import {
   type RowBase,

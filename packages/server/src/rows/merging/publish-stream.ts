@@ -15,6 +15,7 @@ import {
   ownHeap,
   ownLayer,
 } from '../layout/layout.js'
+import { changedIds, mayDiffer } from '../reading/changed-ids.js'
 import { type Guard, guardCall } from '../running/guard.js'
 import { toStaleError } from '../running/staleness.js'
 import { BrokenRuleError } from '../writing/refusals.js'
@@ -25,7 +26,6 @@ import {
 } from '../writing/stage-statements.js'
 import type { StagedRows } from '../writing/staged-rows.js'
 import { StatementParts } from '../writing/statement-parts.js'
-import { changedIds, mayDiffer } from './changed-ids.js'
 import { isPinOf, isValueTaken, publishOutcomes } from './outcome-layer.js'
 
 /*

@@ -6,7 +6,13 @@ import type { TableCodec } from '../columns/table-codec.js'
 import { STAGE_PREFIX, schemaName } from '../layout/database-schema.js'
 import { type BranchRows, layoutOf, qualified } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
-import { changedIds, isAnyChanged, isChanged, mayDiffer, repeatedIds } from './changed-ids.js'
+import {
+  changedIds,
+  isAnyChanged,
+  isChanged,
+  mayDiffer,
+  repeatedIds,
+} from '../reading/changed-ids.js'
 import { listCompared } from './compare-rows.js'
 import { joinChanges } from './difference.js'
 import { type RowStrategy, type SettledRows, settleRest } from './settle.js'

@@ -29,6 +29,7 @@ export function insertStatement(
   if (parts.isPlain) {
     return compileStatement(sql`
       with ${given} ${insert}
+      where ${isFree(parts, sql`u.id`)}
       on conflict (id) do nothing
       returning ${returning(returned)}`)
   }
@@ -42,6 +43,15 @@ export function insertStatement(
     where u.id not in (select id from seen)
     on conflict (id) do update set ${parts.overwrite} where ${own}.deleted
     returning ${returning(returned)}`)
+}
+
+/**
+ * Returns the condition that no row has an id. `on conflict` is enough, unless the table has checks: PostgreSQL checks the
+ * row that it is about to insert before it finds the existing one.
+ */
+function isFree({ own, codec }: StatementParts, id: Sql): Sql {
+  if (codec.checks.length === 0) return sql`true`
+  return sql`not exists (select from ${own} o where o.id = ${id})`
 }
 
 /** Inserts rows whose ids were never used. */
@@ -68,14 +78,20 @@ export function copyStatement({ own, names }: StatementParts): Statement {
   return compileStatement(sql`copy ${own} (id, epoch${furtherColumns(names)}) from stdin`)
 }
 
-/** Inserts one row, without array parameters. Returns the metadata. */
-export function insertOneStatement({ own, rowColumns, epoch, codec }: StatementParts): Statement {
+/** Inserts one row, without array parameters. Returns the metadata, and no row if the id is taken. */
+export function insertOneStatement(
+  parts: StatementParts,
+  { isNewId }: { isNewId: boolean },
+): Statement {
+  const { own, rowColumns, epoch, codec } = parts
   const values = codec.physical.map(
     (column, index) => sql`, ${slot(FIRST_COLUMN + index)}::${raw(column.sqlType)}`,
   )
+  const isFreeId = isNewId ? sql`true` : isFree(parts, sql`${IDS}::text`)
   return compileStatement(sql`
     insert into ${own} ${rowColumns}
-    values (${IDS}::text, 0, now(), now(), ${epoch}, false${join([empty, ...values], '')})
+    select ${IDS}::text, 0, now(), now(), ${epoch}, false${join([empty, ...values], '')}
+    where ${isFreeId}
     on conflict (id) do nothing
     returning ${returning('metadata')}`)
 }

@@ -243,7 +243,7 @@ export class TableWriter {
     const { isNewId = false } = row
     const statement = this.#statement(isNewId ? 'insert new one' : 'insert one', () =>
       isNewId || parts.isPlain
-        ? insertOneStatement(parts)
+        ? insertOneStatement(parts, { isNewId })
         : insertStatement(parts, 'metadata', parts.givenOne()),
     )
     return this.#call(statement, this.#valuesOfOne(row), this.#aroundRow(row))

@@ -1,5 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { JsonText } from '../../../common/write-json.js'
+import { withPin } from '../../../domain/merges/pins.js'
 import { setIndexes } from '../../../domain/schemas/indexes.js'
 import { editDirectly, editWithin } from '../../../domain/schemas/operations.js'
 import { toPublicSchema } from '../../../domain/schemas/public-schema.js'
@@ -49,7 +50,7 @@ export async function changeSchema(
     let indexes: SchemaPlan['indexes'] = []
     await editDirectly(
       storage,
-      { access, limits, allowDataLoss },
+      { access, limits, allowDataLoss, withPin },
       async ({ schema }, transaction) => {
         const plan = planSchema(parsed, modelOf(schema), types)
         indexes = plan.indexes
