@@ -624,7 +624,7 @@ describe('a file of migrations', () => {
         `User int
 email string notNull=true unique=true
 name string notNull=true defaultValue="nobody"
-role enum enum={"values":["USER","ADMIN"]} notNull=true defaultValue="USER"
+role enum enum={"type":"Role","values":["USER","ADMIN"]} notNull=true defaultValue="USER"
 balance decimal notNull=true defaultValue="0" decimal=[65,30]
 active bool notNull=true defaultValue="true"
 tags multiple
@@ -649,7 +649,7 @@ reviewerId link link={"table":"User","onDelete":"setNull"}
       [
         `invoices uuid
 number string notNull=true
-status enum enum={"values":["draft","sent","paid"]} notNull=true defaultValue="draft"
+status enum enum={"type":"status","values":["draft","sent","paid"]} notNull=true defaultValue="draft"
 total decimal notNull=true decimal=[12,2]
 due date
 sent_at datetime
@@ -780,7 +780,8 @@ describe('what is not supported', () => {
     ['alter index i rename to j', 'ALTER INDEX'],
     ['drop view v', 'DROP VIEW'],
     ['drop schema public cascade', 'DROP SCHEMA'],
-    ["alter type mood add value 'x'", 'ALTER TYPE'],
+    ["comment on function f is 'x'", 'COMMENT ON FUNCTION'],
+    ["alter type mood rename value 'x' to 'y'", 'ALTER TYPE ... RENAME VALUE'],
   ])('is refused by name, and stores nothing: %s', async (statement, feature) => {
     const { branches, sql, schema } = shared
     const before = await schema()

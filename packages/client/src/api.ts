@@ -44,7 +44,7 @@ export interface ColumnDefinition {
   /** Digits in all, and after the decimal point. */
   readonly decimal?: { readonly precision: number; readonly scale: number }
   /** The possible values, in their order. */
-  readonly enum?: { readonly values: readonly string[] }
+  readonly enum?: { readonly values: readonly string[]; readonly type?: string }
   readonly file?: { readonly defaultPublicAccess?: boolean }
   readonly 'file[]'?: { readonly defaultPublicAccess?: boolean }
   readonly notNull?: boolean
@@ -89,7 +89,7 @@ export interface ColumnChanges {
   }
   readonly vector?: { readonly dimension: number }
   readonly decimal?: { readonly precision: number; readonly scale: number }
-  readonly enum?: { readonly values: string[] }
+  readonly enum?: { readonly values: string[]; readonly type?: string }
   readonly notNull?: boolean
   readonly unique?: boolean
   /** Null removes the default value. */

@@ -80,6 +80,14 @@ export const ColumnEnumSchema = Type.Object(
         description: 'The possible values, in their order.',
       },
     ),
+    type: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 63,
+        pattern: NAME_PATTERN,
+        description: 'The name of the type in SQL. Columns of one type have the same values.',
+      }),
+    ),
   },
   closed,
 )
@@ -179,7 +187,7 @@ export interface Column {
   }
   readonly vector?: { readonly dimension: number }
   readonly decimal?: { readonly precision: number; readonly scale: number }
-  readonly enum?: { readonly values: readonly string[] }
+  readonly enum?: { readonly values: readonly string[]; readonly type?: string }
   readonly file?: { readonly defaultPublicAccess?: boolean }
   readonly 'file[]'?: { readonly defaultPublicAccess?: boolean }
   readonly notNull?: boolean

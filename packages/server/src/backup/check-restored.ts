@@ -83,6 +83,7 @@ const StoredColumnSchema = Type.Object(
             minItems: 1,
             maxItems: LIMITS.enumValuesMax,
           }),
+          type: Type.Optional(Type.String({ minLength: 1, maxLength: 63 })),
         },
         closed,
       ),

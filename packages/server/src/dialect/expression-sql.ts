@@ -35,6 +35,8 @@ export interface StatementContext {
   parameterSize(number: number): number
   /** Returns SQL for a column of the scope. By default, its name. */
   columnSql?(name: string): Sql
+  /** Returns whether a column has a type of this name. */
+  isEnum?(name: string): boolean
   readonly effort: Effort
   /** The number of nodes so far, including those that PostgreSQL may substitute for columns. */
   expanded: number
@@ -166,10 +168,18 @@ export class ExpressionWriter {
     return invalidSql(message, this.context.positionOf(location))
   }
 
+  #isEnum(names: readonly Node[] | undefined): boolean {
+    const [name = '', schema = BRANCH_SCHEMA] = namesOf(names).toReversed()
+    return schema === BRANCH_SCHEMA && this.context.isEnum?.(name) === true
+  }
+
   writeType(type: NodeOf<'TypeName'> | undefined): Sql {
     if (type === undefined) throw invalidSql('a type is missing')
     requireKnown(type, 'a type', ['names', 'typemod', 'typmods', 'arrayBounds', 'location'])
-    const name = catalogueName(type.names)
+    const given = catalogueName(type.names)
+    const isKnown = given !== undefined && TYPES.has(given)
+    // Values of an enum are texts.
+    const name = isKnown || !this.#isEnum(type.names) ? given : 'text'
     if (name === undefined || !TYPES.has(name)) {
       throw this.invalid(`type [${namesOf(type.names).join('.')}] is not supported`, type.location)
     }

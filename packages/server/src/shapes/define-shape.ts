@@ -68,9 +68,10 @@ export function defineShape(schema: CompiledSchema): Sql[] {
   // Tables, types, indexes and constraints share names.
   const names = new Aliases()
   for (const { name } of tables) names.take(name)
+  const types: EnumTypes = new Map()
   const byId = new Map(tables.map((table) => [table.codec.table.id, table]))
   return [
-    ...tables.flatMap((table) => defineTable(table, names)),
+    ...tables.flatMap((table) => defineTable(table, { names, types })),
     ...tables.flatMap((table) => defineRules(table, names)),
     // Links are not checked for all rows, so a valid foreign key would promise too much.
     ...tables.flatMap((table) => defineLinks(table, { byId, names })),
@@ -102,15 +103,30 @@ function listColumns({ physical, inOrder }: TableCodec): ShapeColumn[] {
 
 const tableName = ({ name }: ShapeTable): Sql => sql`public.${ident(name)}`
 
-function defineTable(table: ShapeTable, names: Aliases): Sql[] {
-  const types: Sql[] = []
+/** The enum types that columns share, by their names. */
+type EnumTypes = Map<string, { readonly type: Sql; readonly labels: string }>
+
+function defineTable(
+  table: ShapeTable,
+  { names, types }: { names: Aliases; types: EnumTypes },
+): Sql[] {
+  const defined: Sql[] = []
   const columns = table.columns.map(({ name, physical }) => {
     const { column } = physical
     const labels = column.type === 'enum' ? labelsOf(column.enum?.values ?? []) : undefined
     let type = typeOf(physical)
     if (labels !== undefined) {
-      type = sql`public.${ident(names.take(`${table.name}_${name}`))}`
-      types.push(sql`create type ${type} as enum (${join(labels.map(literal), ', ')})`)
+      const given = column.enum?.type
+      const key = JSON.stringify(labels)
+      const known = given === undefined ? undefined : types.get(given)
+      // Columns of a type have the same values, unless one was changed alone.
+      const isOwn = known === undefined || known.labels !== key
+      const shared = known === undefined ? given : undefined
+      type = isOwn
+        ? sql`public.${ident(names.take(shared ?? `${table.name}_${name}`))}`
+        : known.type
+      if (isOwn) defined.push(sql`create type ${type} as enum (${join(labels.map(literal), ', ')})`)
+      if (shared !== undefined) types.set(shared, { type, labels: key })
     }
     const notNull = column.notNull === true && physical.path.length === 1 ? sql` not null` : sql``
     const value =
@@ -122,7 +138,7 @@ function defineTable(table: ShapeTable, names: Aliases): Sql[] {
   const kind = table.codec.table.idType ?? 'text'
   const id = sql`id ${raw(ID_TYPES[kind])} ${ID_DEFAULTS[kind]}`
   const key = sql`constraint ${ident(names.take(`${table.name}_pkey`))} primary key (id)`
-  return [...types, sql`create table ${tableName(table)} (${join([id, ...columns, key], ', ')})`]
+  return [...defined, sql`create table ${tableName(table)} (${join([id, ...columns, key], ', ')})`]
 }
 
 /** Returns the values of an enum type, or undefined if PostgreSQL could not have such a type. */

@@ -72,6 +72,8 @@ interface TableSource {
   readonly tableNames: readonly string[]
   /** undefined: tables have no columns of metadata. */
   readonly metadataKey: string | undefined
+  /** The names of the types of columns that are enums. */
+  typeNames(): Iterable<string>
   /** Returns the definition of a table and the location of its rows. */
   describe(name: string): { codec: TableCodec; rows: TableRows } | undefined
 }
@@ -84,6 +86,7 @@ export class BranchTables implements WritableTables {
   readonly #source: TableSource
   readonly #names: TableNames
   readonly #found = new Map<string, BranchTable>()
+  #types: ReadonlySet<string> | undefined
   #cellsLeft: number
 
   /** A table counts a cell for each of its columns in each physical table that its rows come from. */
@@ -91,6 +94,11 @@ export class BranchTables implements WritableTables {
     this.#source = source
     this.#names = new TableNames(source.tableNames)
     this.#cellsLeft = options.cellsMax ?? Number.POSITIVE_INFINITY
+  }
+
+  hasType(name: string): boolean {
+    this.#types ??= new Set(this.#source.typeNames())
+    return this.#types.has(name)
   }
 
   find(name: string): BranchTable | undefined {

@@ -15,7 +15,13 @@ import { StepRows } from './step-rows.js'
  */
 
 export type PlanRequest =
-  | { readonly kind: 'begin'; readonly metadataKey: string | undefined; readonly limits: Limits }
+  | {
+      readonly kind: 'begin'
+      readonly metadataKey: string | undefined
+      readonly limits: Limits
+      /** The names of the types of columns that are enums. */
+      readonly typeNames: readonly string[]
+    }
   | { readonly kind: 'parse'; readonly text: string; readonly parameterCount: number }
   | ({ readonly kind: 'table' } & TableDescription)
   | { readonly kind: 'plan'; readonly parameterSizes: readonly number[] }

@@ -19,6 +19,7 @@ import { type ParsedStatement, parseStatement, planStatement } from './statement
 
 let metadataKey: string | undefined
 let limits: Limits = LIMITS
+let typeNames: readonly string[] = []
 let tables = new Map<string, TableDescription>()
 const described = new WeakMap<TableDescription, { codec: TableCodec; rows: TableRows }>()
 let parsed: ParsedStatement | undefined
@@ -28,6 +29,7 @@ async function handle(request: PlanRequest): Promise<ParseAnswer | PlanAnswer | 
     case 'begin':
       metadataKey = request.metadataKey
       limits = request.limits
+      typeNames = request.typeNames
       tables = new Map()
       return undefined
     case 'table':
@@ -47,6 +49,7 @@ async function handle(request: PlanRequest): Promise<ParseAnswer | PlanAnswer | 
 function openTables(): BranchTables {
   return new BranchTables({
     metadataKey,
+    typeNames: () => typeNames,
     tableNames: [...tables.keys()],
     describe(name) {
       const found = tables.get(name)

@@ -38,6 +38,8 @@ export interface SqlTable {
 export interface SqlTables {
   /** Finds an exact match, or else the only table whose name differs in case. */
   find(name: string): SqlTable | undefined
+  /** Returns whether a column has an enum type of this name. */
+  hasType?(name: string): boolean
 }
 
 export interface WrittenQuery {
@@ -109,6 +111,10 @@ export class QueryWriter implements StatementContext {
 
   subquery(node: Node | undefined, scope: Scope): WrittenQuery {
     return this.effort.apart(() => this.#query(node, scope))
+  }
+
+  isEnum(name: string): boolean {
+    return this.#tables.hasType?.(name) === true
   }
 
   parameterSize(number: number): number {

@@ -7,6 +7,7 @@ import { Places } from '../../common/places.js'
 import { type Conversation, OverBudgetError, WorkerThread } from '../../common/worker-thread.js'
 import { PATTERN_BYTES_MAX } from '../../dialect/allowed.js'
 import { tooCostly } from '../../dialect/invalid-sql.js'
+import { cutName } from '../../dialect/scope.js'
 import {
   CELLS_AT_ONCE_MAX,
   LENGTH_AT_ONCE_MAX,
@@ -217,6 +218,7 @@ export class StatementPlanner {
         const planning = new PlanningInThread(session, thread, {
           limits: this.#limits,
           metadataKey: hidesMetadata ? undefined : session.metadata.key,
+          typeNames: listTypes(session),
         })
         return planEach(statements, (statement) => planning.plan(statement))
       })
@@ -237,6 +239,15 @@ function isKeepable({ text, parameterSizes }: GivenStatement): boolean {
   )
 }
 
+/** Lists the names of the types of columns that are enums, as the catalogue shows them. */
+function listTypes({ schema }: Session): string[] {
+  return schema.tableNames.flatMap((name) =>
+    (schema.storedTable(name)?.columns ?? []).flatMap((column) =>
+      column.type === 'enum' ? (column.enum?.type ?? cutName(`${name}_${column.name}`)) : [],
+    ),
+  )
+}
+
 /** Statements that are planned together have the same tables. */
 function areHidden(statements: readonly GivenStatement[]): boolean {
   return statements.every(({ hidesMetadata }) => hidesMetadata === true)
@@ -250,6 +261,7 @@ function planAtOnce(
     {
       tableNames: session.schema.tableNames,
       metadataKey: areHidden(statements) ? undefined : session.metadata.key,
+      typeNames: () => listTypes(session),
       describe(name) {
         const codec = session.schema.tableByName(name)
         return codec && { codec, rows: session.branch.rowsOf(codec) }
@@ -272,7 +284,11 @@ class PlanningInThread {
   constructor(
     session: Session,
     thread: Conversation,
-    options: { metadataKey: string | undefined; limits: Limits },
+    options: {
+      metadataKey: string | undefined
+      limits: Limits
+      typeNames: readonly string[]
+    },
   ) {
     this.#session = session
     this.#thread = thread

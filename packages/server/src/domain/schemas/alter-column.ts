@@ -200,7 +200,10 @@ function linkChanges(before: StoredColumn, after: StoredColumn): Pick<Changes, '
   return { link: { onDelete, ...(before.rule !== after.rule && { constraint: rule }) } }
 }
 
-const copyOf = ({ values }: { readonly values: readonly string[] }) => ({ values: [...values] })
+const copyOf = ({ values, type }: NonNullable<StoredColumn['enum']>) => ({
+  values: [...values],
+  ...(type !== undefined && { type }),
+})
 
 /**
  * Pairs the columns of two versions of a table that are the same one, or that one was made of the other. Returns the later

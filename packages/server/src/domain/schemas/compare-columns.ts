@@ -90,6 +90,7 @@ function isSameList(source: readonly Column[], target: readonly Column[]): boole
 
 function isSameValues({ enum: one }: Column, { enum: other }: Column): boolean {
   return (
+    one?.type === other?.type &&
     one?.values.length === other?.values.length &&
     (one?.values ?? []).every((value, index) => value === other?.values[index])
   )

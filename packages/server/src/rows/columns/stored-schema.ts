@@ -59,7 +59,7 @@ export interface StoredColumn {
   /** Digits in all, and after the decimal point. */
   readonly decimal?: { readonly precision: number; readonly scale: number }
   /** The possible values, in their order. */
-  readonly enum?: { readonly values: readonly string[] }
+  readonly enum?: { readonly values: readonly string[]; readonly type?: string }
   /** For `file` and `file[]` columns only. */
   readonly defaultPublicAccess?: boolean
   readonly notNull?: boolean

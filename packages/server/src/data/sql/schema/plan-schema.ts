@@ -63,7 +63,10 @@ const PUBLIC = 'public'
 class SchemaPlanner {
   readonly #model: SchemaModel
   readonly #expressions: ReadonlyMap<object, string>
+  /** All types that statements can name. */
   readonly #enums: Map<string, readonly string[]>
+  /** The names of types that this client has made. */
+  readonly #made: Set<string>
   readonly #notices = new Set<string>()
   #source = ''
   #tag = ''
@@ -71,7 +74,9 @@ class SchemaPlanner {
   constructor(model: SchemaModel, expressions: ReadonlyMap<object, string>, types: SchemaTypes) {
     this.#model = model
     this.#expressions = expressions
-    this.#enums = new Map(types)
+    // Those of columns may have been changed by others.
+    this.#enums = new Map([...types, ...typesOf(model)])
+    this.#made = new Set(types.keys())
   }
 
   finish(): SchemaPlan {
@@ -87,7 +92,7 @@ class SchemaPlanner {
           isWanted,
         })),
       notices: [...this.#notices],
-      types: this.#enums,
+      types: new Map([...this.#enums].filter(([name]) => this.#made.has(name))),
       tag: this.#tag,
     }
   }
@@ -626,6 +631,9 @@ class SchemaPlanner {
   #rename(statement: NodeOf<'RenameStmt'>): string {
     const { renameType, relation, subname = '', newname = '', missing_ok } = statement
     const tag = 'ALTER TABLE'
+    if (renameType === 'OBJECT_TYPE') {
+      return this.#renameType(statement.object, this.#newName(newname))
+    }
     if (!['OBJECT_TABLE', 'OBJECT_COLUMN', 'OBJECT_TABCONSTRAINT'].includes(renameType ?? '')) {
       throw notSupported(`ALTER ${objectWords(renameType)} ... RENAME`)
     }
@@ -774,6 +782,11 @@ class SchemaPlanner {
     const parts = namesOf(contentOf(object, 'List')?.items)
     const [name = '', tableName = '', schemaname] = [...parts].reverse()
     // It changes nothing that a statement can see, so that a dump need not stop for it.
+    if (objtype === 'OBJECT_TABLE') {
+      this.#getTable({ relname: name, ...(tableName && { schemaname: tableName }) })
+    } else if (objtype !== 'OBJECT_COLUMN' && !COMMENTED.has(objtype ?? '')) {
+      throw notSupported(words, 'only columns have a description')
+    }
     if (objtype !== 'OBJECT_COLUMN' || name === 'id') {
       this.#notices.add(`${words}: was not kept, because only columns have a description`)
       return 'COMMENT'
@@ -786,9 +799,10 @@ class SchemaPlanner {
   #createEnum({ typeName, vals }: NodeOf<'CreateEnumStmt'>): string {
     const name = this.#newName(nameOf({ names: typeName ?? [] }))
     if (this.#enums.has(name)) throw invalidSql(`type [${name}] already exists`)
-    if (this.#enums.size >= TYPES_MAX) {
+    if (this.#made.size >= TYPES_MAX) {
       throw invalidSql(`at most ${TYPES_MAX} types can be created by one client`)
     }
+    this.#made.add(name)
     this.#enums.set(
       name,
       namesOf(vals).map((value) => value ?? ''),
@@ -797,23 +811,106 @@ class SchemaPlanner {
   }
 
   #alterEnum(statement: NodeOf<'AlterEnumStmt'>): string {
+    const { newVal: value = '', newValNeighbor: neighbour, newValIsAfter: isAfter } = statement
     const name = nameOf({ names: statement.typeName ?? [] })
-    throw notSupported(
-      `ALTER TYPE [${name}]`,
-      'the values of an enum belong to its column; change them there',
-    )
+    const tag = 'ALTER TYPE'
+    if (statement.oldVal !== undefined) {
+      throw notSupported('ALTER TYPE ... RENAME VALUE', 'add a value and change the records')
+    }
+    const values = this.#valuesOf(name)
+    if (values.includes(value)) {
+      if (!statement.skipIfNewValExists) {
+        throw new AppError('already_exists', `type [${name}]: value [${value}] already exists`)
+      }
+      return this.#skip(tag, `value [${value}] of type [${name}] already exists`)
+    }
+    const added = (before: readonly string[]) => {
+      const at = neighbour === undefined ? before.length : before.indexOf(neighbour)
+      if (at < 0) throw invalidSql(`type [${name}]: value [${neighbour}] not found`)
+      return before.toSpliced(neighbour !== undefined && isAfter ? at + 1 : at, 0, value)
+    }
+    this.#enums.set(name, added(values))
+    for (const { table, column } of columnsOf(this.#model, name)) {
+      const { values: own = [], ...type } = column.definition.enum ?? {}
+      this.#model.changeColumn(table, column, { enum: { ...type, values: added(own) } })
+    }
+    return tag
+  }
+
+  #valuesOf(name: string): readonly string[] {
+    const values = this.#enums.get(name)
+    if (values !== undefined) return values
+    throw invalidSql(`type [${name}] not found: a type is there as long as a column has it`)
+  }
+
+  #renameType(object: Node | undefined, newName: string): string {
+    const name = nameOf({ names: contentOf(object, 'List')?.items ?? [] })
+    const values = this.#valuesOf(name)
+    if (this.#enums.has(newName)) throw invalidSql(`type [${newName}] already exists`)
+    for (const { table, column } of columnsOf(this.#model, name)) {
+      const { values: own = [] } = column.definition.enum ?? {}
+      this.#model.changeColumn(table, column, { enum: { values: [...own], type: newName } })
+    }
+    this.#enums.delete(name)
+    this.#enums.set(newName, values)
+    if (this.#made.delete(name)) this.#made.add(newName)
+    return 'ALTER TYPE'
   }
 
   #dropType(object: Node, isOptional: boolean): void {
     const name = nameOf(contentOf(object, 'TypeName') ?? {})
-    if (this.#enums.delete(name)) return
-    if (isOptional) {
-      this.#skip('', `type [${name}] does not exist`)
-      return
+    const [user] = columnsOf(this.#model, name)
+    if (user !== undefined) {
+      const { definition } = user.column
+      throw invalidSql(
+        `type [${name}] cannot be dropped: column [${definition.name}] of table [${user.table.name}] has it`,
+      )
     }
-    throw invalidSql(`type [${name}] not found: the values of an enum belong to its column`)
+    this.#made.delete(name)
+    if (this.#enums.delete(name)) return
+    if (isOptional) this.#skip('', `type [${name}] does not exist`)
+    // It may have gone with its last column.
+    else this.#notices.add(`type [${name}] was not dropped: no column has it`)
   }
 }
+
+/** The name of the type of a column, as the catalogue shows it. */
+const typeNameOf = (table: TableModel, { definition }: ColumnModel): string | undefined =>
+  definition.type === 'enum'
+    ? (definition.enum?.type ?? cutName(`${table.name}_${definition.name}`))
+    : undefined
+
+/** Lists the columns of a type. */
+const columnsOf = ({ tables }: SchemaModel, type: string) =>
+  tables.flatMap((table) =>
+    table.columns
+      .filter((column) => typeNameOf(table, column) === type)
+      .map((column) => ({ table, column })),
+  )
+
+/** Returns the types of columns. */
+function typesOf({ tables }: SchemaModel): Map<string, readonly string[]> {
+  const types = new Map<string, readonly string[]>()
+  for (const table of tables) {
+    for (const column of table.columns) {
+      const name = typeNameOf(table, column)
+      if (name !== undefined && !types.has(name)) {
+        types.set(name, column.definition.enum?.values ?? [])
+      }
+    }
+  }
+  return types
+}
+
+/** Objects of dumps whose comments are not kept. */
+const COMMENTED = new Set([
+  'OBJECT_EXTENSION',
+  'OBJECT_INDEX',
+  'OBJECT_SCHEMA',
+  'OBJECT_SEQUENCE',
+  'OBJECT_TABCONSTRAINT',
+  'OBJECT_TYPE',
+])
 
 const NAME_BYTES_MAX = 63
 const SEQUENCE_END = '_seq'

@@ -59,7 +59,7 @@ export function readType(
     throw notSupported(`type [${name}[]]`, 'only text[] is')
   }
   const values = enums.get(name)
-  if (values !== undefined) return { form: { type: 'enum', enum: { values } } }
+  if (values !== undefined) return { form: { type: 'enum', enum: { values, type: name } } }
   if (name === 'varchar') return varchar(numbers)
   if (name === 'numeric') return numeric(numbers)
   const plain = PLAIN[name]
