@@ -37,6 +37,7 @@ export function showBuilds(database: Database) {
         startedAt: new Date(),
       }),
     )
+    build.follow()
     return build
   }
 }
@@ -58,13 +59,17 @@ class ShownBuild {
   readonly #database: Database
   readonly #backendId: number
   readonly #step: string
-  readonly #beat: NodeJS.Timeout
+  #beat: NodeJS.Timeout | undefined
   isCancelled = false
 
   constructor(database: Database, { backendId, step }: { backendId: number; step: string }) {
     this.#database = database
     this.#backendId = backendId
     this.#step = step
+  }
+
+  /** Notes the progress until the build ends. */
+  follow(): void {
     this.#beat = setInterval(() => this.#tell().catch(() => undefined), BEAT_MS).unref()
   }
 
