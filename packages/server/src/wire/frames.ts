@@ -135,7 +135,9 @@ export class FrameContent {
     const count = this.int16()
     // Each item takes a byte at least.
     if (count > this.#body.length) throw new ProtocolError('a list of a message is too long')
-    return Array.from({ length: count }, read)
+    const items: Item[] = []
+    for (let index = 0; index < count; index++) items.push(read())
+    return items
   }
 
   rest(): Buffer {

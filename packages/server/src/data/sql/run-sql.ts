@@ -247,14 +247,16 @@ function quickEvaluator(
 ): Evaluator {
   const { session, bounds, limits, database } = context
   const connections = connectionsOf(context, 'quick')
-  const run: RunCalls = (calls) => {
+  const run: RunCalls = (given) => {
     const isShared =
       plan.kind === 'select' &&
       plan.isLookup &&
       reader.timeZone === undefined &&
-      !calls.some((each) => each.describes)
+      !given.some((each) => each.describes)
+    const { before, calls } = database.server.readAs(reader, given)
     return session.branch.runQuery({
-      ...database.server.readAs(reader, calls),
+      before,
+      calls,
       sharedAs: isShared ? (reader.role ?? '') : undefined,
       connections,
       bounds,
