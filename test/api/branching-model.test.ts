@@ -65,7 +65,7 @@ let first: TestService
 let second: TestService
 
 beforeAll(async () => {
-  const limits = { automaticCheckpointsMax: 2, revertibleRecordsMin: 1 }
+  const limits = { automaticCheckpointsMax: 2 }
   first = await createTestService({ limits })
   // The second process compares the rows of most merges, and checks most rows for new rules, without locks.
   const unlocked = { mergeLockedRowsMax: 2, ruleLockedRowsMax: 1 }
@@ -113,14 +113,37 @@ const NUMBERS: ReadonlySet<string> = new Set(['int', 'float'])
 /** Changes of a branch that may be reverted. */
 const STEPS_KEPT = 3
 
-/** Returns the states before and after a change of a branch. undefined: something else needs what it has added. */
+/** A change of a branch: the states before and after it, what it has added to the schema, or the rows of a bulk load. */
+type Step =
+  | Record<'before' | 'after', State>
+  | { readonly added: ReadonlySet<number> }
+  | { readonly uid: number; readonly loaded: ModelTable['rows'] }
+
+/**
+ * Returns the states before and after a change of a branch. `needed`: something else needs what it has added. `unknown`: rows of a
+ * bulk load were written since, and the model does not know whether they are still those of the load.
+ */
 function stepOn(
   state: State,
-  step: Record<'before' | 'after', State> | { readonly added: ReadonlySet<number> },
-): Record<'before' | 'after', State> | undefined {
+  step: Step,
+): Record<'before' | 'after', State> | 'needed' | 'unknown' {
+  if ('loaded' in step) return loadOn(state, step)
   if (!('added' in step)) return step
   const before = withoutAdded(state, step.added)
-  return before && { before, after: state }
+  return before === undefined ? 'needed' : { before, after: state }
+}
+
+function loadOn(
+  state: State,
+  { uid, loaded }: { readonly uid: number; readonly loaded: ModelTable['rows'] },
+): Record<'before' | 'after', State> | 'unknown' {
+  const table = state.tables.find((each) => each.uid === uid)
+  if (table === undefined) return 'unknown'
+  const rows = [...table.rows].filter(([id]) => loaded.has(id))
+  if (rows.some(([id, row]) => loaded.get(id) !== row)) return 'unknown'
+  const left = new Map([...table.rows].filter(([id]) => !loaded.has(id)))
+  const tables = state.tables.map((each) => (each === table ? { ...table, rows: left } : each))
+  return { before: { ...state, tables }, after: state }
 }
 
 /** Runs the model and the service side by side. */
@@ -134,12 +157,12 @@ class Run {
   }[] = []
   /**
    * The merges, bulk loads and edits that have taken effect, with full copies of the states before and after them, or with
-   * what they have added to the schema.
+   * what they have added.
    */
   #steps: {
     readonly entry: string
     readonly branch: ModelBranch
-    readonly step: Record<'before' | 'after', State> | { readonly added: ReadonlySet<number> }
+    readonly step: Step
   }[] = []
   #checkpointCount = 0
   readonly #keyName: string
@@ -453,7 +476,8 @@ class Run {
     const step = isEntry
       ? stepOn(branch.state, ofEntry.step)
       : { before: from?.pinned.state ?? branch.state, after: to?.pinned.state ?? branch.state }
-    if (step === undefined) {
+    if (step === 'unknown') return
+    if (step === 'needed') {
       const body = { entry: ofEntry?.entry, allowDataLoss: true }
       const refused = await this.call(branch, 'POST', '/revert', body)
       expect(refused.body.code, JSON.stringify(refused.body)).toBe('not_revertible')
@@ -968,8 +992,10 @@ class Run {
     )
     if (branch.state === before) return
     const log = expectOk(await this.call(branch, 'GET', '/log?kind=bulk&size=1')).body
-    const step = { before, after: branch.state }
-    this.#steps.push({ entry: log.entries[0].id, branch, step })
+    const { uid } = table
+    const rows = branch.state.tables.find((each) => each.uid === uid)?.rows ?? new Map()
+    const loaded = new Map([...rows].filter(([id]) => ids.includes(id)))
+    this.#steps.push({ entry: log.entries[0].id, branch, step: { uid, loaded } })
   }
 
   /** Upserts some records, by id or by a unique column. A record that is refused does not affect the others. */

@@ -253,8 +253,13 @@ describe('many records', () => {
       yield* manyRows('n')
     }
     const progress: InsertManyProgress[] = []
-    const result = await users.insertMany(rows(), { onProgress: (now) => progress.push(now) })
+    const entries: string[] = []
+    const result = await users.insertMany(rows(), {
+      onProgress: (now) => progress.push(now),
+      onEntry: (entry) => entries.push(entry),
+    })
     expect(result).toEqual({ inserted: MANY, updated: 0, skipped: 0, failed: 0, errors: [] })
+    expect(entries).toEqual([expect.stringMatching(/^log_/)])
     expect(progress.length).toBeGreaterThan(10)
     // Nothing is stored before all is sent.
     expect(progress.slice(0, -1).every(({ inserted }) => inserted === 0)).toBe(true)

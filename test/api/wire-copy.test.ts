@@ -129,6 +129,29 @@ describe('COPY', () => {
     raw.close()
   })
 
+  it('is one entry of the log, which can be reverted', async () => {
+    await branches.fork('taken-back')
+    const before = await branches.call('taken-back', 'POST', '/tables/people/query', {})
+    const raw = await wire.openRaw('shop:taken-back')
+    const lines = Array.from({ length: 2500 }, (_, index) => `t${index}\tName\n`).join('')
+    raw.send(query('begin'), query('copy people (id, name) from stdin'), data(lines), done())
+    raw.send(query('rollback'))
+    for (let count = 0; count < 3; count++) await raw.until('Z')
+    const entries = async () =>
+      (await branches.call('taken-back', 'GET', '/log?kind=bulk')).body.entries
+    expect(await entries()).toEqual([])
+    raw.send(query('copy people (id, name) from stdin'), data(lines), done())
+    expect(tagOf(await raw.until('Z'))).toBe('COPY 2500')
+    raw.close()
+    const [entry, ...others] = await entries()
+    expect([entry, others]).toMatchObject([{ table: 'people', counts: { inserted: 2500 } }, []])
+    const body = { entry: entry.id }
+    const { body: reverted } = await branches.call('taken-back', 'POST', '/revert', body)
+    expect(reverted).toMatchObject({ merged: true, tables: [{ name: 'people', deleted: 2500 }] })
+    const after = await branches.call('taken-back', 'POST', '/tables/people/query', {})
+    expect(after.body.records).toEqual(before.body.records)
+  })
+
   it('works in prepared statements and in transactions', async () => {
     await branches.fork('prepared')
     const raw = await wire.openRaw('shop:prepared')

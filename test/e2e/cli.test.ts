@@ -280,6 +280,10 @@ describe('the command line', () => {
     expect(skipped).toMatchObject({ code: 0 })
     expect(skipped.stderr).toContain('Imported 1 row,')
     expect(skipped.stderr).toContain('1 were skipped')
+    const [, entry = ''] = /To take it back: offshoot revert (log_\w+)/.exec(skipped.stderr) ?? []
+    expect((await run(['revert', entry])).code).toBe(0)
+    expect(await sql("select id from people where id = 'q1'")).toEqual([])
+    await run(['import', 'more.csv', '--table', 'people', '--skip-existing'])
     const select = "select id, name, age from people where id in ('p1', 'q1') order by id"
     expect(await sql(select)).toEqual([
       { id: 'p1', name: 'Name, 1', age: 1 },

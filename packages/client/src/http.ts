@@ -20,6 +20,8 @@ export interface ApiRequest {
   readonly signal?: AbortSignal | undefined
   /** Called after each attempt that failed and is going to be repeated. */
   readonly onFailure?: (error: OffshootError) => void
+  /** Called with the headers of the answer. */
+  readonly onHeaders?: (headers: Headers) => void
   readonly onProgress?: LongCallOptions['onProgress']
 }
 
@@ -120,10 +122,12 @@ export class Transport {
     request: ApiRequest,
     parse: (text: string) => unknown = JSON.parse,
   ): Promise<Answer> {
-    const { text, status } = await this.#repeat(request, async (response) => ({
+    const { text, status, headers } = await this.#repeat(request, async (response) => ({
       text: await response.text(),
       status: response.status,
+      headers: response.headers,
     }))
+    request.onHeaders?.(headers)
     if (text === '') return undefined as Answer
     let answer: unknown
     try {

@@ -22,6 +22,11 @@ export interface InsertManyOptions extends CallOptions {
    * and `replace` replaces it; both need the mode `atomic`.
    */
   readonly existing?: 'refuse' | 'skip' | 'replace'
+  /**
+   * Called with the entry of the log, by which `branch.revert` takes the records back. In the mode `partial`, each batch has one.
+   * It is not called if the answer was lost and the records were sent again.
+   */
+  readonly onEntry?: (entry: string) => void
   /** Records per batch in the mode `partial`. Default: 10,000. */
   readonly batchSize?: number
 }
@@ -96,6 +101,12 @@ interface StreamAnswer {
   readonly errors: readonly { readonly line: number; readonly message: string }[]
 }
 
+/** Returns a callback that passes on the entry of the log, which an answer has in a header. */
+const noteEntry = (onEntry: InsertManyOptions['onEntry']) => (headers: Headers) => {
+  const entry = headers.get('offshoot-entry')
+  if (entry !== null) onEntry?.(entry)
+}
+
 const BATCH_SIZE = 10_000
 /** A batch ends at this many characters, so that memory does not depend on the size of records. */
 const BATCH_LENGTH_MAX = 8 * 1024 * 1024
@@ -130,7 +141,7 @@ const CONTENT_TYPE = { 'content-type': 'application/x-ndjson' }
 async function insertAll(
   transport: Transport,
   path: string,
-  { records, options: { existing, signal, onProgress } }: Input,
+  { records, options: { existing, signal, onProgress, onEntry } }: Input,
 ): Promise<InsertManyResult> {
   // Aborted at the end, so that an input whose answer came early is not read any further.
   const ending = new AbortController()
@@ -146,6 +157,7 @@ async function insertAll(
       body: await attempts.body(),
       headers: CONTENT_TYPE,
       isOnce: true,
+      onHeaders: noteEntry(onEntry),
       signal: signal === undefined ? ending.signal : AbortSignal.any([signal, ending.signal]),
       onFailure: (error) => {
         // To send the records again would not help.
@@ -380,7 +392,7 @@ async function insertBatches(
   path: string,
   { records, options }: Input,
 ): Promise<InsertManyResult> {
-  const { onProgress, signal, batchSize = BATCH_SIZE } = options
+  const { onProgress, onEntry, signal, batchSize = BATCH_SIZE } = options
   const errors: Fault[] = []
   let [inserted, failed, settled] = [0, 0, 0]
   const all = typeof records === 'function' ? records() : records
@@ -390,7 +402,7 @@ async function insertBatches(
       .json<StreamAnswer>({
         // A partial stream is several transactions, so the service cannot record its answer.
         ...{ method: 'POST', path, query: { mode: 'partial' }, body: text },
-        ...{ headers: CONTENT_TYPE, signal },
+        ...{ headers: CONTENT_TYPE, signal, onHeaders: noteEntry(onEntry) },
       })
       .catch((error: unknown) => {
         const cause = errorOf(error, signal)

@@ -17,13 +17,6 @@ export const LIMITS = {
   checkpointsPerBranchMax: 1000,
   /** Changes of one branch whose checkpoints are kept: the service makes one before and one after each. 0: it makes none. */
   automaticCheckpointsMax: 20,
-  /**
-   * Records from which on a bulk load keeps the states before and after it, so that it can be reverted. Such loads wait for
-   * each other. Programs that load side by side often send 1,000 records at a time, the most that Xata clients do.
-   */
-  revertibleRecordsMin: 1001,
-  /** Records of such a load that are written while others wait. One of more records must be publishable at once. */
-  revertibleRecordsLockedMax: 50_000,
   /** Open proposals of one database. */
   openProposalsMax: 1000,
   /** Comments of one proposal. */

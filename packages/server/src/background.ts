@@ -5,6 +5,7 @@ import { collectUploadClaims } from './data/files/upload-claim.js'
 import { collectAnswers, shrinkAnswers } from './data/records/idempotency.js'
 import { deleteExpiredBranches } from './domain/branches/expire-branches.js'
 import { collectLog } from './domain/log/collect.js'
+import { collectLoads } from './domain/log/loads.js'
 import { collectOperations } from './domain/long-work/operations.js'
 import { collectCheckpoints, keepCheckpoints } from './domain/merges/checkpoints.js'
 import { compactDatabase } from './domain/merges/history/compact-database.js'
@@ -95,7 +96,9 @@ function jobsOf(services: BackgroundServices): ReadonlyMap<string, Job> {
       // Heaps lose their branch in many ways, one of which is the deletion of its database.
       heaps: often(rows.collectHeaps),
       schedules: often(() => keepCheckpoints(storage, limits)),
-      log: rarely((work) => collectLog(database, work)),
+      log: rarely(
+        async (work) => (await collectLoads(database)) || (await collectLog(database, work)),
+      ),
       proposals: rarely(() => collectProposals(database)),
       operations: rarely(() => collectOperations(database)),
       spares: rarely(rows.collectSpares),

@@ -404,10 +404,6 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   commentsPerProposalMax: 'Comments of one proposal.',
   automaticCheckpointsMax:
     'Merges, resets and other changes of one branch whose checkpoints are kept: the service makes one before and one after each. 0: it makes none.',
-  revertibleRecordsMin:
-    'Records from which on a bulk load can be reverted: the service makes a checkpoint before and one after it.',
-  revertibleRecordsLockedMax:
-    'Records of a bulk load that can be reverted, if they have to be written while other writers of the branch wait.',
   tablesPerBranchMax: 'Tables of one branch.',
   columnsPerTableMax: 'Columns of one table.',
   columnsPerBranchMax: 'Columns of all tables of one branch.',

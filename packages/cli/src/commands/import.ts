@@ -98,6 +98,7 @@ async function importRows(
   const interrupt = new Interrupt(flags)
   let bytes = 0
   let settled = { sent: 0, inserted: 0, failed: 0 }
+  const entries: string[] = []
   const read = async function* () {
     interrupt.isRead = false
     bytes = 0
@@ -116,6 +117,7 @@ async function importRows(
       mode: flags.partial ? 'partial' : 'atomic',
       existing: flags.upsert ? 'replace' : flags.skipExisting ? 'skip' : 'refuse',
       signal: interrupt.signal,
+      onEntry: (entry) => entries.push(entry),
       onProgress: (now) => {
         settled = now
         progress.update(now.sent, bytes / flags.size)
@@ -129,6 +131,7 @@ async function importRows(
     }
     if (result.skipped > 0) notice(`${result.skipped} were skipped, because their ids exist.`)
     if (result.failed > 0) notice(`${result.failed} records were refused.`)
+    if (entries.length > 0 && result.updated === 0) notice(howToRevert(entries))
     if (interrupt.isStopped) {
       notice(`Stopped after ${settled.sent} records. All that were valid are stored.`)
       return EXIT.interrupted
@@ -150,6 +153,17 @@ async function importRows(
   } finally {
     interrupt.close()
   }
+}
+
+/** Commands that are shown to take back an import. */
+const REVERTS_SHOWN = 5
+
+/** Says how to take back an import. A partial one is an entry of the log for each batch. */
+function howToRevert(entries: readonly string[]): string {
+  const shown = entries.slice(0, REVERTS_SHOWN).map((entry) => `offshoot revert ${entry}`)
+  const more = entries.length - shown.length
+  const rest = more === 0 ? '' : `, and so on for ${more} more that offshoot log lists`
+  return `To take it back: ${shown.join(', ')}${rest}`
 }
 
 function adviceAfter({ isCertain, settled }: InsertManyError, { partial }: ImportFlags): string {

@@ -20,7 +20,7 @@ export const revertCommand = () =>
       ]),
     ),
   )
-    .argument('[entry]', 'entry of the log: a merge, pull, reset, revert or migration')
+    .argument('[entry]', 'entry of the log: a merge, pull, reset, revert, migration or bulk load')
     .option('--from <checkpoint>', 'instead of an entry: the checkpoint before the changes')
     .option('--to <checkpoint>', 'with --from: the checkpoint after the changes')
     .action(

@@ -319,7 +319,7 @@ export const tableOfDatabase = (name: string): CatalogueTable | undefined => byN
 
 /**
  * Tables of the catalogue that have nothing of a database, or nothing that another one needs: contents are entered when
- * files are restored.
+ * files are restored. Entries of the log get new ids, so bulk loads cannot be reverted in a restored database.
  */
 export const NOT_OF_DATABASE: readonly string[] = [
   'api_keys',
@@ -329,6 +329,7 @@ export const NOT_OF_DATABASE: readonly string[] = [
   'catalogue_migrations',
   'invites',
   'link_keys',
+  'loads',
   'members',
   'secrets',
   'sign_in_tokens',

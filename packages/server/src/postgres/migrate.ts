@@ -36,6 +36,7 @@ import { checkpoints } from './migrations/032-checkpoints.js'
 import { proposals } from './migrations/033-proposals.js'
 import { recordVersions } from './migrations/034-record-versions.js'
 import { operations } from './migrations/035-operations.js'
+import { loads } from './migrations/036-loads.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -96,6 +97,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 33, name: 'proposals', statements: proposals },
   { number: 34, name: 'record versions', statements: recordVersions },
   { number: 35, name: 'operations', statements: operations },
+  { number: 36, name: 'loads', statements: loads },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

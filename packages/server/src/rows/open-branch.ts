@@ -442,14 +442,9 @@ export class OpenBranch implements TableLookup {
   }
 
   /**
-   * Creates a stage for the rows of a stream. With `mayReplace`, they may become those of the branch as they are staged. With
-   * `closesEpoch`, the transaction that publishes them closes the epoch of the branch first.
+   * Creates a stage for the rows of a stream. With `mayReplace`, they may become those of the branch as they are staged.
    */
-  stageRows(options: {
-    table: WritableTable
-    mayReplace: boolean
-    closesEpoch: boolean
-  }): Promise<StagedRows> {
+  stageRows(options: { table: WritableTable; mayReplace: boolean }): Promise<StagedRows> {
     return StagedRows.create(this.#shared, this.guard, options)
   }
 }

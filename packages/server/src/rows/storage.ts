@@ -16,6 +16,7 @@ import { collectSchema } from './layout/database-schema.js'
 import { type ForkOutcome, toForkOutcome } from './layout/fork.js'
 import { analyzeGrownHeaps } from './layout/heap-statistics.js'
 import { type BranchRows, shallowLayoutSql, toShallowLayout } from './layout/layout.js'
+import { LoadedRows } from './merging/loaded-rows.js'
 import { OpenBranch, type SchemaTables, type SharedByBranches } from './open-branch.js'
 import type { TableRead } from './reading/table-read.js'
 import type { Guard } from './running/guard.js'
@@ -102,6 +103,11 @@ export class Storage implements SharedByBranches {
   /** Collects statistics of the heaps of branches that have doubled since it was last done. Waits for nobody. */
   analyzeGrown(databaseId: string, branchIds: readonly string[]): Promise<void> {
     return analyzeGrownHeaps(this.database, { databaseId, branchIds })
+  }
+
+  /** Creates an empty table for the records that a bulk load has inserted. It must be dropped in the end. */
+  createLoadedRows(place: { databaseId: string; tableId: number }): Promise<LoadedRows> {
+    return LoadedRows.create(this.database, place)
   }
 
   /** Moves the rows of all layers of a branch to its heaps, in small steps. */

@@ -103,11 +103,6 @@ export class StoredBranch {
     return row.outcome
   }
 
-  /** Makes writers of the branch, whose gate must be locked, keep old versions, as its first fork does. */
-  async keepVersions(): Promise<void> {
-    await this.#transaction.query(closeEpochSql(this.#id, sql`and epoch = 1`))
-  }
-
   /** Closes the epoch of the branch, so that it can be forked. Returns undefined if it does not exist. */
   async closeEpoch(): Promise<ForkSource | undefined> {
     const [source] = await this.#transaction.query<ForkSource>(

@@ -26,6 +26,7 @@ export const collected = new KindCounter(
     'migration',
     'operation',
     'log entry',
+    'load',
     'checkpoint',
     'proposal',
   ],

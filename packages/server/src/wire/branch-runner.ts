@@ -2,6 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { ByteShare } from '../common/byte-budget.js'
 import type { Session } from '../data/session/session.js'
 import type { SessionRequest } from '../data/session/sessions.js'
+import type { CopyLoad } from '../data/sql/copy-load.js'
 import type { Description, ResultColumn } from '../data/sql/evaluate.js'
 import { explainSql } from '../data/sql/explain.js'
 import {
@@ -52,6 +53,8 @@ export interface StatementRun {
   readonly statement: Extract<ClientStatement, { kind: 'query' }>
   /** The table of a COPY without a list of columns: which ones it has depends on the schema. */
   readonly copied?: string | undefined
+  /** The COPY that inserts rows by the statement. It is also the sink. */
+  readonly load?: CopyLoad
   /** The types that the client declares. */
   readonly declared: ParameterTypes
   readonly parameters: readonly (string | null)[]
@@ -237,6 +240,7 @@ export class BranchRunner {
               statement: toRun(transaction.session, run),
               form: rowsForm(sink),
               change: run.change,
+              load: run.load,
             }),
           describe: (run) =>
             transaction.describe(

@@ -1,4 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
+import { CopyLoad } from '../data/sql/copy-load.js'
 import type { ResultColumn } from '../data/sql/evaluate.js'
 import type { RowSink } from '../data/sql/run-sql.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
@@ -798,9 +799,10 @@ export class ClientSession {
     const { columns } = await this.#block.describe(table)
     const inserting = await this.#copyRun(plan.insert(columns.map(({ name }) => name)), [null])
     this.#block.beginImplicit()
+    const load = new CopyLoad(plan.into)
     const insert = (parameters: readonly string[]) =>
       this.#cancellable(() =>
-        this.#block.run({ ...inserting, parameters, signal: this.#running.signal }, NO_ROWS),
+        this.#block.run({ ...inserting, parameters, load, signal: this.#running.signal }, load),
       )
     const bytesMax = limits.transactionBytesMax
     const rows = new CopyIn({

@@ -16,7 +16,9 @@ export interface CopyPlan {
   readonly query: string
   /** The table, if no columns are named. A computed column is not among those of a COPY. */
   readonly copied: string | undefined
-  /** Returns the statement that inserts rows, which are its parameter as JSON. */
+  /** The table that gets rows. */
+  readonly into: string
+  /** Returns the statement that inserts rows, which are its parameter as JSON, and returns their ids. */
   insert(columns: readonly string[]): string
 }
 
@@ -35,6 +37,7 @@ export function planCopy(node: Node, text: string): CopyPlan {
     query:
       table === undefined ? innerQuery(text) : textOf(sql`select ${columnsOf(copy)} from ${table}`),
     copied: copy.attlist === undefined ? copy.relation?.relname : undefined,
+    into: copy.relation?.relname ?? '',
     insert: (columns) => textOf(insertRows(table ?? sql``, columns)),
   }
 }
@@ -58,7 +61,8 @@ function insertRows(table: Sql, columns: readonly string[]): Sql {
   const values = columns.map((_, index) => sql`r.v ->> ${literal(String(index))}::integer`)
   return sql`
     insert into ${table} (${join(columns.map(ident), ', ')})
-    select ${join(values, ', ')} from jsonb_array_elements(${slot(0)}::jsonb) as r(v)`
+    select ${join(values, ', ')} from jsonb_array_elements(${slot(0)}::jsonb) as r(v)
+    returning id`
 }
 
 /** Returns the query of `copy (query) to stdout`. It is planned as a statement of its own. */

@@ -7,17 +7,16 @@ import { arrayLiteral } from '../../postgres/carriers.js'
 import type { BranchTable, WritableTable } from '../../rows/open-branch.js'
 import { confirmed } from '../../rows/running/staleness.js'
 import type { WriteTransaction } from '../../rows/running/transactions.js'
-import type { Storage } from '../../rows/storage.js'
 import { Refusal } from '../../rows/writing/refusals.js'
 import { findViolationFields } from '../session/record-errors.js'
 import { planColumns } from '../session/session.js'
 import { findConflicts } from './bulk-conflicts.js'
 import { type Batch, bulkFailed, encodeSlice } from './encode-input.js'
 import { answerOnce, keepAnswer } from './idempotency.js'
-import { LoadEntry } from './load-states.js'
+import { LoadEntry } from './load-entry.js'
 import { loadContents, storeFiles } from './record-files.js'
 import { recordInput } from './record-input.js'
-import { countRecords, sliceRecords } from './record-slices.js'
+import { sliceRecords } from './record-slices.js'
 import type { RecordContext } from './records.js'
 
 /**
@@ -25,7 +24,7 @@ import type { RecordContext } from './records.js'
  * After the first fault nothing more is sent, and the rest is only validated.
  */
 export async function bulkInsert(
-  context: RecordContext & { readonly storage: Storage; readonly limits: Limits },
+  context: RecordContext & { readonly limits: Limits; onEntry(id: string): void },
   body: Buffer,
 ): Promise<JsonText> {
   const { session, limits } = context
@@ -36,19 +35,18 @@ export async function bulkInsert(
     async () => {
       await session.growth.admitBody()
       const writable = await session.branch.writable(table)
-      const max = limits.revertibleRecordsMin
-      const records = await inTurns(countRecords(body, { max, limits }))
-      const entry = await LoadEntry.of(context, { records })
+      const entry = new LoadEntry(session, table.codec.table)
       try {
-        return await session.branch.runSteps(async (transaction) => {
+        const answer = await session.branch.runSteps(async (transaction) => {
           const batch = await insertBody(context, writable, { transaction, body, limits })
           const answer = await writeAnswer(context, table, { transaction, ids: batch.ids })
-          const { tableName } = context
           const inserted = batch.ids.length
-          await transaction.run(entry.calls({ tableName, inserted }))
+          await transaction.run([...entry.keeping(batch.ids), entry.adding(session, { inserted })])
           await keepAnswer(transaction, context, answer)
           return answer
-        }, entry.options)
+        })
+        context.onEntry(entry.id)
+        return answer
       } catch (error) {
         const refusal = Refusal.of(error, [table.codec])
         if (refusal === undefined) throw error

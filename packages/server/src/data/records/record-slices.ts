@@ -69,24 +69,6 @@ export function* sliceRecords(body: Buffer, limits: JsonLimits): Generator<unkno
   }
 }
 
-/** The shortest record and the comma after it. */
-const RECORD_BYTES_MIN = 3
-
-/**
- * Counts the records of `{"records": [...]}` in steps, up to a number. Only scans the structure. Counts none if the body is
- * malformed, or not in the usual form.
- */
-export function* countRecords(
-  body: Buffer,
-  { max, limits }: { max: number; limits: JsonLimits },
-): Generator<unknown, number> {
-  const start = body.length < max * RECORD_BYTES_MIN ? undefined : findListStart(body)
-  if (start === undefined) return 0
-  let count = 1
-  yield* findComma(body, start, { limits, isWanted: () => ++count >= max })
-  return count
-}
-
 function parseSlice(slice: Buffer): unknown[] {
   requireUtf8(slice)
   return parseText(`[${slice.toString()}]`) as unknown[]
@@ -137,23 +119,14 @@ function recordsOf(body: unknown): unknown[] {
   return records
 }
 
-/** Finds the position of the comma that ends a slice of sufficient size, or the end of the list. */
-function findSliceEnd(
+/**
+ * Finds the position of the comma that ends a slice of sufficient size, or the end of the list. Only scans the
+ * structure; the parser validates the parts.
+ */
+function* findSliceEnd(
   body: Buffer,
   start: number,
   limits: JsonLimits,
-): Generator<unknown[], number> {
-  return findComma(body, start, { limits, isWanted: (at) => at - start >= SLICE_BYTES })
-}
-
-/**
- * Finds the position of the first wanted comma between records, or the end of the list. Only scans the structure; the
- * parser validates the parts.
- */
-function* findComma(
-  body: Buffer,
-  start: number,
-  { limits, isWanted }: { limits: JsonLimits; isWanted(at: number): boolean },
 ): Generator<unknown[], number> {
   const depthMax = limits.jsonDepthMax - OUTER_DEPTH
   const textBytesMax = limits.jsonStringBytesMax
@@ -179,7 +152,7 @@ function* findComma(
         depth--
         break
       case COMMA:
-        if (depth === 0 && isWanted(at)) return at
+        if (depth === 0 && at - start >= SLICE_BYTES) return at
         break
     }
   }

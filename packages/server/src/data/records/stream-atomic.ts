@@ -3,9 +3,11 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns, Turn } from '../../common/in-turns.js'
 import { LineReader } from '../../common/line-reader.js'
+import { PART_IDS_MAX } from '../../domain/log/loads.js'
 import type { LongWork } from '../../domain/long-work/long-work.js'
+import type { Queryable } from '../../postgres/database.js'
 import { toCall } from '../../postgres/statement.js'
-import type { BranchTable, OpenBranch, WritableTable } from '../../rows/open-branch.js'
+import type { BranchTable, WritableTable } from '../../rows/open-branch.js'
 import { confirmed, StaleError } from '../../rows/running/staleness.js'
 import type { OpenTransaction, WriteTransaction } from '../../rows/running/transactions.js'
 import type { Storage } from '../../rows/storage.js'
@@ -20,7 +22,7 @@ import {
   isKeyUsed,
   keepAnswer,
 } from './idempotency.js'
-import { keepsStates, keepVersions, LoadEntry } from './load-states.js'
+import { LoadEntry } from './load-entry.js'
 import { storeFiles } from './record-files.js'
 import { recordInput } from './record-input.js'
 import type { RecordContext } from './records.js'
@@ -63,12 +65,11 @@ interface ReadStream {
 
 /** Where the rows of a stream are, and how they are inserted. */
 interface HeldRows {
-  readonly count: number
+  readonly entry: LoadEntry
   insert(table: WritableTable, transaction: WriteTransaction): Promise<Written | undefined>
   /** Publishes the rows in another way than by inserting them. Returns whether it did. */
   publish?(
     table: WritableTable,
-    entry: LoadEntry,
     finish: (transaction: OpenTransaction) => Promise<unknown>,
   ): Promise<boolean>
   /** Finds the first line whose id or value is taken, and the error that names the column. */
@@ -93,6 +94,10 @@ interface FoundLine {
 export class AtomicStream {
   readonly #request: AtomicRequest
   #rows: StagedRows | undefined
+  /** The entry of the log for staged rows. Their ids are kept as they are staged, or when it is known which are new. */
+  #entry: LoadEntry | undefined
+  #stagedIds: string[] = []
+  #isStored = false
   /** A staged stream, and the table that its rows were encoded for. */
   #staged: (ReadStream & { readonly definition: string; readonly session: Session }) | undefined
 
@@ -113,7 +118,7 @@ export class AtomicStream {
     await source.readAhead(READ_AHEAD_BYTES)
     const writable = await context.session.branch.writable(table)
     // An attempt with an outdated session may have staged a part of a stream that was read ahead.
-    await this.close()
+    await this.close(context.storage)
     const held: StagedRow[] = []
     const read = await this.#readLines(context, table, async (some) => {
       if (this.#rows === undefined) {
@@ -128,7 +133,8 @@ export class AtomicStream {
     if (this.#request.existing !== 'refuse') await this.#stage(context, writable, [])
     const staged = this.#rows as StagedRows | undefined
     if (staged === undefined)
-      return this.#insertHeld(context, writable, read, holdInMemory(context.session.branch, held))
+      return this.#insertHeld(context, writable, read, holdInMemory(session, table, held))
+    await this.#keepIds(context.storage.database)
     await staged.end(writable.writer, this.#request.existing)
     this.#staged = { ...read, session, definition: definitionOf(table) }
     return this.#insertStaged(context, table)
@@ -142,7 +148,7 @@ export class AtomicStream {
 
   /** Adds rows to the stage, in steps. */
   async #stage(
-    { session, storage, limits }: StreamContext,
+    { session, storage }: StreamContext,
     table: WritableTable,
     rows: readonly StagedRow[],
   ): Promise<void> {
@@ -152,28 +158,48 @@ export class AtomicStream {
     const isPlain = codec.links.length === 0 && codec.table.history === undefined
     const mayReplace = this.#request.existing === 'refuse' && isPlain
     if (this.#rows === undefined) {
-      const closesEpoch = keepsStates(limits, rows.length)
-      // The session is outdated then, which is found when the rows are inserted.
-      if (closesEpoch && !session.branch.hasForks) await keepVersions(storage, session)
-      this.#rows = await session.branch.stageRows({ table, mayReplace, closesEpoch })
+      this.#entry = new LoadEntry(session, codec.table)
+      // The records are created from now on.
+      if (this.#keepsStagedIds) await this.#entry.keepStaged(storage.database, [])
+      this.#rows = await session.branch.stageRows({ table, mayReplace })
     }
     const turn = new Turn()
     for (let start = 0; start < rows.length; start += codec.rowsPerStep) {
-      await this.#rows.add(rows.slice(start, start + codec.rowsPerStep))
+      const step = rows.slice(start, start + codec.rowsPerStep)
+      await this.#rows.add(step)
+      if (this.#keepsStagedIds) for (const { id } of step) this.#stagedIds.push(id)
+      if (this.#stagedIds.length >= PART_IDS_MAX) await this.#keepIds(storage.database)
       if (turn.isOver) await turn.end()
     }
   }
 
+  /** Whether all staged rows are new. Of others, that is known when they are inserted. */
+  get #keepsStagedIds(): boolean {
+    return this.#request.existing === 'refuse'
+  }
+
+  async #keepIds(database: Queryable): Promise<void> {
+    const ids = this.#stagedIds
+    this.#stagedIds = []
+    if (ids.length > 0) await this.#entry?.keepStaged(database, ids)
+  }
+
   /** Removes what was staged. */
-  async close(): Promise<void> {
-    const rows = this.#rows
+  async close({ database }: { database: Queryable }): Promise<void> {
+    const [rows, entry] = [this.#rows, this.#entry]
     this.#rows = undefined
+    this.#entry = undefined
+    this.#stagedIds = []
     await rows?.drop()
+    // Ids that cannot be deleted now are deleted by their age.
+    if (!this.#isStored) await entry?.forget(database).catch(() => undefined)
   }
 
   async #insertStaged(context: StreamContext, table: BranchTable): Promise<string> {
-    const [staged, rows] = [this.#staged, this.#rows]
-    if (staged === undefined || rows === undefined) throw new Error('a stream must be staged')
+    const [staged, rows, entry] = [this.#staged, this.#rows, this.#entry]
+    if (staged === undefined || rows === undefined || entry === undefined) {
+      throw new Error('a stream must be staged')
+    }
     if (staged.definition !== definitionOf(table)) throw branchChanged()
     const { session } = context
     // An outdated session has taken back what it had counted.
@@ -186,27 +212,29 @@ export class AtomicStream {
     }
     if (existing !== 'refuse') {
       return this.#insertHeld(context, writable, staged, {
-        count: rows.count,
-        insert: ({ writer }, transaction) =>
-          existing === 'skip'
-            ? rows.insertNew(writer, transaction)
-            : rows.replace(writer, transaction),
+        entry,
+        insert: ({ writer }, transaction) => {
+          const onNew = (ids: readonly string[]) => transaction.run(entry.keeping(ids))
+          return existing === 'skip'
+            ? rows.insertNew(writer, transaction, onNew)
+            : rows.replace(writer, transaction, onNew)
+        },
         findTaken: ({ session }, { writer }) =>
           rows.findTakenBeside(writer, session.branch.guard, existing),
         findRow,
       })
     }
     return this.#insertHeld(context, writable, staged, {
-      count: rows.count,
+      entry,
       async insert({ writer }, transaction) {
         await rows.insert(writer, transaction)
         return undefined
       },
-      async publish(table, entry, finish) {
+      async publish(table, finish) {
         rows.requireAccepted()
         return (
-          (await publishAsHeap(context, rows, entry, finish)) ||
-          (await publishLongStream(context, { table, rows, entry }, finish))
+          (await publishAsHeap(context, rows, finish)) ||
+          (await publishLongStream(context, { table, rows }, finish))
         )
       },
       findTaken: ({ session }, { writer }) => rows.findTaken(writer, session.branch.guard),
@@ -221,39 +249,32 @@ export class AtomicStream {
     held: HeldRows,
   ): Promise<string> {
     const { session } = context
-    const keep = (entry: LoadEntry) => async (transaction: OpenTransaction) => {
+    const { entry } = held
+    const keep = async (transaction: OpenTransaction) => {
       const { inserted, kept } = tally
       const counts = { inserted, ...(kept !== undefined && 'updated' in kept ? kept : {}) }
-      const { tableName } = context
-      await transaction.run(entry.calls({ tableName, ...counts }))
+      await transaction.run([entry.adding(session, counts)])
       await keepAnswer(transaction, { ...context, idempotent }, tally.toJson())
       await this.#request.work.keep(
         async (statement) => (await transaction.run([toCall(statement)]))[0] ?? [],
         JSON.parse(tally.toJson()),
       )
     }
-    const insert = (entry: LoadEntry) => async (transaction: WriteTransaction) => {
+    const insert = async (transaction: WriteTransaction) => {
       const written = await held.insert(table, transaction)
       if (written !== undefined) {
         tally.inserted = written.inserted
         tally.kept = written.kept
       }
-      await keep(entry)(transaction)
-      return tally.toJson()
+      await keep(transaction)
     }
-    const { count: records } = held
     try {
-      if (held.publish !== undefined) {
-        const entry = await LoadEntry.of(context, { records, isPublished: true })
-        if (await held.publish(table, entry, keep(entry))) return tally.toJson()
-      }
-      const entry = await LoadEntry.of(context, { records })
+      const isPublished = (await held.publish?.(table, keep)) ?? false
       const { bounds } = this.#request.work
-      return await session.branch.runSteps(insert(entry), {
-        ...entry.options,
-        isLong: true,
-        bounds,
-      })
+      if (!isPublished) await session.branch.runSteps(insert, { isLong: true, bounds })
+      this.#isStored = true
+      this.#request.onEntry?.(entry.id)
+      return tally.toJson()
     } catch (error) {
       // A client that has disconnected needs no response.
       if (error instanceof StaleError || this.#request.source.isAborted) throw error
@@ -349,11 +370,16 @@ export class AtomicStream {
   }
 }
 
-function holdInMemory(branch: OpenBranch, rows: readonly StagedRow[]): HeldRows {
+function holdInMemory(
+  session: Session,
+  { codec }: BranchTable,
+  rows: readonly StagedRow[],
+): HeldRows {
+  const entry = new LoadEntry(session, codec.table)
   return {
-    count: rows.length,
+    entry,
     async insert(table, transaction) {
-      const sink = branch.openSink(table, transaction)
+      const sink = session.branch.openSink(table, transaction)
       try {
         await sink.add(rows)
         await sink.end()
@@ -361,6 +387,7 @@ function holdInMemory(branch: OpenBranch, rows: readonly StagedRow[]): HeldRows 
         await sink.abort()
         throw error
       }
+      await transaction.run(entry.keeping(rows.map(({ id }) => id)))
       return undefined
     },
     async findTaken(_context, table, error) {

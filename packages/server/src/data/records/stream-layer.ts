@@ -5,7 +5,6 @@ import type { WritableTable } from '../../rows/open-branch.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Storage } from '../../rows/storage.js'
 import type { StagedRows } from '../../rows/writing/staged-rows.js'
-import type { LoadEntry } from './load-states.js'
 import type { RecordContext } from './records.js'
 
 /** A stream of more rows is published as a layer, because inserting them would keep forks waiting. */
@@ -17,11 +16,11 @@ const ATTEMPTS_MAX = 2
 /**
  * Publishes a long stream as a layer, whose rows the background moves to the heap. The time for which it locks the
  * branch does not depend on the number of rows. Returns false, and has no effect, if the rows must be inserted instead.
- * The state before `entry` is made, and `finish` runs, in the transaction that publishes the rows.
+ * `finish` runs in the transaction that publishes the rows.
  */
 export async function publishLongStream(
   context: RecordContext & { readonly storage: Storage },
-  stream: { table: WritableTable; rows: StagedRows; entry: LoadEntry },
+  stream: { table: WritableTable; rows: StagedRows },
   finish: (transaction: OpenTransaction) => Promise<unknown>,
 ): Promise<boolean> {
   const { rows } = stream
@@ -41,7 +40,7 @@ export async function publishLongStream(
 
 async function publish(
   { storage, session }: RecordContext & { readonly storage: Storage },
-  { table, rows, entry }: { table: WritableTable; rows: StagedRows; entry: LoadEntry },
+  { table, rows }: { table: WritableTable; rows: StagedRows },
   finish: (transaction: OpenTransaction) => Promise<unknown>,
 ): Promise<void> {
   const { access, branch } = session
@@ -53,10 +52,8 @@ async function publish(
     const layer = await rows.toLayer()
     await stream.compare(storage.database)
     await withBranches(storage, [access], async (transaction) => {
-      const open = branch.inTransaction(transaction.client)
-      await open.run(entry.opening)
       await stream.publish(transaction, layer)
-      await finish(open)
+      await finish(branch.inTransaction(transaction.client))
     })
   })
 }

@@ -20,6 +20,8 @@ export interface StreamRequest {
   readonly idempotencyKey: string | undefined
   /** The URL of the request, which is part of its idempotency hash. */
   readonly url: string
+  /** Called with the entry of the log when records are stored. */
+  onEntry?(id: string): void
   /** Called before more bytes of a long line are held; throws if there is no room for them. */
   onHold(bytes: number): void
 }

@@ -14,9 +14,10 @@ import {
   type Violation,
   violationFields,
 } from '../session/record-errors.js'
+import type { Session } from '../session/session.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { findBrokenLinks } from './broken-links.js'
-import { LoadEntry } from './load-states.js'
+import { LoadEntry } from './load-entry.js'
 import { storeFiles } from './record-files.js'
 import { recordInput } from './record-input.js'
 import type { RecordContext } from './records.js'
@@ -43,8 +44,20 @@ interface LineBatch {
   readonly bytes: number
 }
 
+/** The results of all batches of a stream. */
+interface StreamResults {
+  readonly tally: Tally
+  /** Returns the entry of the log for the records of a table. A table that replaces another one has its own. */
+  entryOf(session: Session, table: WritableTable): LoadEntry
+  onStored(entry: LoadEntry): void
+}
+
 /** Writes the valid lines of a batch, and counts the results of all of them. */
-export type BatchWriter = (context: PartialContext, batch: LineBatch, tally: Tally) => Promise<void>
+export type BatchWriter = (
+  context: PartialContext,
+  batch: LineBatch,
+  results: StreamResults,
+) => Promise<void>
 
 /**
  * Writes the valid lines of a stream in batches: inserts them, unless there is another writer. The branch may change
@@ -68,6 +81,19 @@ export async function streamPartially(
     return lineBytesMax(table, limits)
   })
   const tally = new Tally()
+  const entries = new Map<number, LoadEntry>()
+  const results: StreamResults = {
+    tally,
+    entryOf(session, { codec: { table } }) {
+      const entry = entries.get(table.id) ?? new LoadEntry(session, table)
+      entries.set(table.id, entry)
+      return entry
+    },
+    onStored(entry) {
+      entry.onStored()
+      request.onEntry?.(entry.id)
+    },
+  }
   let waiting: ParsedLine[] = []
   let waitingBytes = 0
   const lines = new LineReader(request.source, {
@@ -81,17 +107,21 @@ export async function streamPartially(
   for await (const parsed of lines.batches()) {
     waiting = waiting.concat(parsed)
     if (waiting.length < PARTIAL_BATCH_LINES && waitingBytes < PARTIAL_BATCH_BYTES) continue
-    await write(context, { lines: waiting, bytes: waitingBytes }, tally)
+    await write(context, { lines: waiting, bytes: waitingBytes }, results)
     waitingBytes = 0
     waiting = []
   }
   if (waiting.length > 0) {
-    await write(context, { lines: waiting, bytes: waitingBytes }, tally)
+    await write(context, { lines: waiting, bytes: waitingBytes }, results)
   }
   return tally.toJson()
 }
 
-async function insertLines(partial: PartialContext, batch: LineBatch, tally: Tally): Promise<void> {
+async function insertLines(
+  partial: PartialContext,
+  batch: LineBatch,
+  { tally, entryOf, onStored }: StreamResults,
+): Promise<void> {
   const { sessions, tableName } = partial
   let pending = batch.lines
   await sessions.run(partial.session, async (session) => {
@@ -109,6 +139,8 @@ async function insertLines(partial: PartialContext, batch: LineBatch, tally: Tal
       await insertWhatFits(context, table, {
         rows,
         tally,
+        entry: entryOf(session, table),
+        onStored,
         onSettled: (settled) => {
           for (const { line } of settled) left.delete(line)
         },
@@ -122,6 +154,9 @@ async function insertLines(partial: PartialContext, batch: LineBatch, tally: Tal
 interface Insertion {
   readonly rows: readonly StagedRow[]
   readonly tally: Tally
+  readonly entry: LoadEntry
+  /** Called when rows were inserted. */
+  onStored(entry: LoadEntry): void
   /** Called with rows that were inserted or refused. */
   onSettled(rows: readonly StagedRow[]): void
 }
@@ -135,7 +170,7 @@ async function insertWhatFits(
   table: WritableTable,
   insertion: Insertion & { readonly isLookedUp?: boolean },
 ): Promise<void> {
-  const { rows, tally, onSettled } = insertion
+  const { rows, tally, entry, onStored, onSettled } = insertion
   const [first] = rows
   if (first === undefined) return
   const { session } = context
@@ -144,9 +179,11 @@ async function insertWhatFits(
       const sink = session.branch.openSink(table, transaction)
       await sink.add(rows)
       await sink.end()
-      const { tableName } = context
-      await transaction.run(LoadEntry.ofPart(session).calls({ tableName, inserted: rows.length }))
+      const ids = rows.map(({ id }) => id)
+      const { length: inserted } = ids
+      await transaction.run([...entry.keeping(ids), entry.growing(session, { inserted })])
     })
+    onStored(entry)
     tally.inserted += rows.length
     onSettled(rows)
   } catch (error) {

@@ -103,7 +103,7 @@ export async function streamUpserts(
   await sessions.run(context.session, async (session) => {
     findKey(session.table(tableName).codec, request.by)
   })
-  const writeBatch: BatchWriter = (partial, batch, tally) =>
+  const writeBatch: BatchWriter = (partial, batch, { tally }) =>
     sessions.run(partial.session, async (session) => {
       await session.growth.admit(batch.bytes)
       const asked = { by: request.by, rows: batch.lines }

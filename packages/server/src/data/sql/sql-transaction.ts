@@ -8,6 +8,7 @@ import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { toCall } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Session } from '../session/session.js'
+import type { CopyLoad } from './copy-load.js'
 import type { Description, ResultColumn } from './evaluate.js'
 import {
   cursorForm,
@@ -51,6 +52,8 @@ interface SqlRequest {
   readonly statement: RunStatement
   readonly form: ResultForm
   readonly change: ChangeOptions
+  /** The COPY that the statement is a part of. */
+  readonly load?: CopyLoad | undefined
 }
 
 /** A statement about savepoints. `depth` is the number of savepoints before the one it names. */
@@ -115,8 +118,9 @@ class SqlTransaction {
       await this.#changeSchema(own, request, parsed)
       return
     }
-    const { session } = this.#stretch
+    const { session, transaction } = this.#stretch
     await this.#readable(() => runSqlInside({ ...own, session }, this.#open, request))
+    await request.load?.keep(session, transaction)
   }
 
   /** Creates a cursor. `words` precede its query, which is the statement. */

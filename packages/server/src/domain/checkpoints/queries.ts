@@ -76,7 +76,7 @@ const collectionSql = ({ branchId, databaseId }: Omit<Branch, 'branchName'>): Sq
       select 'checkpoints', ${databaseId}::bigint, ${branchId}::text from inserted`
 
 /** Returns a statement that makes a checkpoint of a branch before a change, and the id of the checkpoint. */
-export function insertBeforeSql(
+function insertBeforeSql(
   branch: Branch,
   before: string,
 ): { readonly id: string; readonly statement: Sql } {
@@ -104,9 +104,6 @@ export async function insertAutomatic(
   if (outcome !== 'forked') throw new Error('a locked branch must exist')
   return id
 }
-
-/** What a bulk load is called in `before`. */
-export const BEFORE_LOAD = 'bulk'
 
 /** The end of the name of a checkpoint after a change. It begins with the id of the one before the change. */
 const AFTER = '-after'
@@ -224,11 +221,7 @@ export async function listOutdated(
     select c.id
     from (
       select id, kind, created_at, branch_id,
-        -- Many loads must not take the place of merges and resets.
-        row_number() over (
-          partition by kind, before is not distinct from ${BEFORE_LOAD}::text
-          order by created_at desc, id desc
-        ) as number
+        row_number() over (partition by kind order by created_at desc, id desc) as number
       from offshoot.checkpoints
       where branch_id = ${branchId} and kind <> 'manual' and ${isListed}
     ) c

@@ -121,5 +121,6 @@ export async function listProtectedBranches(
 }
 
 export async function deleteDatabaseRow(database: Queryable, databaseId: string): Promise<void> {
+  await database.query(sql`delete from offshoot.loads where database_id = ${databaseId}`)
   await database.query(sql`delete from offshoot.databases where id = ${databaseId}`)
 }

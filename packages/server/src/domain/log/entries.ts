@@ -70,6 +70,13 @@ export function insertEntrySql(entry: NewEntry, from: Sql = empty): Sql {
     ${from}`
 }
 
+/** Returns a statement that adds to the number of records of an entry: each part of a load is a transaction of its own. */
+export const growEntrySql = (id: string, { inserted }: { readonly inserted: number }): Sql => sql`
+    update offshoot.log
+    set details = jsonb_set(details, '{counts,inserted}',
+      to_jsonb((details #>> '{counts,inserted}')::bigint + ${inserted}::bigint))
+    where id = ${id}`
+
 /** The name of the key, or of the key that a session of the console belongs to. */
 export const keyName = (by: Actor | undefined): Sql => sql`(
         select coalesce(p.name, k.name)

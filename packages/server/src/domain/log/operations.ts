@@ -82,10 +82,12 @@ async function readPage(
 /** Fields that name another branch. */
 const BRANCH_FIELDS = ['from', 'to'] as const
 
+type Details = Record<string, unknown>
+
 function toEntry(row: EntryRow, scope: KeyScope): LogEntry {
   const { id, kind, at, userId, email, key, requestId } = row
-  // Ids of the schema, by which a revert finds what a migration has added, are of no use to others.
-  const { added: _, ...details }: Record<string, unknown> = row.details
+  // What a revert finds the effects of an entry by is of no use to others.
+  const { added: _, removedLoad: __, restoredLoad: ___, ...details } = row.details as Details
   for (const field of BRANCH_FIELDS) {
     const name = details[field]
     if (typeof name === 'string' && !scopeReachesBranch(scope, name)) delete details[field]

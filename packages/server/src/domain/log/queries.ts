@@ -41,14 +41,19 @@ export async function listEntries(
     limit ${limit}`)
 }
 
+interface FoundEntry extends Pick<EntryRow, 'position' | 'kind' | 'details'> {
+  /** The time of PostgreSQL. */
+  readonly now: Date
+}
+
 /** Finds an entry by its id. */
 export async function findEntry(
   database: Queryable,
   place: LogPlace,
   id: string,
-): Promise<Pick<EntryRow, 'position' | 'kind' | 'details'> | undefined> {
-  const [row] = await database.query<Pick<EntryRow, 'position' | 'kind' | 'details'>>(sql`
-    select l.position, l.kind, l.details
+): Promise<FoundEntry | undefined> {
+  const [row] = await database.query<FoundEntry>(sql`
+    select l.position, l.kind, l.details, now() as now
     from offshoot.log l
     where l.id = ${id} and ${isIn(place)}`)
   return row

@@ -61,6 +61,8 @@ export interface Base {
   readonly schema: StoredSchema
   /** Computes the row of the base from the rows of its states, which are given in the same order. */
   rowOf(rows: readonly Row[]): Row
+  /** The records that a bulk load has inserted, if they are what a revert takes back. */
+  readonly loaded?: TableBase['loaded']
   /**
    * Whether the target contains all states of the merged branch that were ever forked or merged, apart from
    * states in which the branch had written nothing. If the current state has the same content as the base,
@@ -94,10 +96,11 @@ export function stateOf(state: BranchState, table: StoredTable): TableState {
 
 /** Returns the base of one table. */
 export function tableBase(
-  { states, rowOf }: Pick<Base, 'states' | 'rowOf'>,
+  { states, rowOf, loaded }: Pick<Base, 'states' | 'rowOf' | 'loaded'>,
   table: StoredTable,
 ): TableBase {
   return {
+    loaded,
     states: states.map((state) => ({
       ...stateOf(state, table),
       removedIds: state.schema.removedIds,

@@ -9,6 +9,7 @@ import { inTurns } from '../../common/in-turns.js'
 import { toCanonicalJson } from '../../common/write-json.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
+import { UNDECIDED } from '../../rows/merging/compare-rows.js'
 import { StoredBranch } from '../../rows/stored-branch.js'
 import { requireDirectChanges } from '../access/approvals.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -240,7 +241,8 @@ async function findStates(
   const here = await (pinId === undefined
     ? getState(transaction, into)
     : getStartOf(transaction, pinId))
-  const { before, after } = await getStepStates(transaction, step, { now: here, locks, limits })
+  const found = await getStepStates(transaction, step, { now: here, locks, limits })
+  const { before, after, loaded } = found
   requireKnownTables(options, [before.schema, here.schema])
   const { restored, ...states } = await restoreIds(transaction, { before, after, now: here })
   const known = new SameIds({ ours: here.schema, theirs: states.before.schema })
@@ -251,9 +253,14 @@ async function findStates(
     rowOf: ([row]) => row,
     isUpToDate: false,
   }
-  const bases = { general, ofTables: new Map(), isForkOfTarget: false }
+  const ofTables = new Map<number, Base>()
+  if (loaded !== undefined) ofTables.set(loaded.tableId, { ...general, loaded, rowOf: ofUnknown })
+  const bases = { general, ofTables, isForkOfTarget: false }
   return { there: states.before, here, bases, restored, ownRowsMax: Number.POSITIVE_INFINITY }
 }
+
+/** The row of a base whose values are not known any more. */
+const ofUnknown: Base['rowOf'] = ([row]) => row?.map(() => UNDECIDED)
 
 /** Plans a merge: merges the schemas, and counts the values that removals would lose. */
 export async function planMerge(

@@ -5,6 +5,7 @@ import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import { insertAfterSql } from '../checkpoints/queries.js'
 import { entryOf, insertEntrySql } from '../log/entries.js'
+import { updateTimesSql } from '../log/loads.js'
 import { conflictFields } from './conflict-list.js'
 import { baseOfTable, baseSchema } from './merge-base.js'
 import type { ComparedMerge, MergeEffect } from './merge-compare.js'
@@ -81,6 +82,8 @@ export function logMerge(
   const what = plan.step?.details ?? { from: plan.from.branchName }
   const details = { ...entry.details, ...what, only, checkpoint, after: after?.id, counts }
   lastStatements.push(insertEntrySql({ ...entry, id, kind: plan.kind, details }))
+  const { restores } = plan.step ?? {}
+  if (restores !== undefined) lastStatements.push(updateTimesSql(restores.load, restores.since))
   return toResult(plan, effect, { entry: id })
 }
 

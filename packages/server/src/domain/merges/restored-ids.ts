@@ -68,16 +68,23 @@ export async function restoreIds(
   }
 }
 
-/** Lists the tables, and the columns of other tables, that none of the later schemas has. */
+/**
+ * Lists the tables, and the columns of other tables, that none of the later schemas has. One that an earlier revert has
+ * brought back is there under another id.
+ */
 function listRemoved(
   { tables }: StoredSchema,
   later: readonly StoredSchema[],
 ): { tables: StoredTable[]; columns: StoredColumn[] } {
-  const kept = new Set(
+  const live = new Set(
     later.flatMap((schema) =>
       schema.tables.flatMap(({ id, columns }) => [id, ...columns.map((column) => column.id)]),
     ),
   )
+  const same = later
+    .flatMap(({ sameIds = [] }) => sameIds)
+    .filter((ids) => ids.some((id) => live.has(id)))
+  const kept = new Set([...live, ...same.flat()])
   return {
     tables: tables.filter(({ id }) => !kept.has(id)),
     columns: tables

@@ -7,11 +7,11 @@ import { requireAccess } from '../access/scope.js'
 import type { Quotas } from '../quotas/quotas.js'
 import { mergeBranches } from './merge-branch.js'
 import type { MergeOptions } from './merge-plan.js'
-import { getStep, type StepName } from './step-states.js'
+import { getStep, type StepName, withStep } from './step-states.js'
 
 /**
  * Takes back a change of a branch, and keeps what came later. It is a merge into the branch: the state before the change is
- * merged, and the state after it is the base.
+ * merged, and the state after it is the base. The records of a bulk load are known by their ids instead.
  */
 export async function revertBranch(
   services: { storage: Storage; quotas: Quotas },
@@ -20,12 +20,14 @@ export async function revertBranch(
 ): Promise<MergeResult> {
   const { named, ...rules } = options
   requireAccess(access.principal.scope, 'write')
-  const step = await guardedByKey(access.principal, (check) =>
+  const found = await guardedByKey(access.principal, (check) =>
     runTransaction(
       services.storage.database,
       (transaction) => getStep(transaction, access, named),
       { ...SNAPSHOT, beginsLate: true, opening: [check] },
     ),
   )
-  return mergeBranches(services, { ...rules, kind: 'revert', from: access, into: access, step })
+  return withStep(services.storage, access, found, (step) =>
+    mergeBranches(services, { ...rules, kind: 'revert', from: access, into: access, step }),
+  )
 }

@@ -39,6 +39,21 @@ describe('what both sides have added', () => {
     expect([ids.idOf(9), ids.idOf(5), ids.idOf(2)]).toEqual([5, 5, 2])
   })
 
+  test('is the same if it is computed of columns that are', () => {
+    const twice = (id: number, used: number) =>
+      column(id, 'twice', { computed: { text: [used, ' * 2'], sql: [used, ' * 2'] } })
+    const sides = {
+      ours: schema(column(5, 'size'), twice(6, 5)),
+      theirs: schema(column(9, 'size'), twice(10, 9)),
+    }
+    expect(new SameIds(sides).withAdded(BASE).stored).toEqual([
+      [5, 9],
+      [6, 10],
+    ])
+    const other = { ...sides, theirs: schema(column(9, 'length'), twice(10, 9)) }
+    expect(new SameIds(other).withAdded(BASE).stored).toBeUndefined()
+  })
+
   test.each([
     ['name', column(9, 'Mail')],
     ['type', column(9, 'mail', { type: 'text' })],

@@ -202,8 +202,11 @@ export class SameIds {
       const other = others.get(table.id)
       if (other === undefined || !isMerged(table.id)) continue
       const columns = { ours: table.columns, theirs: other.columns, removed }
+      // Columns that a computed one uses come before it, and are joined by then.
+      const readId = (id: number) => same.idOf(id)
       for (const [left, right] of listAdded(columns, isOld)) {
-        if (definitionOf(left) === definitionOf(right)) same.#joinColumns(left, right)
+        const [one, two] = [left, right].map((column) => definitionOf(withUsedIds(column, readId)))
+        if (one === two) same.#joinColumns(left, right)
       }
     }
     return same

@@ -10,6 +10,7 @@ const EXPOSED = [
   'content-range',
   'etag',
   'offshoot-checkpoint',
+  'offshoot-entry',
   'retry-after',
   'x-ratelimit-reset',
   'x-request-id',

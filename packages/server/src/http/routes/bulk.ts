@@ -25,6 +25,9 @@ import { refusals } from '../responses.js'
 import { sendJson } from '../send-json.js'
 import type { Services } from '../services.js'
 
+/** The header of answers that have the id of the entry of the log. */
+const ENTRY_HEADER = 'offshoot-entry'
+
 type BulkRequest = FastifyRequest<{
   Params: { databaseBranch: string; tableName: string }
   Querystring: {
@@ -47,14 +50,20 @@ export function bulkRoutes(
   { database, storage, sessions, files, limits }: Services,
   longAnswers: LongAnswers,
 ): FastifyPluginAsyncTypebox {
-  const insertBody = (request: BulkRequest, body: Buffer): Promise<JsonText> =>
+  /** Names the entry of the log in the answer, unless it was sent already. */
+  const noteEntry = (reply: FastifyReply) => (id: string) => {
+    if (!reply.sent) reply.header(ENTRY_HEADER, id)
+  }
+
+  const insertBody = (request: BulkRequest, reply: FastifyReply, body: Buffer): Promise<JsonText> =>
     sessions.run(sessionRequest(request, 'write'), (session) => {
       const { tableName } = request.params
       const columns = readColumns(request.query.columns)
       return bulkInsert(
         {
-          ...{ database, storage, files, session, tableName, columns, limits },
+          ...{ database, files, session, tableName, columns, limits },
           idempotent: idempotent(request, body),
+          onEntry: noteEntry(reply),
         },
         body,
       )
@@ -85,8 +94,13 @@ export function bulkRoutes(
     }
   }
 
-  const insertLines = (request: BulkRequest, body: Readable): Promise<string> =>
-    withStream(request, body, async (read) => {
+  const insertLines = (
+    request: BulkRequest,
+    reply: FastifyReply,
+    body: Readable,
+  ): Promise<string> =>
+    withStream(request, body, async (asked) => {
+      const read = { ...asked, onEntry: noteEntry(reply) }
       const { tableName } = request.params
       requireNoExisting(request.query.existing, 'needs mode=atomic')
       const session = sessionRequest(request, 'write')
@@ -99,14 +113,14 @@ export function bulkRoutes(
         const { tableName } = request.params
         const { existing = 'refuse' } = request.query
         const services = { database, storage, sessions, files, tableName, limits }
-        const stream = new AtomicStream({ ...read, existing, work })
+        const stream = new AtomicStream({ ...read, existing, work, onEntry: noteEntry(reply) })
         try {
           const answer = await sessions.run(sessionRequest(request, 'write'), (session) =>
             stream.insert({ ...services, session, columns: undefined }),
           )
           return JSON.parse(answer)
         } finally {
-          await stream.close()
+          await stream.close(storage)
         }
       }),
     )
@@ -153,7 +167,8 @@ export function bulkRoutes(
             'number of records, one per line, and is answered with counts; with `mode=partial`, ' +
             'valid lines are inserted even if others fail, and with `existing`, records whose id exists ' +
             'are skipped or replaced. If inserting an atomic stream takes long after its last line, the ' +
-            'request is answered with 202 and goes on as an operation. Requests with the same ' +
+            'request is answered with 202 and goes on as an operation. The header `Offshoot-Entry` of the ' +
+            'answer has the entry of the log, by which the records can be taken back. Requests with the same ' +
             '`Idempotency-Key` are executed once.',
           params: TableParamsSchema,
           querystring: StreamQuerySchema,
@@ -173,10 +188,10 @@ export function bulkRoutes(
         const { body } = request as { body: Buffer | Readable | undefined }
         if (body !== undefined && !Buffer.isBuffer(body)) {
           if (request.query.mode !== 'partial') return insertStream(request, reply, body)
-          return sendJson(reply, await insertLines(request, body))
+          return sendJson(reply, await insertLines(request, reply, body))
         }
         requireNoExisting(request.query.existing, 'needs a body of type application/x-ndjson')
-        return sendJson(reply, await insertBody(request, body ?? Buffer.alloc(0)))
+        return sendJson(reply, await insertBody(request, reply, body ?? Buffer.alloc(0)))
       },
     )
 

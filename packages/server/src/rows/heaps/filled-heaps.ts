@@ -28,8 +28,6 @@ export interface FilledHeap extends HeapAddress {
   readonly ownId: string
   /** The epoch in which the branch must still be then. */
   readonly epoch: number
-  /** The rows belong to the next epoch: the branch closes the present one when it takes the heap. */
-  readonly closesEpoch: boolean
 }
 
 /** A condition on the branch `b`: its heap is empty, no fork knows it, and it has the indexes of its schema. */
@@ -48,10 +46,6 @@ const isReplaceable = (own: HeapAddress) => sql`exists (
     )
     and not exists (select from ${heapName(own)})`
 
-/** The epoch of all rows of a heap that is filled. */
-const epochOfRows = ({ epoch, closesEpoch }: Pick<FilledHeap, 'epoch' | 'closesEpoch'>): number =>
-  closesEpoch ? epoch + 1 : epoch
-
 /**
  * Creates a heap to fill, with the column `line`. Returns undefined if the branch may not take it in the end: its table
  * has rows, or others read its heap.
@@ -59,7 +53,7 @@ const epochOfRows = ({ epoch, closesEpoch }: Pick<FilledHeap, 'epoch' | 'closesE
 export async function createFilledHeap(
   { database, gates }: { readonly database: Database; readonly gates: Gates },
   layout: Layout,
-  { table, closesEpoch }: Pick<FilledHeap, 'table' | 'closesEpoch'>,
+  table: StoredTable,
 ): Promise<FilledHeap | undefined> {
   const { branchId, databaseId } = layout
   const own = ownHeap(layout, table.id)
@@ -80,7 +74,7 @@ export async function createFilledHeap(
     })
   if (branch === undefined) return undefined
   const { epoch } = branch
-  const rowEpoch = raw(String(epochOfRows({ epoch, closesEpoch })))
+  const rowEpoch = raw(String(epoch))
   const create = async (transaction: Queryable): Promise<string> => {
     const heap = { databaseId, heapId: await listNewHeap(transaction, databaseId), table }
     await createTables(transaction, [heap])
@@ -93,13 +87,12 @@ export async function createFilledHeap(
   }
   // A crash loses both the tables and their entry.
   const heapId = await gates.runAlone([], create, { isRepeatable: true })
-  return { databaseId, heapId, table, branchId, ownId: own.heapId, epoch, closesEpoch }
+  return { databaseId, heapId, table, branchId, ownId: own.heapId, epoch }
 }
 
 /**
  * Gives the heap to its branch, whose gate must be locked. Returns false, and has no effect, if the branch was forked or
- * has got rows of the table since the heap was created. Takes a fixed number of statements. With `closesEpoch`, the caller
- * closes the epoch of the branch next.
+ * has got rows of the table since the heap was created. Takes a fixed number of statements.
  */
 export async function takeFilledHeap(transaction: Queryable, heap: FilledHeap): Promise<boolean> {
   const { databaseId, heapId, branchId, ownId, epoch, table } = heap
@@ -119,7 +112,7 @@ export async function takeFilledHeap(transaction: Queryable, heap: FilledHeap): 
   await transaction.query(sql`
     insert into offshoot.heaps (id, database_id, branch_id, epoch, ${HEAP_COLUMNS})
     overriding system value
-    select ${heapId}::bigint, ${databaseId}::bigint, ${branchId}, ${epochOfRows(heap)}::integer,
+    select ${heapId}::bigint, ${databaseId}::bigint, ${branchId}, ${epoch}::integer,
       ${HEAP_VALUES}
     from (select ${JSON.stringify(describeHeap(table))}::jsonb) d (t)`)
   await transaction.query(sql`

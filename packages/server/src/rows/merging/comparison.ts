@@ -312,7 +312,7 @@ export class TableComparison {
     const only = singleState(this.#merge.base)
     // Links are compared with the stages of several tables.
     const hasLinks = this.codec.links.length > 0 || this.#others.linkedIds.has(table.id)
-    if (only === undefined || hasLinks || this.#compared.ids) return undefined
+    if (only === undefined || hasLinks || this.#compared.ids || base.loaded) return undefined
     const rulesOf = ({ columns, constraints }: StoredTable) =>
       JSON.stringify([columns, constraints])
     const rules = rulesOf(table)

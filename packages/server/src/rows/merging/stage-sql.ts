@@ -67,6 +67,23 @@ export function joinState(rows: BranchRows, codec: TableCodec, alias: Sql): Sql 
   return joinVisible(layoutOf(rows), codec, { id: sql`k.id`, alias, outer: true })
 }
 
+/**
+ * Joins the records of a bulk load, as far as they are in a state. A record of another time was deleted and created anew,
+ * and is none of the load. The values of one that was changed since are not known any more, so that both sides count as
+ * changed.
+ */
+export function joinLoaded(rows: BranchRows, codec: TableCodec, loaded: Sql): JoinedBase {
+  return {
+    join: sql`
+      left join ${loaded} l on l.id = k.id
+      ${joinState(rows, codec, sql`r`)}
+      left join lateral (
+        select r.* where l.id is null or r.created_at between l.created_at and l.updated_at
+      ) b on true`,
+    isUndecided: () => sql`(l.id is not null and b.version > 0)`,
+  }
+}
+
 /** Joins rows of a virtual base, which are computed in this process. */
 export function joinGiven(
   rows: readonly { readonly id: string; readonly texts: NonNullable<RowTexts> }[],

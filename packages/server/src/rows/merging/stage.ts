@@ -21,6 +21,7 @@ import {
   CONFLICTS,
   type JoinedBase,
   joinGiven,
+  joinLoaded,
   joinState,
   type MergeColumn,
   type RowConflictKind,
@@ -269,7 +270,7 @@ async function stageAll(
   options: { stage: Stage; staged: StagedRows; merge: RowMerge; base: BranchRows },
 ): Promise<MergeTally> {
   const { stage, staged, merge, base } = options
-  const joined = { join: joinState(base, merge.codec, sql`b`) }
+  const joined = joinBase(base, merge)
   let tally = NO_EFFECT
   for (const { first, last } of chunksOf(staged, CHUNK_ROWS)) {
     const candidates = sql`(select n, id from ${stage.ids} where n between ${first} and ${last})`
@@ -279,6 +280,13 @@ async function stageAll(
     tally = mapTally((count) => before[count] + added[count])
   }
   return tally
+}
+
+/** Joins the rows of a base that is not virtual. */
+function joinBase(rows: BranchRows, { codec, base: { loaded } }: RowMerge): JoinedBase {
+  return loaded === undefined
+    ? { join: joinState(rows, codec, sql`b`) }
+    : joinLoaded(rows, codec, loaded.name)
 }
 
 function decisionsOf(merge: RowMerge, base: JoinedBase, candidates: Sql): Sql {
@@ -344,7 +352,7 @@ export async function restageRows(
   const only = singleState(base)
   if (only === undefined) return undefined
   await transaction.query(sql`delete from ${staged.name} where ${isSince}`)
-  const joined = { join: joinState(only, codec, sql`b`) }
+  const joined = joinBase(only, merge)
   const decided = await insertStaged(transaction, staged, decisionsOf(merge, joined, since))
   if (merge.strategy === 'fail' || decided.conflictCount === 0) {
     return { since, before, after: decided }

@@ -7,6 +7,7 @@ import {
 import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf, withColumns, withoutRows } from '../layout/layout.js'
 import { NO_COLUMN, type RowTexts } from './compare-rows.js'
+import type { LoadedRows } from './loaded-rows.js'
 import type { MergeColumn } from './stage-sql.js'
 
 /** A branch at one moment, and the definition of a table in it. undefined: the branch does not have the table. */
@@ -24,12 +25,15 @@ export interface TableState {
 export interface TableBase {
   readonly states: readonly TableState[]
   rowOf(rows: readonly RowTexts[]): RowTexts
+  /** The records of a bulk load. The base has those of them that are in its only state, and not yet changed there. */
+  readonly loaded?: LoadedRows | undefined
 }
 
 /** The rows of a base: those of one state, or the result of merging the rows of several states. */
 export interface RowBase {
   readonly states: readonly BranchRows[]
   rowOf(rows: readonly RowTexts[]): RowTexts
+  readonly loaded?: LoadedRows | undefined
 }
 
 /** Returns the state of a base that is not virtual. */
@@ -73,7 +77,8 @@ export function rowsOfBase(base: TableBase, codec: TableCodec): RowBase {
       table: table && { ...table, columns: [...table.columns, ...removed] },
     })
   }
-  return { states: base.states.map(rowsOf), rowOf: rowOfMarked(base, codec) }
+  const { loaded } = base
+  return { states: base.states.map(rowsOf), rowOf: rowOfMarked(base, codec), loaded }
 }
 
 /** Returns a function that merges rows of the states of a base, in which columns that a state never had are marked. */

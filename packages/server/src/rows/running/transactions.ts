@@ -179,8 +179,6 @@ export interface StepsOptions {
   readonly onWaited?: (() => void) | undefined
   /** The transaction has the branch alone. */
   readonly isAlone?: boolean
-  /** Calls that close the epoch of the branch before a transaction that has it alone writes rows. */
-  readonly closing?: readonly Call[]
   readonly bounds?: Bounds | undefined
   readonly connections?: Connections | undefined
 }
@@ -228,13 +226,9 @@ export function runSteps<Result>(
     const canLose = options.connections !== undefined
     return withConnection(client, () => runBounded({ database, client, bounds, canLose }, run))
   }
-  // The moment after an epoch was closed is not known before.
-  const attemptOnce = options.closing
-    ? () => attemptInside(false)
-    : () => withMoment(attemptInside, () => hasBegun)
-  const inside = () => attemptOnce().finally(() => reopen?.())
+  const inside = () => withMoment(attemptInside, () => hasBegun).finally(() => reopen?.())
   const insideAlone = (calls: readonly Call[]) => {
-    entering = [BEGIN_ALONE, ...calls, ...(options.closing ?? [])]
+    entering = [BEGIN_ALONE, ...calls]
     return inside().catch((error: unknown) => {
       // Only the gate itself is waited for once more.
       throw hasBegun && isLockTimeout(error) ? waitedTooLong() : error

@@ -93,13 +93,13 @@ export class StagedRows {
   static async create(
     running: Running,
     guard: Guard,
-    options: { table: StagedTable; mayReplace: boolean; closesEpoch: boolean },
+    options: { table: StagedTable; mayReplace: boolean },
   ): Promise<StagedRows> {
     const { database } = running
     const { rows } = guard
-    const { table, mayReplace, closesEpoch } = options
+    const { table, mayReplace } = options
     const heap = mayReplace
-      ? await createFilledHeap(running, layoutOf(rows), { table: table.codec.table, closesEpoch })
+      ? await createFilledHeap(running, layoutOf(rows), table.codec.table)
       : undefined
     const create = async (transaction: Queryable) => {
       // The session may be from before the first fork.
@@ -192,7 +192,7 @@ export class StagedRows {
     }
     // Parts of the stage are found by their lines.
     const { hasIndex } = this.#database.server.passing
-    if ((!writer.takesCopies || existing === 'replace') && !hasIndex) {
+    if ((!writer.takesCopies || existing !== 'refuse') && !hasIndex) {
       await this.#database.query(sql`create index on ${this.name} (line)`)
     }
   }
@@ -208,8 +208,15 @@ export class StagedRows {
     await this.#insertRows(writer, transaction, this.#count)
   }
 
-  /** Inserts the rows whose ids are free. Fails if two rows have the same id, or if a unique value is taken. */
-  async insertNew(writer: TableWriter, transaction: WriteTransaction): Promise<Written> {
+  /**
+   * Inserts the rows whose ids are free, and calls `onNew` with these. Fails if two rows have the same id, or if a unique
+   * value is taken.
+   */
+  async insertNew(
+    writer: TableWriter,
+    transaction: WriteTransaction,
+    onNew: (ids: readonly string[]) => Promise<unknown>,
+  ): Promise<Written> {
     const stage = writer.stage(this.name)
     await this.#requireComplete(writer, transaction)
     await this.#requireDistinct(writer, transaction)
@@ -220,21 +227,41 @@ export class StagedRows {
     const skipped = Number(dropped?.[0]?.[0])
     const inserted = this.#count - skipped
     await this.#insertRows(writer, transaction, inserted)
+    for (const part of this.#parts()) {
+      const [rows = []] = await transaction.run([stage.idsOfPart(...part)])
+      await onNew(rows.map(([id]) => id ?? ''))
+    }
     return { inserted, kept: { skipped } }
   }
 
-  /** Inserts or replaces all rows. Fails if two rows have the same id, or if a unique value is taken. */
-  async replace(writer: TableWriter, transaction: WriteTransaction): Promise<Written> {
+  /**
+   * Inserts or replaces all rows, and calls `onNew` with the ids that were free. Fails if two rows have the same id, or if a
+   * unique value is taken.
+   */
+  async replace(
+    writer: TableWriter,
+    transaction: WriteTransaction,
+    onNew: (ids: readonly string[]) => Promise<unknown>,
+  ): Promise<Written> {
     const stage = writer.stage(this.name)
     await this.#requireComplete(writer, transaction)
     await this.#requireDistinct(writer, transaction)
     let updated = 0
-    for (let line = 1; line <= this.#lastLine; line += PART_LINES) {
-      const [rows = []] = await transaction.run([stage.replacePart(line, line + PART_LINES - 1)])
-      updated += rows.filter((row) => row.at(-1) === 't').length
+    for (const part of this.#parts()) {
+      const [rows = []] = await transaction.run([stage.replacePart(...part)])
+      const added = rows.filter((row) => row.at(-1) !== 't')
+      updated += rows.length - added.length
+      await onNew(added.map(([id]) => id ?? ''))
     }
     await this.#requireUnique(writer, transaction)
     return { inserted: this.#count - updated, kept: { updated } }
+  }
+
+  /** The first and the last line of each part. */
+  *#parts(): Generator<[number, number]> {
+    for (let line = 1; line <= this.#lastLine; line += PART_LINES) {
+      yield [line, line + PART_LINES - 1]
+    }
   }
 
   async #requireComplete(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
@@ -260,12 +287,10 @@ export class StagedRows {
       return
     }
     let inserted = 0
-    for (let line = 1; line <= this.#lastLine; line += PART_LINES) {
-      const [ids] = await transaction
-        .run([stage.insertPart(line, line + PART_LINES - 1)])
-        .catch((error: unknown) => {
-          throw codeOf(error) === CARDINALITY_VIOLATION ? new BrokenRuleError(0, undefined) : error
-        })
+    for (const part of this.#parts()) {
+      const [ids] = await transaction.run([stage.insertPart(...part)]).catch((error: unknown) => {
+        throw codeOf(error) === CARDINALITY_VIOLATION ? new BrokenRuleError(0, undefined) : error
+      })
       inserted += ids?.length ?? 0
     }
     if (inserted < expected) throw new BrokenRuleError(0, undefined)

@@ -1,7 +1,13 @@
 import type { CachePart } from '../../common/shared-cache.js'
 import { arrayLiteral, copyLine } from '../../postgres/carriers.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import type { Call, Parameter, Statement, TextRows } from '../../postgres/statement.js'
+import {
+  type Call,
+  type Parameter,
+  type Statement,
+  type TextRows,
+  toCall,
+} from '../../postgres/statement.js'
 import type { EncodedUpdate } from '../columns/record-encoder.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import type { CheckRule, LinkRule, UniqueKey } from '../columns/table-rules.js'
@@ -94,6 +100,7 @@ interface StageStatements {
   insertPart(firstLine: number, lastLine: number): Call
   /** Returns the metadata of rows, and whether they existed. */
   replacePart(firstLine: number, lastLine: number): Call
+  idsOfPart(firstLine: number, lastLine: number): Call
   /** Removes the rows whose ids exist from the stage. Returns their number. */
   readonly dropExisting: Statement
   readonly findRepeatedId: Statement
@@ -227,6 +234,10 @@ export class TableWriter {
       },
       insertPart: (firstLine, lastLine) => callPart(insertPart, firstLine, lastLine),
       replacePart: (firstLine, lastLine) => callPart(replacePart, firstLine, lastLine),
+      idsOfPart: (firstLine, lastLine) => {
+        const ids = sql`select s.id from ${name} s where s.line between ${firstLine} and ${lastLine}`
+        return { ...toCall(ids), isUnnamed: true }
+      },
       dropExisting: dropExistingStatement(parts, name),
       findRepeatedId: repeatedIdStatement(name),
       findTakenBeside: (key, existing) => takenBesideStatement(parts, name, { key, existing }),

@@ -1,0 +1,38 @@
+import type { TextRow } from '../../postgres/statement.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
+import { LoadEntry } from '../records/load-entry.js'
+import type { Session } from '../session/session.js'
+import type { RowSink } from './run-sql.js'
+
+/** A COPY of a client as a bulk load. Its statements insert some rows at a time, and return their ids. */
+export class CopyLoad implements RowSink {
+  readonly #tableName: string
+  #entry: LoadEntry | undefined
+  #ids: string[] = []
+
+  constructor(tableName: string) {
+    this.#tableName = tableName
+  }
+
+  begin(): void {
+    this.#ids = []
+  }
+
+  describe(): void {}
+
+  row([id]: TextRow): void {
+    if (typeof id === 'string') this.#ids.push(id)
+  }
+
+  end(): void {}
+
+  /** Keeps the ids of the last statement, in its transaction. */
+  async keep(session: Session, transaction: OpenTransaction): Promise<void> {
+    const { length: inserted } = this.#ids
+    if (inserted === 0) return
+    this.#entry ??= new LoadEntry(session, session.table(this.#tableName).codec.table)
+    const entry = this.#entry
+    await transaction.run([...entry.keeping(this.#ids), entry.growing(session, { inserted })])
+    entry.onStored()
+  }
+}
