@@ -86,6 +86,16 @@ describe('a statement that writes many records', () => {
     await run('delete from numbers')
   })
 
+  it('cannot keep more in memory than a statement at once, however its parts are read', async () => {
+    const wide = new Array(20).fill("repeat('x', 1000)").join(' || ')
+    const answer = await branches.call('main', 'POST', '/sql', {
+      statement: `with recursive r(n, t) as (select 1, '' union select n + 1, ${wide} from r)
+        insert into numbers (rank) select n from r on conflict do nothing`,
+    })
+    expect(answer).toMatchObject({ status: 400, body: { code: 'query_too_costly' } })
+    expect(await one('select count(*) from numbers')).toEqual([0])
+  }, 60_000)
+
   it('writes nothing if one of them is refused', async () => {
     const answer = await branches.call('main', 'POST', '/sql', {
       statement:

@@ -152,9 +152,14 @@ export class Evaluator {
   /** Runs a query. */
   async read(
     query: SentQuery,
-    { parameters, rowsMax }: { parameters: readonly Parameter[]; rowsMax: number },
+    {
+      parameters,
+      rowsMax,
+      countsOn = false,
+    }: { parameters: readonly Parameter[]; rowsMax: number; countsOn?: boolean },
   ): Promise<Evaluated> {
-    const answers = await this.run(query.calls(parameters, { bytesMax: this.#bytesLeft, rowsMax }))
+    const calls = query.calls(parameters, { bytesMax: this.#bytesLeft, rowsMax })
+    const answers = await this.run(calls, { countsOn })
     const rows = answers.at(-1) ?? []
     if (query.columns === undefined) {
       query.columns = (answers[0] ?? []).map(([name, typeId]) => ({

@@ -51,6 +51,8 @@ export interface Write {
   readonly plan: WritePlan
   readonly table: BranchTable
   readonly parameters: readonly Parameter[]
+  /** Whether a cursor of the statement is open, which keeps what it has collected. */
+  readonly countsOn?: boolean
 }
 
 /** JSON values from a statement. */
@@ -126,7 +128,7 @@ async function writeParts(context: TransactionContext, write: Write): Promise<nu
     if (grows(plan)) await context.session.growth.admit(bytes)
     const values = await mapInTurns(rows, (text) => JSON.parse(text) as Row)
     const planned = await planRows(context, write, values, start)
-    const operations = await settleConflicts(context, write, planned)
+    const operations = await settleConflicts(context, { ...write, countsOn: true }, planned)
     await runOperations(context, write, operations)
     start += rows.length
     total += operations.length
@@ -248,7 +250,7 @@ async function settleConflicts(
 
 /** Finds the existing records that are in conflict, before anything is written, in steps. */
 async function findOthers(
-  { evaluator, parameters }: Write,
+  { evaluator, parameters, countsOn = false }: Write,
   { keys, rows: query }: ConflictPlan,
   inserts: readonly PlannedInsert[],
 ): Promise<Map<number, Other>> {
@@ -264,6 +266,7 @@ async function findOthers(
     const { rows } = await evaluator.read(sent, {
       parameters: [...parameters, records, ...texts],
       rowsMax: part.length * keys.length,
+      countsOn,
     })
     for (const text of rows) {
       const [position, ...other] = JSON.parse(text) as [number, ...Other]
