@@ -112,7 +112,7 @@ describe.skipIf(!hasChromium)('a day’s work in the console', () => {
     }
     await go(`${root}/b/feature-loyalty/diff`)
     await page.getByText('Add table coupons').waitFor()
-    await page.getByText('Add column points (int) to customers').waitFor()
+    await page.getByText('Add column customers.points: int').waitFor()
     await page.getByText('WELCOME10').waitFor()
     await page.getByText(HOSTILE.script).waitFor()
     await page.getByText(HOSTILE.emoji).waitFor()
@@ -282,6 +282,7 @@ describe.skipIf(!hasChromium)('a day’s work in the console', () => {
     await page.getByLabel('Access').selectOption('read')
     const scope = { workspaces: [tested.service.workspaceId] }
     await page.getByRole('checkbox', { name: tested.service.workspaceId }).check()
+    await page.getByRole('checkbox', { name: /^Read the audit log/ }).check()
     await page.getByLabel('Requests per second').fill('50')
     await page.getByLabel('Requests at once').fill('5')
     await shared.expectClean()
@@ -293,11 +294,12 @@ describe.skipIf(!hasChromium)('a day’s work in the console', () => {
     expect((await tested.service.call('GET', '/user', { key: secret })).status).toBe(200)
     await shared.expectClean()
     await page.getByRole('button', { name: 'I have stored it' }).click()
-    await page.getByRole('cell', { name: 'read only' }).waitFor()
+    await page.getByRole('cell', { name: /read only.*audit log/ }).waitFor()
     const { body } = await tested.service.call('GET', '/user/keys')
     expect(body.keys.find(({ name }: { name: string }) => name === 'ci').scope).toEqual({
       ...scope,
       access: 'read',
+      audit: true,
       requestsPerSecond: 50,
       requestsAtOnce: 5,
     })

@@ -24,6 +24,10 @@ describe.skipIf(!hasChromium)('the data grid', () => {
 
   beforeAll(async () => {
     call = await createTables(tested.service, 'shop', {
+      sets: [
+        { name: 'label', type: 'string' },
+        { name: 'number', type: 'int' },
+      ],
       makers: [
         { name: 'name', type: 'string' },
         { name: 'town', type: 'string' },
@@ -65,6 +69,8 @@ describe.skipIf(!hasChromium)('the data grid', () => {
         { name: 'x'.repeat(255), type: 'string' },
       ],
     })
+    const numbered = [1, 2, 3, 4].map((number) => ({ label: 'low', number }))
+    expectOk(await call('POST', '/tables/sets/bulk', { body: { records: numbered } }))
     const insert = async (table: string, records: unknown[]) =>
       expectOk(await call('POST', `/tables/${table}/bulk`, { body: { records } }))
     await insert('makers', [
@@ -505,6 +511,97 @@ describe.skipIf(!hasChromium)('the data grid', () => {
       return expectOk(await call('POST', '/tables/texts/summarize', { body })).body.summaries
     }
     expect(await count({ label: { $endsWith: 'é'.repeat(230) } })).toEqual([{ all: 2500 }])
+  })
+
+  it('imports a file as a new table, and then changes its rows by a unique column', async () => {
+    const { page, expectClean, visit } = await tested.open(
+      `/console/w/${tested.service.workspaceId}/db/shop/b/main`,
+    )
+    await page.getByRole('button', { name: 'Import a CSV file' }).click()
+    const dialog = page.getByRole('dialog')
+    const choose = async (lines: readonly string[]) =>
+      dialog.getByLabel('File').setInputFiles({
+        name: 'city list.csv',
+        mimeType: 'text/csv',
+        buffer: Buffer.from(lines.join('\n')),
+      })
+    await choose(['code,people', 'osl,700000', 'brn,130000'])
+    expect(await dialog.getByRole('textbox', { name: /^Name of the table/ }).inputValue()).toBe(
+      'city_list',
+    )
+    await dialog.getByRole('textbox', { name: /^Name of the table/ }).fill('cities')
+    await takeShot(page, 'import-table')
+    await expectClean()
+    await dialog.getByRole('button', { name: 'Import' }).click()
+    await dialog.getByText('2 rows imported.').waitFor()
+    await dialog.getByRole('button', { name: 'Open cities' }).click()
+    await page.getByRole('gridcell', { name: '700000' }).waitFor()
+    const unique = { alterColumn: { table: 'cities', column: 'code', unique: true } }
+    expectOk(await call('POST', '/schema/update', { body: { operations: [unique] } }))
+    await visit(`/console/w/${tested.service.workspaceId}/db/shop/b/main`)
+    await page.reload()
+    await page
+      .getByRole('link', { name: /^cities/ })
+      .first()
+      .click()
+    await page.getByRole('button', { name: 'Import', exact: true }).click()
+    await choose(['code,people', 'osl,717710', 'vdz,5774', 'x,many'])
+    await dialog.getByRole('combobox', { name: /^Rows that exist/ }).selectOption('code')
+    await takeShot(page, 'import-upsert')
+    await expectClean()
+    await dialog.getByRole('button', { name: 'Import' }).click()
+    await dialog.getByText('1 rows imported, 1 changed, 1 left out.').waitFor()
+    const { records } = (await call('POST', '/tables/cities/query', { body: { sort: 'code' } }))
+      .body
+    expect(records).toMatchObject([
+      { code: 'brn', people: 130000 },
+      { code: 'osl', people: 717710 },
+      { code: 'vdz', people: 5774 },
+    ])
+  })
+
+  it('changes and deletes all rows that match the filter, after a dry run has counted them', async () => {
+    const { page, expectClean } = await open('sets')
+    const count = async (filter: object) => {
+      const { body } = await call('POST', '/tables/sets/query', { body: { filter } })
+      return body.records.length
+    }
+    await page.getByRole('button', { name: 'Filter', exact: true }).click()
+    await page.getByRole('combobox', { name: 'Column' }).selectOption('number')
+    await page.getByRole('combobox', { name: 'Comparison' }).selectOption('$ge')
+    await page.getByRole('textbox', { name: 'Value' }).fill('3')
+    await page.getByRole('button', { name: 'Apply' }).click()
+    await page.getByRole('button', { name: 'All found' }).click()
+    await page.getByRole('menuitem', { name: 'Change a column of all…' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Change rows of sets' })
+    await dialog.getByText('A dry run found 2 rows.').waitFor()
+    await dialog.getByRole('combobox', { name: 'Column' }).selectOption('number')
+    await dialog.getByRole('textbox', { name: /^New value/ }).fill('many')
+    await dialog.getByText('expected a whole number').waitFor()
+    expect(await dialog.getByRole('button', { name: 'Change 2 rows' }).isDisabled()).toBe(true)
+    await dialog.getByRole('combobox', { name: 'Column' }).selectOption('label')
+    await dialog.getByRole('textbox', { name: /^New value/ }).fill('high')
+    await takeShot(page, 'set-change')
+    await expectClean()
+    await dialog.getByRole('button', { name: 'Change 2 rows' }).click()
+    await page.getByText('2 rows are changed').waitFor()
+    expect(await count({ label: 'high' })).toBe(2)
+    await page.getByRole('button', { name: 'All found' }).click()
+    await page.getByRole('menuitem', { name: 'Delete all…' }).click()
+    await page.getByRole('button', { name: 'Delete 2 rows' }).click()
+    await page.getByText('2 rows are deleted').waitFor()
+    expect(await count({})).toBe(2)
+    await page.getByRole('button', { name: 'Clear filter and search' }).click()
+    await page.getByRole('button', { name: 'All rows' }).click()
+    await page.getByRole('menuitem', { name: 'Delete all…' }).click()
+    const whole = page.getByRole('button', { name: 'Delete 2 rows' })
+    await whole.waitFor()
+    expect(await whole.isDisabled()).toBe(true)
+    await page.getByRole('textbox', { name: 'Type sets to confirm' }).fill('sets')
+    await expectClean()
+    await whole.click()
+    await page.getByText('This table has no rows yet').waitFor()
+    expect(await count({})).toBe(0)
   })
 
   it('shows hostile values as text', async () => {

@@ -64,6 +64,28 @@ describe.skipIf(!hasChromium)('history in the console', () => {
     expect(await list.getByRole('listitem').count()).toBe(1)
   })
 
+  it('a schedule makes checkpoints, and is changed and ended', async () => {
+    const { page, expectClean } = await tested.open(address('timeline'))
+    const dialog = page.getByRole('dialog', { name: 'Checkpoints of main' })
+    const scheduled = async () => (await branches.call('main', 'GET', '')).body.checkpoints
+    await page.getByRole('button', { name: 'Schedule' }).click()
+    await dialog.getByLabel('Make checkpoints regularly').check()
+    await dialog.getByLabel('Every').fill('30')
+    await dialog.getByLabel('Unit').selectOption('minutes')
+    await dialog.getByLabel('Keep the newest').fill('48')
+    await takeShot(page, 'schedule')
+    await expectClean()
+    await dialog.getByRole('button', { name: 'Save' }).click()
+    await page.getByText('The schedule is saved').waitFor()
+    expect(await scheduled()).toEqual({ every: 1800, keep: 48 })
+    await page.getByRole('button', { name: 'Schedule' }).click()
+    await expect.poll(() => dialog.getByLabel('Every').inputValue()).toBe('30')
+    await dialog.getByLabel('Make checkpoints regularly').uncheck()
+    await dialog.getByRole('button', { name: 'Save' }).click()
+    await page.getByText('There is no schedule any more').waitFor()
+    expect(await scheduled()).toBeUndefined()
+  })
+
   it('the page of a branch has its address for clients of PostgreSQL, without a key', async () => {
     const { page } = await tested.open(address(''))
     const card = page.getByRole('region', { name: 'PostgreSQL address' })

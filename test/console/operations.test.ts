@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
 import { holdBranch } from '../support/held-branch.js'
+import { expectOk } from '../support/tables.js'
 import { hasChromium, testConsole } from './chromium.js'
 import { takeShot } from './shots.js'
 
@@ -59,9 +60,9 @@ describe.skipIf(!hasChromium)('long work in the console', () => {
     await release()
   })
 
-  it('an edit of the schema shows its progress', async () => {
+  it('an edit of the schema shows its progress, also after a reload', async () => {
     const address = `/console/w/${tested.service.workspaceId}/db/shop/b/main/schema`
-    const { page } = await tested.open(address)
+    const { page, expectClean } = await tested.open(address)
     await page.getByRole('button', { name: 'Actions of items' }).click()
     await page.getByRole('menuitem', { name: 'Add constraint…' }).click()
     await page.getByRole('textbox', { name: /^Name/ }).fill('positive')
@@ -71,8 +72,54 @@ describe.skipIf(!hasChromium)('long work in the console', () => {
     await page.getByRole('button', { name: 'Review and apply' }).click()
     const release = await holdBranch(branches, 'main')
     await page.getByRole('button', { name: 'Apply', exact: true }).click()
-    await page.getByRole('region', { name: 'Progress of the migration' }).waitFor()
+    const progress = page.getByRole('region', { name: 'Progress of the migration' })
+    await progress.waitFor()
+    await page.waitForURL((url) => url.searchParams.has('operation'))
+    await page.reload()
+    await progress.waitFor()
+    await expectClean()
     await release()
     await page.getByText('The schema was changed').waitFor()
+    await page.getByText('price > 0').waitFor()
+    await page.waitForURL((url) => !url.searchParams.has('operation'))
+  })
+
+  it('a merge of a proposal is followed by a page that is loaded again', async () => {
+    const { service } = tested
+    await branches.fork('sale')
+    await branches.put('sale', 'items', 'c', { price: 3 })
+    const path = `${service.workspace}/dbs/shop/proposals`
+    expectOk(await service.call('POST', path, { body: { from: 'sale', title: 'Sale' } }))
+    const { status, body } = await service.call('POST', `${path}/1/merge`)
+    expect(status).toBe(202)
+    const { page, expectClean } = await tested.open(
+      `/console/w/${service.workspaceId}/db/shop/proposals/1?operation=${body.operation.id}`,
+    )
+    await page.getByText('Merged', { exact: true }).waitFor()
+    await page.waitForURL((url) => !url.searchParams.has('operation'))
+    await page.getByText('merged', { exact: true }).first().waitFor()
+    await expectClean()
+    expect(await branches.record('main', 'items', 'c')).toMatchObject({ price: 3 })
+  })
+
+  it('a change of all rows shows its progress, also after a reload', async () => {
+    const filter = encodeURIComponent(JSON.stringify({ price: 1 }))
+    const { page } = await tested.open(
+      `/console/w/${tested.service.workspaceId}/db/shop/b/main/tables/items?filter=${filter}`,
+    )
+    await page.getByRole('button', { name: 'All found' }).click()
+    await page.getByRole('menuitem', { name: 'Change a column of all…' }).click()
+    await page.getByRole('textbox', { name: /^New value/ }).fill('9')
+    const change = page.getByRole('button', { name: 'Change 1 row' })
+    await change.waitFor()
+    const release = await holdBranch(branches, 'main', 'writers')
+    await change.click()
+    const progress = page.getByRole('region', { name: 'Progress of the update' })
+    await progress.waitFor()
+    await page.reload()
+    await progress.waitFor()
+    await release()
+    await page.getByText('1 row is changed').waitFor()
+    expect(await branches.record('main', 'items', 'a')).toMatchObject({ price: 9 })
   })
 })

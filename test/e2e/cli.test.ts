@@ -231,7 +231,7 @@ describe('the command line', () => {
     const partial = await run(['import', 'more.csv', '--table', 'people', '--partial'])
     expect(partial.code).toBe(1)
     expect(partial.stderr).toContain('line 3')
-    expect(partial.stderr).toContain('1 records were refused.')
+    expect(partial.stderr).toContain('1 record was refused.')
     expect(await sql("select id from people where id like 'x%'")).toEqual([{ id: 'x1' }])
   })
 
@@ -338,6 +338,63 @@ describe('the command line', () => {
     await partial.pipe.close()
     expect(await partial.ended).toBe(130)
     expect(await stored('pipe2')).toBe(10_000)
+  })
+
+  it('changes records by a unique column, and inserts the others', async () => {
+    const { cwd, run, json, sql, call, at } = await createPeople()
+    const byName = ['import', 'more.csv', '--table', 'people', '--by', 'name']
+    await writeFile(path.join(cwd, 'more.csv'), 'name,age\nEve,1\nEve,2\n')
+    const refused = await run(byName)
+    expect(refused.code).toBe(1)
+    expect(refused.stderr).toContain(
+      'column [name]: is not unique, so records cannot be found by it',
+    )
+    expect(refused.stderr).not.toContain('Of the first')
+    await sql('update people set name = id')
+    const unique = { alterColumn: { table: 'people', column: 'name', unique: true } }
+    await call('POST', `${at('main')}/schema/update`, { operations: [unique] })
+    await writeFile(path.join(cwd, 'more.csv'), 'name,age\np1,41\nzoe,7\np2,old\n')
+    const partly = await run(byName)
+    expect(partly.code).toBe(1)
+    expect(partly.stderr).toContain('line 4: invalid record: column [age]')
+    expect(partly.stderr).toContain('New: 1, changed: 1, the same as before: 0, refused: 1.')
+    await writeFile(path.join(cwd, 'more.csv'), 'name,age\np1,41\nzoe,8\n')
+    expect(await json(...byName)).toMatchObject({
+      inserted: 0,
+      updated: 1,
+      unchanged: 1,
+      failed: 0,
+    })
+    expect(
+      await sql("select name, age from people where name in ('p1', 'zoe') order by 1"),
+    ).toEqual([
+      { name: 'p1', age: 41 },
+      { name: 'zoe', age: 8 },
+    ])
+    expect((await run([...byName, '--upsert'])).code).toBe(2)
+  })
+
+  it('schedules checkpoints, names the compared one, and says what is known of a record', async () => {
+    const { run, json, call, at } = await createPeople()
+    const schedule = async () => (await call('GET', at('main'))).checkpoints
+    expect(await json('checkpoint', 'schedule', '30m', '--keep', '5')).toEqual({
+      branch: 'main',
+      checkpoints: { every: 1800, keep: 5 },
+    })
+    expect(await schedule()).toEqual({ every: 1800, keep: 5 })
+    expect((await run(['checkpoint', 'schedule', 'often'])).code).toBe(2)
+    expect((await run(['checkpoint', 'schedule', '1h', '--keep', 'all'])).code).toBe(2)
+    expect((await run(['checkpoint', 'schedule', 'off'])).code).toBe(0)
+    expect(await schedule()).toBeUndefined()
+    await call('POST', `${at('main')}/checkpoints`, { name: 'monday' })
+    const compared = await run(['diff', 'main', '--against-at', 'monday'])
+    expect(compared.stderr).toContain('main against main at monday')
+    const states = await run(['history', 'people', 'p1'])
+    expect(states).toMatchObject({ code: 0 })
+    expect(states.stderr).toContain('Table people keeps no versions.')
+    const unknown = await run(['history', 'people', 'nobody'])
+    expect(unknown.code).toBe(1)
+    expect(unknown.stderr).toContain('record [nobody]: nothing is known of it')
   })
 
   it('prints whole results of SQL, with exact numbers and values of any length', async () => {
@@ -710,6 +767,15 @@ describe('the command line', () => {
     expect((await run(['db', 'ls'], { env })).stderr).toContain('does not accept the API key')
   })
 
+  it('creates keys that read the audit log', async () => {
+    const { run, json, name } = await createProject()
+    const made = await json('keys', 'create', 'auditor', '--databases', name, '--audit')
+    expect(made.scope).toMatchObject({ databases: [name], audit: true })
+    const listed = await run(['keys', 'ls'])
+    expect(listed.stdout).toMatch(/auditor .*; the audit log/)
+    await run(['keys', 'rm', 'auditor', '--yes'])
+  })
+
   it('limits a key for a database to the workspace of the database', async () => {
     const { env, name, run } = await createProject()
     const { OFFSHOOT_API_KEY: apiKey, OFFSHOOT_URL: url } = env
@@ -762,6 +828,11 @@ describe('the command line', () => {
     expect((await run(['import', 'nothing.csv'])).code).toBe(2)
     expect((await run(['export', '--table', 'nothing'])).code).toBe(2)
     expect((await run(['branch', 'expire', 'main', 'soon'])).stderr).toContain('12h')
+    const number = await run(['proposal', 'show', 'x'])
+    expect(number).toMatchObject({
+      code: 2,
+      stderr: 'offshoot: [x] is not the number of a proposal\n',
+    })
     const sql = await run(['sql', '-c', 'selec 1'])
     expect(sql).toMatchObject({ code: 1, stdout: '' })
     expect(sql.stderr).toContain('syntax error')

@@ -27,7 +27,7 @@ import { schemaCommand } from './commands/schema.js'
 import { sqlCommand } from './commands/sql.js'
 import { statusCommand } from './commands/status.js'
 import { whoamiCommand } from './commands/whoami.js'
-import { EXIT } from './shared/failure.js'
+import { EXIT, report, UsageError } from './shared/failure.js'
 import { endWithReader, notice, print } from './shared/output.js'
 
 /** All commands that talk to a server, in the order of the help. */
@@ -108,6 +108,8 @@ export async function runProgram(args: readonly string[]): Promise<number> {
     await createProgram().parseAsync(args, { from: 'user' })
     return Number(process.exitCode ?? EXIT.done)
   } catch (error) {
+    // The parser of an argument has refused it.
+    if (error instanceof UsageError) return report(error, undefined)
     if (!(error instanceof CommanderError)) throw error
     return error.exitCode === 0 ? EXIT.done : EXIT.usage
   }

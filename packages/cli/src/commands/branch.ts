@@ -161,7 +161,7 @@ const protect = () =>
             protected: off !== true,
             ...(requiredApprovals === undefined
               ? {}
-              : { requiredApprovals: Number(requiredApprovals) }),
+              : { requiredApprovals: countOf('--required-approvals', requiredApprovals) }),
           }
           await target.branchNamed(name).update(life)
           if (json) printJson({ branch: name, ...life })
@@ -201,4 +201,10 @@ export function parseDuration(text: string): number {
     throw new UsageError(`[${text}] is not a duration: use a number with s, m, h or d, such as 12h`)
   }
   return Number(match[1]) * SECONDS[match[2] as keyof typeof SECONDS]
+}
+
+/** Reads the number of an option. */
+export function countOf(option: string, text: string): number {
+  if (!/^\d{1,9}$/.test(text)) throw new UsageError(`${option}: [${text}] is not a whole number`)
+  return Number(text)
 }

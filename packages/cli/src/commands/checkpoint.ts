@@ -1,15 +1,18 @@
 import { action, createCommand } from '../shared/command.js'
+import { UsageError } from '../shared/failure.js'
 import { age, notice, printJson, printTable } from '../shared/output.js'
 import { requireConsent } from '../shared/prompts.js'
 import { withBranch } from '../shared/target.js'
+import { countOf, parseDuration } from './branch.js'
 
 /** `offshoot checkpoint`: states of a branch that are kept. */
 export const checkpointCommand = () =>
-  createCommand('checkpoint', 'checkpoints of a branch: ls, create, rename, rm')
+  createCommand('checkpoint', 'checkpoints of a branch: ls, create, rename, rm, schedule')
     .addCommand(list())
     .addCommand(create())
     .addCommand(rename())
     .addCommand(remove())
+    .addCommand(schedule())
 
 const list = () =>
   withBranch(createCommand('ls', 'list the checkpoints of a branch, newest first')).action(
@@ -87,4 +90,36 @@ const remove = () =>
           return 0
         },
       ),
+    )
+
+/** Scheduled checkpoints that are kept without `--keep`. */
+const KEPT = 24
+
+const schedule = () =>
+  withBranch(
+    createCommand('schedule', 'make checkpoints of a branch regularly, and keep the newest', [
+      'offshoot checkpoint schedule 1h --keep 24',
+      'offshoot checkpoint schedule off',
+    ]),
+  )
+    .argument('<every>', 'time between two checkpoints, such as 30m or 1d; or off')
+    .option('--keep <number>', `how many are kept; default: ${KEPT}`)
+    .action(
+      action<{ json?: boolean; keep?: string }, [string]>(async (target, { json, keep }, every) => {
+        const isOff = every === 'off'
+        if (isOff && keep !== undefined)
+          throw new UsageError('--keep goes with a time, not with off')
+        const count = keep === undefined ? KEPT : countOf('--keep', keep)
+        const checkpoints = isOff ? null : { every: parseDuration(every), keep: count }
+        const branch = await target.branch()
+        await branch.update({ checkpoints })
+        if (json) printJson({ branch: branch.name, checkpoints })
+        else if (isOff) notice(`No checkpoints of ${branch.name} are made regularly any more.`)
+        else {
+          notice(
+            `A checkpoint of ${branch.name} is made every ${every}, and the newest ${count} are kept.`,
+          )
+        }
+        return 0
+      }),
     )

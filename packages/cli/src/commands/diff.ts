@@ -71,7 +71,8 @@ export const diffCommand = () =>
           ({ inserted, updated, deleted }) => inserted + updated + deleted > 0,
         )
         const { branch: other, at } = overview.against
-        notice(`${overview.branch} against ${other ?? 'its source'}${MOMENTS[at]}`)
+        const moment = againstAt === undefined ? MOMENTS[at] : ` at ${againstAt}`
+        notice(`${overview.branch} against ${other ?? 'its source'}${moment}`)
         const out = stdoutWriter('text')
         const write = (text: string) =>
           new Promise<void>((resolve) => out.write(text, () => resolve()))
@@ -180,6 +181,7 @@ function describeChanges(changes: ColumnChanges): string {
   return Object.entries(changes)
     .map(([field, value]) => {
       if (field === 'type' || field === 'name') return `${field} ${value}`
+      if (field === 'decimal') return `of ${value.precision} digits, ${value.scale} decimals`
       const shown = typeof value === 'string' ? value : JSON.stringify(value)
       return `${field}: ${oneLine(shown, 40)}`
     })

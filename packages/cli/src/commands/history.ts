@@ -1,5 +1,6 @@
 import type { RecordHistory, RecordVersion } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
+import { Failure } from '../shared/failure.js'
 import { ago, colorsFor, notice, oneLine, printJson, stdoutWriter } from '../shared/output.js'
 import { withBranch } from '../shared/target.js'
 
@@ -44,6 +45,13 @@ export const historyCommand = () =>
           })) as RecordHistory<Values>
           versions.push(...next.versions)
           meta = next.meta
+        }
+        const isKnown = versions.length > 0 || first.states?.some(({ record }) => record !== null)
+        if (!isKnown) {
+          throw new Failure(`table [${table}]: record [${id}]: nothing is known of it`)
+        }
+        if (first.states !== undefined) {
+          notice(`Table ${table} keeps no versions. The record at checkpoints and on branches:`)
         }
         if (flags.json) printJson(first.states ?? versions)
         else show({ ...first, versions })

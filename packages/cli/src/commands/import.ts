@@ -24,6 +24,7 @@ interface ImportFlags {
   readonly create?: boolean
   readonly partial?: boolean
   readonly upsert?: boolean
+  readonly by?: string
   readonly skipExisting?: boolean
   readonly yes?: boolean
 }
@@ -38,6 +39,7 @@ export const importCommand = () =>
     createCommand('import', 'insert the records of a CSV, NDJSON or JSON file', [
       'offshoot import people.csv --table people --create',
       'offshoot import people.ndjson --table people',
+      'offshoot import people.csv --table people --by email',
     ]),
   )
     .argument('<file>', 'the file; its name ends in .csv, .ndjson or .json')
@@ -45,6 +47,10 @@ export const importCommand = () =>
     .option('--format <format>', 'csv, ndjson or json; default: by the name of the file')
     .option('--create', 'create the table, with columns and types found in the file')
     .option('--upsert', 'replace existing records that have the id of a record of the file')
+    .option(
+      '--by <column>',
+      'change the records that have the same value in this unique column, constraint or id, and insert the others',
+    )
     .option('--skip-existing', 'leave out records whose id exists')
     .option('--partial', 'insert all valid records even if others are refused')
     .option('--yes', 'do not ask')
@@ -78,7 +84,11 @@ export const importCommand = () =>
         }
         const types = new Map(flatColumns(table.columns).map(({ name, type }) => [name, type]))
         const source = { file, format, toRecord: format === 'csv' ? recordOf(types) : undefined }
-        return importRows(branch.table(flags.table), source, { ...flags, size: info.size, isFile })
+        const rows = { ...flags, size: info.size, isFile }
+        const handle = branch.table(flags.table)
+        return flags.by === undefined
+          ? importRows(handle, source, rows)
+          : upsertRows(handle, source, { ...rows, by: flags.by })
       }),
     )
 
@@ -130,7 +140,9 @@ async function importRows(
       notice(`${result.inserted} were new, ${result.updated} have replaced existing records.`)
     }
     if (result.skipped > 0) notice(`${result.skipped} were skipped, because their ids exist.`)
-    if (result.failed > 0) notice(`${result.failed} records were refused.`)
+    if (result.failed > 0) {
+      notice(`${result.failed} ${result.failed === 1 ? 'record was' : 'records were'} refused.`)
+    }
     if (entries.length > 0 && result.updated === 0) notice(howToRevert(entries))
     if (interrupt.isStopped) {
       notice(`Stopped after ${settled.sent} records. All that were valid are stored.`)
@@ -166,9 +178,67 @@ function howToRevert(entries: readonly string[]): string {
   return `To take it back: ${shown.join(', ')}${rest}`
 }
 
-function adviceAfter({ isCertain, settled }: InsertManyError, { partial }: ImportFlags): string {
+/** Records of a request, which is a transaction. */
+const UPSERTED_AT_ONCE = 2000
+
+/** Changes the records that a column identifies, and inserts the others. A refused record does not affect the others. */
+async function upsertRows(
+  table: Table<AnySchema, string>,
+  source: Source,
+  flags: ImportFlags & { by: string; size: number; isFile: boolean },
+): Promise<number> {
+  const progress = new Progress('Imported', 'Sent')
+  const counts = { inserted: 0, updated: 0, unchanged: 0, failed: 0 }
+  const errors: Fault[] = []
+  let bytes = 0
+  let sent = 0
+  const send = async (records: readonly Row[]) => {
+    const { results } = await table.upsertMany(records, { by: flags.by })
+    results.forEach((result, index) => {
+      counts[result.outcome]++
+      if (result.outcome === 'failed') {
+        errors.push({ index: sent + index, message: result.error.message })
+      }
+    })
+    sent += records.length
+    progress.update(sent, bytes / flags.size)
+  }
+  let waiting: Row[] = []
+  const rows = readRows(source.file, source.format, (more) => {
+    bytes += more
+  })
+  try {
+    for await (const { row } of rows) {
+      if (waiting.push(source.toRecord?.(row) ?? row) < UPSERTED_AT_ONCE) continue
+      await send(waiting)
+      waiting = []
+    }
+    if (waiting.length > 0) await send(waiting)
+  } catch (error) {
+    progress.clear()
+    if (sent > 0) {
+      notice(`Of the first ${sent} records, all that were valid are stored; no others are.`)
+    }
+    throw error
+  }
+  progress.end(sent - counts.failed)
+  if (flags.json) printJson({ ...counts, errors })
+  await reportFaults(source, flags, errors)
+  notice(
+    `New: ${counts.inserted}, changed: ${counts.updated}, the same as before: ${counts.unchanged}, refused: ${counts.failed}.`,
+  )
+  return counts.failed > 0 ? EXIT.failed : EXIT.done
+}
+
+function adviceAfter(
+  { isCertain, settled, errors }: InsertManyError,
+  { partial }: ImportFlags,
+): string {
   if (partial) {
     return `  To continue: import the records from number ${settled + 1} on. Records with an id that is stored are refused.`
+  }
+  if (isCertain && errors?.some(({ message }) => /column \[id\]: is not unique/.test(message))) {
+    return '  To change the records that exist, use --by id or --upsert. To leave them out, use --skip-existing.'
   }
   if (isCertain) return '  Correct the cause, and import the file again.'
   return '  Look whether the records are there. If they have ids, import again with --skip-existing.'
@@ -246,9 +316,10 @@ function recordOf(types: ReadonlyMap<string, ColumnType>) {
   }
 }
 
-function requireOneMode({ upsert, skipExisting, partial }: ImportFlags): void {
+function requireOneMode({ upsert, by, skipExisting, partial }: ImportFlags): void {
   const given = [
     ...(upsert ? ['--upsert'] : []),
+    ...(by === undefined ? [] : ['--by']),
     ...(skipExisting ? ['--skip-existing'] : []),
     ...(partial ? ['--partial'] : []),
   ]

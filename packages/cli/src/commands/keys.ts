@@ -8,6 +8,7 @@ import { parseDuration } from './branch.js'
 interface CreateFlags {
   readonly json?: boolean
   readonly readOnly?: boolean
+  readonly audit?: boolean
   readonly workspace?: string
   readonly databases?: readonly string[]
   readonly branches?: readonly string[]
@@ -54,6 +55,7 @@ export const keysCommand = () =>
           '--branches <pattern...>',
           'the key reaches only these branches of that workspace, such as preview-*',
         )
+        .option('--audit', 'the key can read the audit log, although its scope is limited')
         .option('--expires <duration>', 'time until the key expires, such as 30d')
         .action(
           action<CreateFlags, [string]>(async (target, flags, name) => {
@@ -63,6 +65,7 @@ export const keysCommand = () =>
             )
             const scope: KeyScope = {
               ...(flags.readOnly ? { access: 'read' } : {}),
+              ...(flags.audit ? { audit: true } : {}),
               ...(isPart ? { workspaces: [await target.workspace()] } : {}),
               ...(flags.databases === undefined ? {} : { databases: flags.databases }),
               ...(flags.branches === undefined ? {} : { branches: flags.branches }),
@@ -104,7 +107,8 @@ export const keysCommand = () =>
 /** Says in words what a key reaches. */
 function describeScope(scope: KeyScope | undefined): string {
   if (scope === undefined) return 'everything'
-  const { access, workspaces, databases, branches, requestsPerSecond, requestsAtOnce } = scope
+  const { access, audit, workspaces, databases, branches } = scope
+  const { requestsPerSecond, requestsAtOnce } = scope
   const list = (noun: string, names: readonly string[] | undefined) =>
     names === undefined ? [] : [`${noun}${names.length === 1 ? '' : 's'} ${names.join(', ')}`]
   const parts = [
@@ -115,5 +119,7 @@ function describeScope(scope: KeyScope | undefined): string {
     ...(requestsAtOnce === undefined ? [] : [`${requestsAtOnce} requests at once`]),
   ]
   const place = parts.length === 0 ? 'everything' : parts.join('; ')
-  return access === 'read' ? `${place}; read only` : place
+  return [place, access === 'read' && 'read only', audit && 'the audit log']
+    .filter(Boolean)
+    .join('; ')
 }

@@ -118,23 +118,17 @@ const COUNTED: Readonly<Record<string, readonly [one: string, many: string]>> = 
 }
 
 /**
- * Whether an entry can be reverted, as far as the log tells: the service keeps the states before and after it, or needs none,
- * because a migration has only added something.
+ * Whether an entry can be reverted, as far as the log tells. The service says the last word, because states that an entry
+ * has kept may be deleted.
  */
-export function isRevertible({ kind, checkpoint, after }: LogEntry): boolean {
-  if (checkpoint === undefined) return kind === 'migration'
+export function isRevertible({ kind, checkpoint, after, notRevertible }: LogEntry): boolean {
+  if (notRevertible !== undefined) return false
+  if (checkpoint === undefined) return kind === 'migration' || kind === 'bulk'
   return typeof checkpoint === 'string' && typeof after === 'string'
 }
 
-/** Reads up to a number of items, and whether there are more. */
-export async function take<Item>(
-  items: AsyncIterable<Item>,
-  count: number,
-): Promise<{ readonly items: readonly Item[]; readonly hasMore: boolean }> {
-  const found: Item[] = []
-  for await (const item of items) {
-    if (found.length === count) return { items: found, hasMore: true }
-    found.push(item)
-  }
-  return { items: found, hasMore: false }
+/** Says what to do instead of reverting an entry that the service cannot revert. */
+export function whyNotRevertible({ notRevertible }: LogEntry): string | undefined {
+  if (notRevertible === undefined) return undefined
+  return 'It cannot be reverted alone. Revert what happened between two checkpoints instead.'
 }

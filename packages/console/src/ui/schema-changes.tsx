@@ -6,7 +6,7 @@ import { describeOperation } from './schema-words.js'
 export function SchemaChanges({ operations }: { operations: readonly SchemaOperation[] }) {
   return (
     <ul className="schema-changes">
-      {operations.map((operation) => {
+      {operations.map((operation, index) => {
         const [kind = ''] = Object.keys(operation)
         const look = kind.startsWith('add')
           ? 'added'
@@ -15,7 +15,8 @@ export function SchemaChanges({ operations }: { operations: readonly SchemaOpera
             : 'changed'
         const icon = look === 'added' ? 'plus' : look === 'removed' ? 'trash' : 'edit'
         return (
-          <li key={JSON.stringify(operation)} className={look}>
+          // biome-ignore lint/suspicious/noArrayIndexKey: operations have no identity.
+          <li key={index} className={look}>
             <Icon name={icon} size={13} /> {describeOperation(operation)}
           </li>
         )

@@ -2,37 +2,71 @@ import type {
   ColumnChanges,
   ColumnDefinition,
   ConstraintDefinition,
+  DataLoss,
+  LinkAction,
   SchemaOperation,
 } from '@offshoot/client'
 
+const ON_DELETE_WORDS: Readonly<Record<LinkAction, string | false>> = {
+  none: false,
+  restrict: 'whose deletion is refused',
+  setNull: 'removed if that record is deleted',
+  cascade: 'deleted together with that record',
+}
+
+/** Describes the options of a column in words. */
+export function describeColumn(column: ColumnDefinition): string {
+  return [
+    column.type,
+    column.link && `to ${column.link.table}`,
+    column.link?.onDelete !== undefined && ON_DELETE_WORDS[column.link.onDelete],
+    column.link?.constraint !== undefined && `rule ${column.link.constraint}`,
+    column.vector && `of ${column.vector.dimension} numbers`,
+    column.decimal && `of ${column.decimal.precision} digits, ${column.decimal.scale} decimals`,
+    column.enum && `of ${column.enum.values.join(', ')}`,
+    column.columns && `of ${column.columns.map(({ name }) => name).join(', ')}`,
+    column.unique === true && 'unique',
+    column.notNull === true && 'required',
+    column.generate !== undefined && `generated: ${column.generate}`,
+    column.computed !== undefined && `computed: ${column.computed}`,
+    column.defaultValue !== undefined && `default ${column.defaultValue}`,
+  ]
+    .filter(Boolean)
+    .join(', ')
+}
+
 /** Describes a schema operation in words. */
 export function describeOperation(operation: SchemaOperation): string {
-  if ('addTable' in operation) return `Add table ${operation.addTable.table}`
+  if ('addTable' in operation) {
+    const { table, idType, history } = operation.addTable
+    const options = [
+      idType !== undefined && `ids of type ${idType}`,
+      history !== undefined && `versions kept for ${history.keep}`,
+    ].filter(Boolean)
+    return `Add table ${table}${options.length === 0 ? '' : `: ${options.join(', ')}`}`
+  }
   if ('removeTable' in operation) return `Remove table ${operation.removeTable.table}`
   if ('renameTable' in operation) {
-    const { oldName, newName } = operation.renameTable
-    return `Rename table ${oldName} to ${newName}`
+    return `Rename table ${operation.renameTable.oldName} to ${operation.renameTable.newName}`
   }
   if ('addColumn' in operation) {
     const { table, column } = operation.addColumn
-    return `Add column ${column.name} (${describeColumn(column)}) to ${table}`
+    return `Add column ${table}.${column.name}: ${describeColumn(column)}`
   }
   if ('removeColumn' in operation) {
-    const { table, column } = operation.removeColumn
-    return `Remove column ${column} from ${table}`
+    return `Remove column ${operation.removeColumn.table}.${operation.removeColumn.column}`
   }
   if ('addConstraint' in operation) {
     const { table, constraint } = operation.addConstraint
-    return `Add constraint ${constraint.name} (${describeConstraint(constraint)}) to ${table}`
+    return `Add constraint ${table}.${constraint.name}: ${describeConstraint(constraint)}`
   }
   if ('removeConstraint' in operation) {
     const { table, constraint } = operation.removeConstraint
-    return `Remove constraint ${constraint} from ${table}`
+    return `Remove constraint ${table}.${constraint}`
   }
-
   if ('alterColumn' in operation) {
     const { table, column, ...changes } = operation.alterColumn
-    return `Change column ${column} of ${table}: ${describeChanges(changes)}`
+    return `Change column ${table}.${column}: ${describeChanges(changes)}`
   }
   if ('alterTable' in operation) {
     const { table, history } = operation.alterTable
@@ -41,34 +75,54 @@ export function describeOperation(operation: SchemaOperation): string {
       : `Keep versions of records of ${table} for ${history.keep}`
   }
   const { table, oldName, newName } = operation.renameColumn
-  return `Rename column ${oldName} of ${table} to ${newName}`
+  return `Rename column ${table}.${oldName} to ${newName}`
 }
 
-/** Describes the rule of a constraint in words. */
-export function describeConstraint(constraint: ConstraintDefinition): string {
-  return 'unique' in constraint
-    ? `unique ${constraint.unique.join(', ')}`
-    : `check ${constraint.check}`
+const CHANGE_WORDS: Readonly<
+  Partial<Record<keyof ColumnChanges, (value: never) => string | undefined>>
+> = {
+  name: (name: string) => `name ${name}`,
+  type: (type: string) => type,
+  using: (expression: string) => `converted by ${expression}`,
+  link: ({ table, onDelete, constraint }: NonNullable<ColumnChanges['link']>) =>
+    [
+      table !== undefined && `to ${table}`,
+      onDelete !== undefined && (ON_DELETE_WORDS[onDelete] || 'linked records need not exist'),
+      constraint !== undefined && `rule ${constraint ?? 'with its usual name'}`,
+    ]
+      .filter(Boolean)
+      .join(', '),
+  vector: ({ dimension }: { dimension: number }) => `of ${dimension} numbers`,
+  decimal: ({ precision, scale }: { precision: number; scale: number }) =>
+    `of ${precision} digits, ${scale} decimals`,
+  enum: ({ values }: { values: readonly string[] }) => `values ${values.join(', ')}`,
+  notNull: (isRequired: boolean) => (isRequired ? 'required' : 'not required'),
+  unique: (isUnique: boolean) => (isUnique ? 'unique' : 'not unique'),
+  defaultValue: (value: string | null) => (value === null ? 'no default' : `default ${value}`),
+  generate: (generator: string | null) =>
+    generator === null ? 'not generated' : `generated: ${generator}`,
+  computed: (expression: string) => `computed: ${expression}`,
+  description: (text: string | null) => (text === null ? 'no description' : 'description'),
+  fillNulls: (isFilled: boolean) => (isFilled ? 'empty records get the default' : undefined),
 }
 
-/** Describes what changes in a column. */
 function describeChanges(changes: ColumnChanges): string {
   return Object.entries(changes)
-    .map(
-      ([field, value]) => `${field} ${typeof value === 'string' ? value : JSON.stringify(value)}`,
-    )
+    .map(([field, value]) => CHANGE_WORDS[field as keyof ColumnChanges]?.(value as never) ?? field)
     .join(', ')
 }
 
-/** Describes the type and the rules of a column in words. */
-function describeColumn(column: ColumnDefinition): string {
-  return [
-    column.type === 'link' ? `link to ${column.link?.table}` : column.type,
-    ...(column.vector === undefined ? [] : [`${column.vector.dimension} dimensions`]),
-    ...(column.unique ? ['unique'] : []),
-    ...(column.notNull ? ['not null'] : []),
-    ...(column.generate === undefined ? [] : [`generated: ${column.generate}`]),
-    ...(column.computed === undefined ? [] : [`computed: ${column.computed}`]),
-    ...(column.defaultValue === undefined ? [] : [`default “${column.defaultValue}”`]),
-  ].join(', ')
+/** Describes values that would be lost. */
+export function describeLoss({ table, column, records, more }: DataLoss): string {
+  const amount = `${more ? 'at least ' : ''}${records.toLocaleString()} ${records === 1 ? 'record' : 'records'}`
+  return column === undefined
+    ? `Table ${table}: ${amount}`
+    : `Column ${table}.${column}: the values of ${amount}`
+}
+
+/** Describes the rule of a constraint in words. */
+function describeConstraint(constraint: ConstraintDefinition): string {
+  return 'unique' in constraint
+    ? `unique ${constraint.unique.join(', ')}`
+    : `check ${constraint.check}`
 }

@@ -1,16 +1,14 @@
-import { keepPreviousData, useMutation, useQuery } from '@tanstack/react-query'
-import { useState } from 'react'
-import { useSearch } from 'wouter'
+import { useMutation } from '@tanstack/react-query'
 import { account } from '../../api/clients.js'
 import { send } from '../../api/http.js'
-import { AUDIT_KINDS, actorOf, describeCounts, describeEntry, take } from '../../api/log-words.js'
+import { AUDIT_KINDS, actorOf, describeCounts, describeEntry } from '../../api/log-words.js'
 import { useCanAudit } from '../../api/queries.js'
-import { goTo } from '../../app/navigate.js'
+import { useLog } from '../../api/use-log.js'
 import { paths } from '../../app/paths.js'
 import { usePlaceOfAddress } from '../../app/use-address.js'
 import { Button } from '../../ui/button.js'
-import { Empty, ErrorNote, Loading } from '../../ui/feedback.js'
-import { KindFilter } from '../../ui/kind-filter.js'
+import { Empty } from '../../ui/feedback.js'
+import { LogPage } from '../../ui/log-page.js'
 import { Page } from '../../ui/page.js'
 import { saveBlob } from '../../ui/save-blob.js'
 import { TableHead } from '../../ui/table-head.js'
@@ -18,25 +16,19 @@ import { Ago } from '../../ui/time.js'
 import { notifyError } from '../../ui/toasts.js'
 import { Wide } from '../../ui/wide.js'
 
-/** Entries that are read at once. */
-const STEP = 200
-
 /** Everything that happened in a workspace, newest first. */
 export function Audit() {
   const { workspace = '' } = usePlaceOfAddress()
   const canAudit = useCanAudit(workspace)
-  const kind = new URLSearchParams(useSearch()).get('kind') ?? ''
-  const [size, setSize] = useState(STEP)
-  const options = kind === '' ? {} : { kind }
-  const log = useQuery({
-    queryKey: ['audit', workspace, kind, size],
-    queryFn: ({ signal }) => take(account.workspace(workspace).audit({ signal, ...options }), size),
-    placeholderData: keepPreviousData,
+  const log = useLog({
+    queryKey: ['audit', workspace],
+    read: (options) => account.workspace(workspace).audit(options),
     enabled: canAudit,
   })
+  const { kind, entries = [] } = log
   const download = useMutation({
     mutationFn: async () => {
-      const query = new URLSearchParams({ format: 'ndjson', ...options })
+      const query = new URLSearchParams({ format: 'ndjson', ...(kind !== '' && { kind }) })
       const answer = await send(
         'GET',
         `/workspaces/${encodeURIComponent(workspace)}/audit?${query}`,
@@ -56,38 +48,27 @@ export function Audit() {
     )
   }
   return (
-    <Page
+    <LogPage
       title="Audit log"
       subtitle="What happened in the workspace, newest first, for up to a year"
+      path={paths.audit(workspace)}
+      kinds={AUDIT_KINDS}
+      log={log}
+      isEmpty={entries.length === 0}
+      empty="Changes of databases, branches, keys and members are listed here."
       actions={
-        <>
-          <KindFilter
-            kinds={AUDIT_KINDS}
-            value={kind}
-            onChange={(next) =>
-              goTo(`${paths.audit(workspace)}${next === '' ? '' : `?kind=${next}`}`)
-            }
-          />
-          <Button icon="download" isBusy={download.isPending} onClick={() => download.mutate()}>
-            Download NDJSON
-          </Button>
-        </>
+        <Button icon="download" isBusy={download.isPending} onClick={() => download.mutate()}>
+          Download NDJSON
+        </Button>
       }
     >
-      <ErrorNote error={log.error} onRetry={() => void log.refetch()} />
-      {log.isPending && <Loading lines={8} />}
-      {log.data?.items.length === 0 && (
-        <Empty icon="clock" title="Nothing to show">
-          Nothing of this kind has happened. Choose another kind above.
-        </Empty>
-      )}
-      {log.data !== undefined && log.data.items.length > 0 && (
+      {entries.length > 0 && (
         <section className="card">
           <Wide label="Entries of the audit log">
             <table className="facts">
               <TableHead titles={['When', 'What', 'Where', 'Who', 'Request']} />
               <tbody>
-                {log.data.items.map((entry) => (
+                {entries.map((entry) => (
                   <tr key={entry.id}>
                     <td className="muted">
                       <Ago time={entry.at} />
@@ -116,13 +97,6 @@ export function Audit() {
           </Wide>
         </section>
       )}
-      {log.data?.hasMore && (
-        <div>
-          <Button isBusy={log.isFetching} onClick={() => setSize(size + STEP)}>
-            Show older entries
-          </Button>
-        </div>
-      )}
-    </Page>
+    </LogPage>
   )
 }

@@ -7,9 +7,10 @@ import { usePlace } from '../../api/place.js'
 import { ConfirmByName, FormDialog } from '../../ui/dialog.js'
 import { Checkbox, DaysField, SuggestField, TextField } from '../../ui/field.js'
 import { notify } from '../../ui/toasts.js'
+import { ScheduleDialog, scheduleSaved } from '../timeline/checkpoint-dialogs.js'
 
 export interface BranchAction {
-  readonly kind: 'fork' | 'delete' | 'protect' | 'approvals' | 'expiry' | 'reset'
+  readonly kind: 'fork' | 'delete' | 'protect' | 'approvals' | 'expiry' | 'schedule' | 'reset'
   readonly branch: string
 }
 
@@ -97,6 +98,15 @@ export function BranchDialog({
               'The expiry is changed',
             )
           }
+        />
+      )
+    case 'schedule':
+      return (
+        <ScheduleDialog
+          branch={branch}
+          schedule={current?.checkpoints}
+          onClose={onClose}
+          onSave={(checkpoints) => run(handle.update({ checkpoints }), scheduleSaved(checkpoints))}
         />
       )
     case 'reset':

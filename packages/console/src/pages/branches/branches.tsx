@@ -336,6 +336,7 @@ function BranchItem({
             icon: 'lock',
             onSelect: act('protect'),
           },
+          canWrite && { label: 'Checkpoint schedule…', icon: 'clock', onSelect: act('schedule') },
           canWrite && { label: 'Expiry…', icon: 'clock', onSelect: act('expiry') },
           canWrite &&
             branch.from !== undefined && {

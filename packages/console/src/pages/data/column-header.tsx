@@ -1,7 +1,7 @@
 import type { ColumnDefinition } from '@offshoot/client'
-import { describeColumn } from '../../api/operations.js'
 import { IconButton } from '../../ui/button.js'
 import { Menu } from '../../ui/menu.js'
+import { describeColumn } from '../../ui/schema-words.js'
 import type { SortTerm, View } from './view.js'
 
 /** Types that have an order. */

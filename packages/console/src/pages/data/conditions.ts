@@ -112,3 +112,12 @@ function conditionOf(part: unknown): Condition | undefined {
   }
   return { column: key, operator, text: String(compared) }
 }
+
+/** Describes a filter in words. One that cannot be built by hand is shown as it is. */
+export function inWords(filter: AnyFilter): string {
+  const built = conditionsOf(filter)
+  if (built === undefined) return JSON.stringify(filter)
+  return built.conditions
+    .map(({ column, operator, text }) => `${column} ${OPERATOR_WORDS[operator]} ${text}`.trim())
+    .join(built.match === 'all' ? ' and ' : ' or ')
+}

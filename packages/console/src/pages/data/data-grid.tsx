@@ -1,6 +1,7 @@
 import type { ColumnDefinition, TableDefinition } from '@offshoot/client'
 import { useMutation } from '@tanstack/react-query'
 import { useCallback, useEffect, useMemo, useState } from 'react'
+import { cancelOperation, useLongWork } from '../../api/long-work.js'
 import { useBranch, usePlace } from '../../api/place.js'
 import { useRights } from '../../api/session.js'
 import { paths } from '../../app/paths.js'
@@ -11,6 +12,7 @@ import { fromTabSeparated } from '../../ui/grid/tab-separated.js'
 import type { CellPosition, CellRange, CellView, RowState } from '../../ui/grid/types.js'
 import { GRID_ROWS_MAX } from '../../ui/grid/types.js'
 import { Menu } from '../../ui/menu.js'
+import { OperationProgress } from '../../ui/operation-progress.js'
 import { Page } from '../../ui/page.js'
 import { notify, notifyError } from '../../ui/toasts.js'
 import { AsOf, AsOfNote } from './as-of.js'
@@ -25,6 +27,7 @@ import { inOrder } from './preferences.js'
 import { QueryCode } from './query-code.js'
 import { RecordHistoryDialog } from './record-history.js'
 import { namesToRead, SEARCH_ROWS_MAX, stateOf } from './row-pages.js'
+import { type SetChange, SetDialog, setOf } from './set-dialog.js'
 import {
   countOf,
   type Draft,
@@ -52,6 +55,9 @@ import {
 } from './values.js'
 import { formatView, type SortTerm } from './view.js'
 
+/** The answer to a change of all records that match a filter. */
+type SetAnswer = { readonly updated?: number; readonly deleted?: number }
+
 type Target = { readonly draft: Draft } | { readonly row: Row }
 
 /** The rows of a table, with everything that can be done to them. */
@@ -63,7 +69,9 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
   // The past cannot be changed.
   const canWrite = rights.canWrite && view.at === ''
   const [preferences, setPreferences] = usePreferences(name)
-  const [dialog, setDialog] = useState<'import' | 'export' | { readonly historyOf: Row }>()
+  const [dialog, setDialog] = useState<
+    'import' | 'export' | 'update' | 'delete' | { readonly historyOf: Row }
+  >()
   const [selection, setSelection] = useState<CellRange>({ top: 0, bottom: 0, left: 0, right: 0 })
   const { staged, canUndo, canRedo, change, undo, redo, clear } = useStaging(
     view.at === '' ? name : `${name} at ${view.at}`,
@@ -86,6 +94,35 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
       store.refresh()
     },
   })
+
+  const [setFault, noteSetFault] = useState<unknown>(null)
+  const endSet = (answer: SetAnswer) => {
+    const count = answer.updated ?? answer.deleted ?? 0
+    const word = answer.deleted === undefined ? 'changed' : 'deleted'
+    notify(`${count.toLocaleString()} ${count === 1 ? 'row is' : 'rows are'} ${word}`)
+    store.refresh()
+  }
+  const work = useLongWork<SetAnswer>((outcome) => {
+    if ('error' in outcome) noteSetFault(outcome.error)
+    else endSet(outcome.result)
+  })
+  const changeSet = async (wanted: SetChange) => {
+    noteSetFault(null)
+    const handle = branch.table(table.name)
+    const records = setOf(view.filter)
+    try {
+      const answer = await work.run<SetAnswer>((onProgress) =>
+        wanted === 'delete'
+          ? handle.deleteMany(records, { onProgress })
+          : handle.updateMany(records, wanted.set, { onProgress }),
+      )
+      endSet(answer)
+    } catch (caught) {
+      // The dialog shows it, too, unless it was closed meanwhile.
+      noteSetFault(caught)
+      throw caught
+    }
+  }
 
   // Someone may have changed rows while another window was in front.
   useEffect(() => {
@@ -259,6 +296,7 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
   }
   const remove = () => change((present) => stageDelete(present, selectedTargets().map(stageTarget)))
 
+  const isChangingSet = dialog === 'update' || dialog === 'delete'
   const present = formatView({ ...view, at: '' })
   const presentPath = `${paths.table(place, table.name)}${present === '' ? '' : `?${present}`}`
   const count = countOf(staged)
@@ -363,6 +401,27 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
           onChange={setView}
         >
           <ColumnsMenu columns={all} hidden={preferences.hidden} onChange={setPreferences} />
+          {canWrite && known > 0 && view.search === '' && (
+            <Menu
+              label="All rows"
+              trigger={
+                <Button icon="table">{view.filter === undefined ? 'All rows' : 'All found'}</Button>
+              }
+              items={[
+                {
+                  label: 'Change a column of all…',
+                  icon: 'edit',
+                  onSelect: () => setDialog('update'),
+                },
+                {
+                  label: 'Delete all…',
+                  icon: 'trash',
+                  isDangerous: true,
+                  onSelect: () => setDialog('delete'),
+                },
+              ]}
+            />
+          )}
           {rowCount > 0 && (canWrite || selectedRow !== undefined) && (
             <Menu
               label="Selected rows"
@@ -395,6 +454,11 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
         </FilterBar>
         <ErrorNote error={store.error} onRetry={() => store.retry()} />
         <ErrorNote error={error} />
+        <ErrorNote error={isChangingSet ? null : setFault} />
+        <ErrorNote error={work.error} onRetry={work.forget} />
+        {work.operation !== undefined && !isChangingSet && (
+          <OperationProgress operation={work.operation} onCancel={cancelOperation} />
+        )}
         {faults.size > 0 && (
           <div className="note danger" role="alert">
             <ul className="grow">
@@ -594,6 +658,16 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
           table={table}
           row={dialog.historyOf}
           onRestored={() => store.refresh()}
+          onClose={() => setDialog(undefined)}
+        />
+      )}
+      {isChangingSet && (
+        <SetDialog
+          kind={dialog}
+          table={table}
+          filter={view.filter}
+          running={work.operation}
+          onApply={changeSet}
           onClose={() => setDialog(undefined)}
         />
       )}

@@ -9,6 +9,7 @@ import {
   type Conditions,
   conditionsOf,
   filterOf,
+  inWords,
   needsValue,
   OPERATOR_WORDS,
   operatorsOf,
@@ -100,14 +101,6 @@ export function FilterBar({
       {children}
     </div>
   )
-}
-
-function inWords(filter: AnyFilter): string {
-  const built = conditionsOf(filter)
-  if (built === undefined) return JSON.stringify(filter)
-  return built.conditions
-    .map(({ column, operator, text }) => `${column} ${OPERATOR_WORDS[operator]} ${text}`.trim())
-    .join(built.match === 'all' ? ' and ' : ' or ')
 }
 
 function SearchBox({ search, onSearch }: { search: string; onSearch: (text: string) => void }) {

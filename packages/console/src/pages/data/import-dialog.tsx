@@ -2,15 +2,19 @@ import {
   type ColumnDefinition,
   InsertManyError,
   OffshootError,
+  type SchemaOperation,
   type TableDefinition,
 } from '@offshoot/client'
 import { useQueryClient } from '@tanstack/react-query'
 import { useRef, useState } from 'react'
 import { keys } from '../../api/answers.js'
 import { useBranch, usePlace } from '../../api/place.js'
+import { goTo } from '../../app/navigate.js'
+import { paths } from '../../app/paths.js'
 import { Button } from '../../ui/button.js'
 import { Dialog } from '../../ui/dialog.js'
 import { ErrorNote } from '../../ui/feedback.js'
+import { Field, TextField } from '../../ui/field.js'
 import { TableHead } from '../../ui/table-head.js'
 import {
   type CsvSample,
@@ -22,13 +26,12 @@ import {
   recordOf,
   SAMPLE_ROWS,
 } from './csv-file.js'
+import { insertRows, upsertRows } from './store-rows.js'
 import { ID_COLUMN } from './values.js'
 
 /** Faults that are listed. */
 const FAULTS_SHOWN = 100
 const SAMPLE_SHOWN = 20
-/** Rows of a request. The progress is shown after each of them. */
-const BATCH_ROWS = 2000
 
 /** Where the cells of a column of the file go. */
 type Mapping = { readonly to: string } | { readonly create: ColumnDefinition } | undefined
@@ -49,12 +52,32 @@ interface Progress {
   /** The part of the file that is imported, from 0 to 1. */
   readonly share: number
   readonly inserted: number
+  readonly updated: number
   readonly failed: number
   readonly isDone: boolean
 }
 
-/** Imports a CSV file: a preview with types and faults first, then all rows. */
-export function ImportDialog({ table, onClose }: { table: TableDefinition; onClose: () => void }) {
+const START: Progress = { share: 0, inserted: 0, updated: 0, failed: 0, isDone: false }
+
+/** The ways to find the record of a row: by the id, by a unique column, or by a unique constraint. */
+function keysOf(table: TableDefinition | undefined, given: readonly string[]): readonly string[] {
+  const unique = (table?.columns ?? []).filter((column) => column.unique).map(({ name }) => [name])
+  const rules = (table?.constraints ?? []).flatMap((rule) =>
+    'unique' in rule ? [[rule.name, ...rule.unique]] : [],
+  )
+  const isGiven = (columns: readonly string[]) => columns.every((name) => given.includes(name))
+  return [
+    ...['id', ...unique.flat()].filter((name) => given.includes(name)),
+    ...rules.filter(([, ...columns]) => isGiven(columns)).flatMap(([name = '']) => name),
+  ]
+}
+
+/** The name of a table that a file gets. */
+const tableName = (file: File) =>
+  file.name.replace(/\.\w+$/, '').replace(/[^\p{L}\p{N}_~-]+/gu, '_')
+
+/** Imports a CSV file: a preview with types and faults first, then all rows. Without a table, it makes one. */
+export function ImportDialog({ table, onClose }: { table?: TableDefinition; onClose: () => void }) {
   const branch = useBranch()
   const place = usePlace()
   const queries = useQueryClient()
@@ -62,12 +85,16 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
   const [sample, setSample] = useState<CsvSample>()
   const [mappings, setMappings] = useState<readonly Mapping[]>([])
   const [progress, setProgress] = useState<Progress>()
+  const [newName, setNewName] = useState('')
+  const name = table?.name ?? newName
+  /** How the record of a row is found; empty if all rows are new. */
+  const [by, setBy] = useState('')
   const [faults, setFaults] = useState<readonly Fault[]>([])
   const [error, setError] = useState<unknown>(null)
   const abort = useRef<AbortController>(undefined)
   const known = [
     ID_COLUMN,
-    ...table.columns.filter(
+    ...(table?.columns ?? []).filter(
       ({ type, computed }) => !type.startsWith('file') && computed === undefined,
     ),
   ]
@@ -77,6 +104,9 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
     return known.find(({ name }) => name === mapping.to)
   }
   const targets = mappings.map(columnOf)
+  const names = targets.flatMap((column) => (column === undefined ? [] : [column.name]))
+  const found = keysOf(table, names)
+  const isKey = found.includes(by)
   const open = async (chosen: File) => {
     setFile(chosen)
     setError(null)
@@ -85,6 +115,7 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
     try {
       const read = await readSample(chosen)
       setSample(read)
+      setNewName(tableName(chosen))
       setMappings(
         read.header.map((heading, index) => {
           const name = columnName(heading, index)
@@ -106,10 +137,10 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
     abort.current = controller
     setError(null)
     setFaults([])
-    setProgress({ share: 0, inserted: 0, failed: 0, isDone: false })
+    setProgress(START)
     const wrong: Fault[] = []
     let failed = 0
-    let inserted = 0
+    let stored = { inserted: 0, updated: 0, failed: 0 }
     let readShare = 0
     const note = (fault: Fault) => {
       failed++
@@ -131,33 +162,32 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
       }
     }
     try {
-      const created = createdBy(mappings)
-      if (created.length > 0) {
-        await branch.applySchema(
-          created.map((column) => ({ addColumn: { table: table.name, column } })),
-        )
+      const edits: SchemaOperation[] = [
+        ...(table === undefined ? [{ addTable: { table: name } }] : []),
+        ...createdBy(mappings).map((column) => ({ addColumn: { table: name, column } })),
+      ]
+      if (edits.length > 0) {
+        await branch.applySchema(edits)
         await queries.invalidateQueries({ queryKey: keys.schema(place) })
       }
-      const result = await branch.table(table.name).insertMany(records(file), {
-        mode: 'partial',
+      const options = {
         signal: controller.signal,
-        batchSize: BATCH_ROWS,
-        onProgress: (now) => {
-          inserted = now.inserted
+        onProgress: (now: typeof stored) => {
+          stored = now
           // Rows that were read are sent and answered later.
-          const share = (readShare * (now.inserted + now.failed)) / rows.length
-          setProgress({ share, inserted, failed: failed + now.failed, isDone: false })
+          const share = (readShare * (now.inserted + now.updated + now.failed)) / rows.length
+          setProgress({ ...now, share, failed: failed + now.failed, isDone: false })
         },
-      })
+      }
+      const target = branch.table(name)
+      const result = isKey
+        ? await upsertRows(target, records(file), { ...options, by })
+        : await insertRows(target, records(file), options)
       for (const { index, message } of result.errors) {
         if (wrong.length < FAULTS_SHOWN) wrong.push({ row: rows[index] ?? 0, message })
       }
-      setProgress({
-        share: 1,
-        inserted: result.inserted,
-        failed: failed + result.failed,
-        isDone: true,
-      })
+      const { inserted, updated } = result
+      setProgress({ share: 1, inserted, updated, failed: failed + result.failed, isDone: true })
     } catch (caught) {
       // After a cancellation, only a doubt about what is stored is worth a message.
       const isDoubtful = caught instanceof InsertManyError && !caught.isCertain
@@ -167,22 +197,22 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
         : []) {
         wrong.push({ row: rows[index] ?? 0, message })
       }
-      setProgress({ share: 1, inserted, failed, isDone: true })
+      setProgress({ ...stored, share: 1, failed: failed + stored.failed, isDone: true })
     }
     setFaults(wrong.toSorted((left, right) => left.row - right.row))
     await queries.invalidateQueries({ queryKey: keys.branch(place) })
   }
-  const names = targets.flatMap((column) => (column === undefined ? [] : [column.name]))
   const isTwice = names.some((name, index) => names.indexOf(name) !== index)
+  const close = () => {
+    abort.current?.abort()
+    onClose()
+  }
   const isRunning = progress !== undefined && !progress.isDone
   return (
     <Dialog
-      title={`Import into ${table.name}`}
+      title={table === undefined ? 'Import a new table' : `Import into ${table.name}`}
       description="A CSV file whose first line has the names of the columns."
-      onClose={() => {
-        abort.current?.abort()
-        onClose()
-      }}
+      onClose={close}
       wide
     >
       <label className="field">
@@ -197,6 +227,38 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
           }}
         />
       </label>
+      {sample !== undefined && progress === undefined && table === undefined && (
+        <TextField
+          label="Name of the table"
+          hint="Letters, digits and _ - ~"
+          maxLength={255}
+          spellCheck={false}
+          value={newName}
+          onChange={setNewName}
+        />
+      )}
+      {sample !== undefined &&
+        progress === undefined &&
+        found.length > 0 &&
+        table !== undefined && (
+          <Field
+            label="Rows that exist"
+            hint={
+              isKey
+                ? 'Columns that the file does not have stay as they are.'
+                : 'A row whose id or unique value exists is left out.'
+            }
+          >
+            <select value={isKey ? by : ''} onChange={(event) => setBy(event.target.value)}>
+              <option value="">insert all rows as new ones</option>
+              {found.map((key) => (
+                <option key={key} value={key}>
+                  change those with the same {key}
+                </option>
+              ))}
+            </select>
+          </Field>
+        )}
       {sample !== undefined && progress === undefined && (
         <Sample
           sample={sample}
@@ -219,6 +281,7 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
       {progress !== undefined && (
         <p role="status">
           {progress.inserted.toLocaleString()} rows imported
+          {progress.updated > 0 && `, ${progress.updated.toLocaleString()} changed`}
           {progress.failed > 0 && `, ${progress.failed.toLocaleString()} left out`}
           {progress.isDone ? '.' : ' so far'}
         </p>
@@ -239,20 +302,18 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
         </div>
       )}
       <div className="row end">
-        <Button
-          onClick={() => {
-            abort.current?.abort()
-            onClose()
-          }}
-        >
-          {progress?.isDone ? 'Close' : 'Cancel'}
-        </Button>
+        <Button onClick={close}>{progress?.isDone ? 'Close' : 'Cancel'}</Button>
+        {progress?.isDone && table === undefined && (
+          <Button kind="primary" onClick={() => goTo(paths.table(place, name))}>
+            Open {name}
+          </Button>
+        )}
         {!progress?.isDone && (
           <Button
             kind="primary"
             icon="upload"
             isBusy={isRunning}
-            disabled={sample === undefined || names.length === 0 || isTwice}
+            disabled={sample === undefined || names.length === 0 || isTwice || name === ''}
             onClick={() => void run()}
           >
             Import

@@ -1,14 +1,17 @@
+import { useState } from 'react'
 import { Link, useSearch } from 'wouter'
 import { usePlace } from '../../api/place.js'
 import { useBranchAt } from '../../api/queries.js'
 import { useRights } from '../../api/session.js'
 import { goTo, href } from '../../app/navigate.js'
 import { paths } from '../../app/paths.js'
+import { Button } from '../../ui/button.js'
 import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
 import { Icon } from '../../ui/icon.js'
 import { Page } from '../../ui/page.js'
 import { AsOf, AsOfNote } from './as-of.js'
 import './data.css'
+import { ImportDialog } from './import-dialog.js'
 import { PostgresAddress } from './postgres-address.js'
 
 /** All tables of the branch. */
@@ -19,10 +22,16 @@ export function Tables() {
   const branch = useBranchAt(place, at)
   const details = branch.data
   const tables = details?.schema.tables ?? []
-  const schema = (
-    <Link className="button primary" href={href(paths.schema(place))}>
-      <Icon name="plus" /> Create a table
-    </Link>
+  const [isImporting, setImporting] = useState(false)
+  const creation = (
+    <>
+      <Button icon="upload" onClick={() => setImporting(true)}>
+        Import a CSV file
+      </Button>
+      <Link className="button primary" href={href(paths.schema(place))}>
+        <Icon name="plus" /> Create a table
+      </Link>
+    </>
   )
   return (
     <Page
@@ -39,7 +48,7 @@ export function Tables() {
               <Icon name="merge" /> Propose a merge
             </Link>
           )}
-          {canWrite && tables.length > 0 && schema}
+          {canWrite && tables.length > 0 && creation}
         </>
       }
     >
@@ -50,10 +59,10 @@ export function Tables() {
         <Empty
           icon="table"
           title={at === '' ? 'No tables yet' : 'The branch had no tables then'}
-          actions={canWrite && schema}
+          actions={canWrite && creation}
         >
-          A table has typed columns. Design it in the schema editor; rows can be imported from a CSV
-          file afterwards.
+          A table has typed columns. Design it in the schema editor, or import a CSV file: its
+          columns and their types are found by themselves.
         </Empty>
       )}
       <ul className="cards">
@@ -78,6 +87,7 @@ export function Tables() {
         ))}
       </ul>
       {at === '' && <PostgresAddress />}
+      {isImporting && <ImportDialog onClose={() => setImporting(false)} />}
     </Page>
   )
 }

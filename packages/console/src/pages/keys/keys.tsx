@@ -124,6 +124,7 @@ function ScopeTags({ scope }: { scope: KeyScope }) {
     ...(scope.databases ?? []).map((name) => `database ${name}`),
     ...(scope.branches ?? []).map((name) => `branch ${name}`),
     ...(scope.access === 'read' ? ['read only'] : []),
+    ...(scope.audit === true ? ['audit log'] : []),
     ...(scope.requestsPerSecond === undefined ? [] : [`${scope.requestsPerSecond}/s`]),
     ...(scope.requestsAtOnce === undefined ? [] : [`${scope.requestsAtOnce} at once`]),
   ]
@@ -152,6 +153,7 @@ function CreateKey({
   const [chosen, setChosen] = useState<readonly string[]>([])
   const [databases, setDatabases] = useState('')
   const [branches, setBranches] = useState('')
+  const [audit, setAudit] = useState(false)
   const [perSecond, setPerSecond] = useState('')
   const [atOnce, setAtOnce] = useState('')
   const [days, setDays] = useState('')
@@ -162,6 +164,7 @@ function CreateKey({
       ...(chosen.length === 0 ? {} : { workspaces: [...chosen] }),
       ...(list(databases).length === 0 ? {} : { databases: list(databases) }),
       ...(list(branches).length === 0 ? {} : { branches: list(branches) }),
+      ...(audit ? { audit } : {}),
       ...(perSecond === '' ? {} : { requestsPerSecond: Number(perSecond) }),
       ...(atOnce === '' ? {} : { requestsAtOnce: Number(atOnce) }),
     }
@@ -217,6 +220,12 @@ function CreateKey({
         hint="Names or patterns such as preview-*. Empty: all branches."
         value={branches}
         onChange={setBranches}
+      />
+      <Checkbox
+        label="Read the audit log"
+        hint="A key that is limited above cannot read it otherwise. You must be an owner of the workspace."
+        checked={audit}
+        onChange={setAudit}
       />
       <CountField
         label="Requests per second"

@@ -10,7 +10,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useState } from 'react'
 import { Link, useSearch } from 'wouter'
 import { keys } from '../../api/answers.js'
-import { cancelOperation, errorOfOperation, useOperation } from '../../api/long-work.js'
+import { cancelOperation, useLongWork } from '../../api/long-work.js'
 import { useBranch, usePlace } from '../../api/place.js'
 import { useBranches, useSchema } from '../../api/queries.js'
 import { useRights } from '../../api/session.js'
@@ -176,10 +176,10 @@ function MergeView({ change }: { change: BranchChange }) {
   const [done, setDone] = useState<MergeResult | null>(null)
   /** The operation of the dry run, if it takes long. */
   const [compared, setCompared] = useState<OperationInfo | null>(null)
-  const [running, setRunning] = useOperationOfAddress()
-  /** The operation of this page, which the client follows. */
-  const [own, setOwn] = useState<OperationInfo | null>(null)
-  const earlier = useOperation(own === null && !isBusy ? running : null)
+  const work = useLongWork<MergeResult>((outcome) => {
+    if ('result' in outcome) void end(outcome.result)
+    else setRefusal({ error: outcome.error, open: [] })
+  })
   const words = wordsOf(change, place.branch)
   const { sides } = words
   const plan = useQuery({
@@ -188,7 +188,7 @@ function MergeView({ change }: { change: BranchChange }) {
       runChange(branch, change, { dryRun: true, signal, onProgress: setCompared }),
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 0,
-    enabled: done === null && running === null,
+    enabled: done === null && !work.isUnderWay,
   })
   useEffect(() => {
     setMore([])
@@ -227,20 +227,17 @@ function MergeView({ change }: { change: BranchChange }) {
     setRefusal(null)
     try {
       const resolutions = resolutionsOf(shown, decisions)
-      const result = await runChange(branch, change, {
-        ...(resolutions.length === 0 ? {} : { resolutions }),
-        ...(allowDataLoss ? { allowDataLoss } : {}),
-        onProgress: (operation) => {
-          setOwn(operation)
-          setRunning(operation.id)
-        },
+      await work.run(async (onProgress) => {
+        const options = {
+          ...(resolutions.length === 0 ? {} : { resolutions }),
+          ...(allowDataLoss ? { allowDataLoss } : {}),
+          onProgress,
+        }
+        await end(await runChange(branch, change, options))
       })
-      await end(result)
     } catch (error) {
       setRefusal({ error, open: isAboutConflicts(error) ? await reopen(error) : [] })
     } finally {
-      setOwn(null)
-      setRunning(null)
       setBusy(false)
     }
   }
@@ -249,14 +246,6 @@ function MergeView({ change }: { change: BranchChange }) {
     notify(words.done)
     await queries.invalidateQueries({ queryKey: keys.database(place) })
   }
-  const followed = earlier.data
-  // biome-ignore lint/correctness/useExhaustiveDependencies: only the end of the operation matters.
-  useEffect(() => {
-    if (followed === undefined || followed.state === 'running') return
-    if (followed.state === 'done') void end(followed.result as MergeResult)
-    else setRefusal({ error: errorOfOperation(followed), open: [] })
-    setRunning(null)
-  }, [followed])
   /**
    * Somebody has changed a record meanwhile, or the result breaks a rule. Reads the conflicts again, and returns the
    * names of those that are open now. Decisions about what was shown before do not count any more.
@@ -286,13 +275,10 @@ function MergeView({ change }: { change: BranchChange }) {
   })
 
   if (done !== null) return <Done change={change} result={done} />
-  const underWay = own ?? (running === null ? undefined : followed)
-  if (underWay !== undefined) {
-    return <OperationProgress operation={underWay} onCancel={cancelOperation} />
+  if (work.operation !== undefined) {
+    return <OperationProgress operation={work.operation} onCancel={cancelOperation} />
   }
-  if (running !== null && earlier.isError) {
-    return <ErrorNote error={earlier.error} onRetry={() => setRunning(null)} />
-  }
+  if (work.error !== null) return <ErrorNote error={work.error} onRetry={work.forget} />
   if (plan.isPending) {
     return compared === null ? (
       <Loading lines={8} label="Comparing the branches" />
@@ -469,22 +455,6 @@ function MergeView({ change }: { change: BranchChange }) {
       </footer>
     </>
   )
-}
-
-/** The operation whose progress the page shows. It is in the address, so that a page that is loaded again shows it. */
-function useOperationOfAddress(): readonly [string | null, (id: string | null) => void] {
-  const place = usePlace()
-  const search = useSearch()
-  const set = (id: string | null) => {
-    // Not `search`: the address may have changed since the request was sent.
-    const parameters = new URLSearchParams(location.search)
-    const isHere = location.pathname === `/console${paths.merge(place)}`
-    if (parameters.get('operation') === id || !isHere) return
-    if (id === null) parameters.delete('operation')
-    else parameters.set('operation', id)
-    goTo(`${paths.merge(place)}?${parameters}`, { replace: true })
-  }
-  return [new URLSearchParams(search).get('operation'), set]
 }
 
 /** Returns whether a merge was refused for conflicts that are open, or for decisions that do not fit any more. */

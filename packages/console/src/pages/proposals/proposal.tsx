@@ -1,9 +1,9 @@
-import type { Comment, OperationInfo, ProposalDetails } from '@offshoot/client'
+import type { Comment, MergeResult, ProposalDetails } from '@offshoot/client'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { Link, useParams } from 'wouter'
 import { keys } from '../../api/answers.js'
-import { cancelOperation } from '../../api/long-work.js'
+import { cancelOperation, useLongWork } from '../../api/long-work.js'
 import { useClient, usePlace } from '../../api/place.js'
 import { useRights, useSession } from '../../api/session.js'
 import { href } from '../../app/navigate.js'
@@ -30,7 +30,7 @@ export function ProposalPage() {
   const base = [...keys.database(place), 'proposal', number]
   const [about, setAbout] = useState<Partial<ChangedPlace>>()
   const [dialog, setDialog] = useState<'edit' | 'requestChanges'>()
-  const [running, setRunning] = useState<OperationInfo | null>(null)
+  const [refusal, setRefusal] = useState<unknown>(null)
   const details = useQuery({
     queryKey: base,
     queryFn: ({ signal }) => proposal.get({ signal }),
@@ -57,6 +57,21 @@ export function ProposalPage() {
     }
     await refresh()
   }
+  const merging = useLongWork<MergeResult>((outcome) => {
+    if ('result' in outcome) notify('Merged')
+    else setRefusal(outcome.error)
+    void refresh()
+  })
+  const merge = async () => {
+    setRefusal(null)
+    try {
+      await merging.run((onProgress) => proposal.merge({ onProgress }))
+      notify('Merged')
+    } catch (error) {
+      setRefusal(error)
+    }
+    await refresh()
+  }
   const { data } = details
   return (
     <Page
@@ -68,15 +83,17 @@ export function ProposalPage() {
             proposal={data}
             onChange={change}
             onOpen={setDialog}
-            onMerge={async () => {
-              await change(proposal.merge({ onProgress: setRunning }), 'Merged')
-              setRunning(null)
-            }}
+            isMerging={merging.isUnderWay}
+            onMerge={merge}
           />
         )
       }
     >
-      {running !== null && <OperationProgress operation={running} onCancel={cancelOperation} />}
+      {merging.operation !== undefined && (
+        <OperationProgress operation={merging.operation} onCancel={cancelOperation} />
+      )}
+      <ErrorNote error={merging.error} onRetry={merging.forget} />
+      <ErrorNote error={refusal} />
       <ErrorNote error={details.error} onRetry={() => void details.refetch()} />
       {data && data.body !== '' && <p className="card pad value">{data.body}</p>}
       {data && <Changed proposal={data} />}
@@ -174,8 +191,10 @@ function Subtitle({ proposal }: { proposal: ProposalDetails }) {
   )
   return (
     <span className="row">
-      <Tag kind={STATES[state]}>{state}</Tag> {source} into <strong>{into ?? 'its target'}</strong>,
-      by {author.email ?? author.id}, <Ago time={createdAt} />
+      <Tag kind={STATES[state]}>{state}</Tag> {source} into <strong>{into ?? 'its target'}</strong>
+      <span>
+        by {author.email ?? author.id}, <Ago time={createdAt} />
+      </span>
     </span>
   )
 }
@@ -231,16 +250,17 @@ function Reviews({ proposal }: { proposal: ProposalDetails }) {
 
 function Actions({
   proposal,
+  isMerging,
   onChange,
   onMerge,
   onOpen,
 }: {
   proposal: ProposalDetails
+  isMerging: boolean
   onChange: (work: Promise<unknown>, done: string) => Promise<void>
   onMerge: () => Promise<void>
   onOpen: (dialog: 'edit' | 'requestChanges') => void
 }) {
-  const [isMerging, setMerging] = useState(false)
   const { canWrite } = useRights()
   const { user } = useSession()
   const handle = useClient().database.proposal(proposal.number)
@@ -276,14 +296,7 @@ function Actions({
         Edit
       </Button>
       <Button onClick={() => void onChange(handle.close(), 'It is closed')}>Close</Button>
-      <Button
-        kind="primary"
-        isBusy={isMerging}
-        onClick={() => {
-          setMerging(true)
-          void onMerge().finally(() => setMerging(false))
-        }}
-      >
+      <Button kind="primary" isBusy={isMerging} onClick={() => void onMerge()}>
         Merge
       </Button>
     </>

@@ -20,6 +20,21 @@ test.each<[ColumnDefinition, ColumnDefinition, object]>([
     { name: 'n', type: 'link', link: { table: 't' } },
     { link: { onDelete: 'none' } },
   ],
+  [
+    { name: 'n', type: 'link', link: { table: 't', onDelete: 'cascade' } },
+    { name: 'n', type: 'link', link: { table: 't', onDelete: 'cascade', constraint: 'r' } },
+    { link: { constraint: 'r' } },
+  ],
+  [
+    { name: 'n', type: 'link', link: { table: 't', onDelete: 'cascade', constraint: 'r' } },
+    { name: 'n', type: 'link', link: { table: 't', onDelete: 'setNull' } },
+    { link: { onDelete: 'setNull', constraint: null } },
+  ],
+  [
+    { name: 'n', type: 'link', link: { table: 't', onDelete: 'cascade', constraint: 'r' } },
+    { name: 'n', type: 'link', link: { table: 't' } },
+    { link: { onDelete: 'none' } },
+  ],
   [n, { name: 'n', type: 'link', link: { table: 't' } }, { type: 'link', link: { table: 't' } }],
   [n, { ...n, generate: 'uuid' }, { generate: 'uuid' }],
   [{ ...n, generate: 'uuid' }, n, { generate: null }],

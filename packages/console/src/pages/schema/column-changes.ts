@@ -29,7 +29,13 @@ function linkChanges(
 ): ColumnChanges['link'] {
   if (after === undefined || before === undefined) return after
   const onDelete = after.onDelete ?? 'none'
-  return (before.onDelete ?? 'none') === onDelete ? undefined : { onDelete }
+  const changes = {
+    ...((before.onDelete ?? 'none') !== onDelete && { onDelete }),
+    // The name goes with the rule.
+    ...(onDelete !== 'none' &&
+      before.constraint !== after.constraint && { constraint: after.constraint ?? null }),
+  }
+  return Object.keys(changes).length === 0 ? undefined : changes
 }
 
 const isTrue = (value: boolean | undefined): boolean => value === true

@@ -1,6 +1,7 @@
 import type { ColumnDefinition, ColumnGenerator, LinkAction } from '@offshoot/client'
+import type { ReactNode } from 'react'
 import { Button, IconButton } from '../../ui/button.js'
-import { Checkbox, Field } from '../../ui/field.js'
+import { Checkbox, Field, TextField } from '../../ui/field.js'
 
 type Type = ColumnDefinition['type']
 
@@ -101,9 +102,17 @@ function withType(
   }
 }
 
+/** Sets the rule of a link, whose name goes with it. */
 function withOnDelete(column: ColumnDefinition, onDelete: LinkAction): ColumnDefinition {
-  const table = column.link?.table ?? ''
-  return { ...column, link: { table, ...(onDelete !== 'none' && { onDelete }) } }
+  const { table = '', constraint } = column.link ?? {}
+  if (onDelete === 'none') return { ...column, link: { table } }
+  return { ...column, link: { table, onDelete, ...(constraint !== undefined && { constraint }) } }
+}
+
+/** Sets the name of the rule of a link; empty for the usual one. */
+function withRuleName(column: ColumnDefinition, constraint: string): ColumnDefinition {
+  const { constraint: _, ...link } = column.link ?? { table: '' }
+  return { ...column, link: { ...link, ...(constraint !== '' && { constraint }) } }
 }
 
 function without<Key extends keyof ColumnDefinition>(
@@ -134,19 +143,30 @@ function withGenerator(column: ColumnDefinition, generate: ColumnGenerator | '')
 export function ColumnForm({
   column,
   tables,
+  before,
   isNested = false,
   onChange,
+  children,
 }: {
   column: ColumnDefinition
   tables: readonly string[]
+  /** The column as it is, if it exists. Some of its options stay as they are. */
+  before?: ColumnDefinition
   isNested?: boolean
   onChange: (column: ColumnDefinition) => void
+  /** Shown below the type. */
+  children?: ReactNode
 }) {
   const { type } = column
-  const file = type === 'file' || type === 'file[]' ? type : undefined
+  const isOfType = before?.type === type
+  // Options of files and nested columns are set when the column is made.
+  const file = !isOfType && (type === 'file' || type === 'file[]') ? type : undefined
+  // A written column stays one.
+  const isComputable = before === undefined || before.computed !== undefined
+  const rule = column.link?.onDelete ?? 'none'
   return (
     <>
-      <div className="row column-form">
+      <div className="row fields-row">
         <Field label="Name">
           <input
             // biome-ignore lint/a11y/noAutofocus: the dialog was opened to type a name.
@@ -174,9 +194,11 @@ export function ColumnForm({
           </select>
         </Field>
       </div>
+      {children}
       {type === 'link' && (
-        <Field label="Links to">
+        <Field label="Links to" {...(isOfType && { hint: 'A link keeps its table.' })}>
           <select
+            disabled={isOfType}
             value={column.link?.table}
             onChange={(event) =>
               onChange({ ...column, link: { ...column.link, table: event.target.value } })
@@ -191,7 +213,7 @@ export function ColumnForm({
       {type === 'link' && (
         <Field label="If the linked record is deleted">
           <select
-            value={column.link?.onDelete ?? 'none'}
+            value={rule}
             onChange={(event) => onChange(withOnDelete(column, event.target.value as LinkAction))}
           >
             {(Object.keys(ON_DELETE) as LinkAction[]).map((action) => (
@@ -201,6 +223,16 @@ export function ColumnForm({
             ))}
           </select>
         </Field>
+      )}
+      {type === 'link' && rule !== 'none' && (
+        <TextField
+          label="Name of the rule"
+          hint="Errors name it. Empty: {table}_{column}_fkey."
+          maxLength={255}
+          spellCheck={false}
+          value={column.link?.constraint ?? ''}
+          onChange={(name) => onChange(withRuleName(column, name))}
+        />
       )}
       {type === 'vector' && (
         <Field label="Numbers in each vector">
@@ -217,7 +249,7 @@ export function ColumnForm({
         </Field>
       )}
       {type === 'decimal' && (
-        <div className="row column-form">
+        <div className="row fields-row">
           <Field label="Digits in all">
             <input
               type="number"
@@ -286,13 +318,14 @@ export function ColumnForm({
           }
         />
       )}
-      {!isNested && COMPUTED.has(type) && (
+      {!isNested && COMPUTED.has(type) && isComputable && (
         <Field
           label="Computed"
-          hint="An expression in SQL over the other columns, such as price * quantity. Leave it empty for a column that is written."
+          hint={`An expression in SQL over the other columns, such as price * quantity.${before === undefined ? ' Leave it empty for a column that is written.' : ''}`}
         >
           <input
             className="mono"
+            required={before !== undefined}
             value={column.computed ?? ''}
             maxLength={2000}
             onChange={(event) => onChange(withComputed(column, event.target.value))}
@@ -364,7 +397,7 @@ export function ColumnForm({
           }
         />
       )}
-      {type === 'object' && (
+      {type === 'object' && !isOfType && (
         <fieldset className="nested-columns">
           <legend>Nested columns</legend>
           {(column.columns ?? []).map((nested, index) => (

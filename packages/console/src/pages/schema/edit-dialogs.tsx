@@ -1,29 +1,122 @@
 import type {
   ColumnChanges,
   ColumnDefinition,
+  ColumnProblem,
   TableDefinition,
   TableHistory,
 } from '@offshoot/client'
+import { useMutation } from '@tanstack/react-query'
 import { useState } from 'react'
+import { Button } from '../../ui/button.js'
 import { FormDialog } from '../../ui/dialog.js'
-import { Checkbox, TextField } from '../../ui/field.js'
+import { ErrorNote } from '../../ui/feedback.js'
+import { Checkbox, Field, TextField } from '../../ui/field.js'
 import { changesOf } from './column-changes.js'
 import { BLANK, ColumnForm } from './column-form.js'
+import { Problems } from './problems.js'
 
-/** Asks for the name of a table or column. */
-export function NameDialog({
-  title,
-  action,
-  name = '',
+type IdType = NonNullable<TableDefinition['idType']>
+
+interface NewTable {
+  readonly table: string
+  readonly idType?: IdType
+  readonly history?: TableHistory
+}
+
+const ID_TYPES: Readonly<Record<IdType, string>> = {
+  string: 'string: any text, generated if none is given',
+  int: 'int: a number, generated if none is given',
+  uuid: 'uuid: a UUID, generated if none is given',
+}
+
+/** Asks for the name of a new table, the type of its ids, and its history. Its columns come afterwards. */
+export function AddTableDialog({
   onSubmit,
   onDone,
   onClose,
 }: {
+  onSubmit: (table: NewTable) => Promise<unknown>
+  onDone: (table: string) => void
+  onClose: () => void
+}) {
+  const [table, setTable] = useState('')
+  const [idType, setIdType] = useState<IdType>('string')
+  const [keep, setKeep] = useState('')
+  return (
+    <FormDialog
+      title="New table"
+      action="Create"
+      isDisabled={table === ''}
+      onSubmit={() =>
+        onSubmit({
+          table,
+          ...(idType !== 'string' && { idType }),
+          ...(keep !== '' && { history: { keep } }),
+        })
+      }
+      onDone={() => onDone(table)}
+      onClose={onClose}
+    >
+      <NameField value={table} onChange={setTable} />
+      <Field label="Type of ids" hint="It cannot be changed later.">
+        <select value={idType} onChange={(event) => setIdType(event.target.value as IdType)}>
+          {(Object.keys(ID_TYPES) as IdType[]).map((type) => (
+            <option key={type} value={type}>
+              {ID_TYPES[type]}
+            </option>
+          ))}
+        </select>
+      </Field>
+      <KeepField
+        hint="Hours or days, such as 12h or 30d. Empty: no versions are kept."
+        value={keep}
+        onChange={setKeep}
+      />
+    </FormDialog>
+  )
+}
+
+interface OwnField {
+  readonly value: string
+  readonly onChange: (text: string) => void
+}
+
+function NameField(field: OwnField) {
+  return (
+    <TextField
+      label="Name"
+      hint="Letters, digits and _ - ~"
+      autoFocus
+      maxLength={255}
+      spellCheck={false}
+      {...field}
+    />
+  )
+}
+
+function KeepField(field: OwnField & { readonly hint: string }) {
+  return (
+    <TextField
+      label="Keep versions of records for"
+      pattern="\d+[hd]"
+      title="A number of hours or days, such as 12h or 30d"
+      {...field}
+    />
+  )
+}
+
+/** Asks for another name of a table or column. */
+export function NameDialog({
+  title,
+  action,
+  name,
+  onSubmit,
+  onClose,
+}: {
   title: string
   action: string
-  name?: string
+  name: string
   onSubmit: (name: string) => Promise<unknown>
-  onDone?: (name: string) => void
   onClose: () => void
 }) {
   const [typed, setTyped] = useState(name)
@@ -33,18 +126,9 @@ export function NameDialog({
       action={action}
       isDisabled={typed === '' || typed === name}
       onSubmit={() => onSubmit(typed)}
-      {...(onDone && { onDone: () => onDone(typed) })}
       onClose={onClose}
     >
-      <TextField
-        label="Name"
-        hint="Letters, digits and _ - ~"
-        autoFocus
-        maxLength={255}
-        value={typed}
-        spellCheck={false}
-        onChange={setTyped}
-      />
+      <NameField value={typed} onChange={setTyped} />
     </FormDialog>
   )
 }
@@ -70,11 +154,8 @@ export function HistoryDialog({
       onSubmit={() => onSubmit(keep === '' ? null : { keep })}
       onClose={onClose}
     >
-      <TextField
-        label="Keep versions for"
+      <KeepField
         hint="Hours or days, such as 12h or 30d. Empty: no versions, and those that exist are deleted."
-        pattern="\d+[hd]"
-        title="A number of hours or days, such as 12h or 30d"
         value={keep}
         onChange={setKeep}
       />
@@ -124,35 +205,62 @@ export function AddColumnDialog({
   )
 }
 
+/** Characters of an expression. */
+const EXPRESSION_MAX = 2000
+
 /** Asks what is to change in a column that has values. */
 export function AlterColumnDialog({
   table,
   column: before,
   tables,
+  onTry,
   onSubmit,
   onClose,
 }: {
   table: string
   column: ColumnDefinition
   tables: readonly string[]
+  /** Returns what prevents the changes, and makes none. */
+  onTry: (changes: ColumnChanges) => Promise<readonly ColumnProblem[]>
   onSubmit: (changes: ColumnChanges) => Promise<unknown>
   onClose: () => void
 }) {
   const [column, setColumn] = useState(before)
   const [isFilling, setFilling] = useState(false)
+  const [using, setUsing] = useState('')
   const isNewlyRequired = column.notNull === true && before.notNull !== true
   const canFill = isNewlyRequired && column.defaultValue !== undefined
-  const changes = changesOf(before, column)
+  const canConvert = before.computed === undefined && column.computed === undefined
+  const changes: ColumnChanges = {
+    ...changesOf(before, column),
+    ...(canFill && isFilling && { fillNulls: true }),
+    ...(canConvert && using !== '' && { using }),
+  }
+  const attempt = useMutation({ mutationFn: onTry })
+  const isTried = JSON.stringify(attempt.variables) === JSON.stringify(changes)
+  const isUnchanged = Object.keys(changes).length === 0
   return (
     <FormDialog
       title={`Change ${table}.${before.name}`}
       description="The values of the column are kept, and converted if its type changes."
       action="Add to the edits"
-      isDisabled={Object.keys(changes).length === 0}
-      onSubmit={() => onSubmit({ ...changes, ...(canFill && isFilling && { fillNulls: true }) })}
+      isDisabled={isUnchanged}
+      onSubmit={() => onSubmit(changes)}
       onClose={onClose}
     >
-      <ColumnForm column={column} tables={tables} onChange={setColumn} />
+      <ColumnForm column={column} tables={tables} before={before} onChange={setColumn}>
+        {canConvert && (
+          <TextField
+            label="Convert by"
+            hint="An expression in SQL over the columns of the record, such as upper(name), whose value the column gets. Empty: values are converted as they are."
+            className="mono"
+            maxLength={EXPRESSION_MAX}
+            spellCheck={false}
+            value={using}
+            onChange={setUsing}
+          />
+        )}
+      </ColumnForm>
       {canFill && (
         <Checkbox
           label="Fill empty records"
@@ -171,6 +279,28 @@ export function AlterColumnDialog({
           setColumn(description === '' ? rest : { ...rest, description })
         }}
       />
+      <div className="row">
+        <Button
+          className="small"
+          isBusy={attempt.isPending}
+          disabled={isUnchanged}
+          onClick={() => attempt.mutate(changes)}
+        >
+          Dry run
+        </Button>
+        <span className="faint">Looks for records that do not allow the change.</span>
+      </div>
+      {isTried && (
+        <>
+          <ErrorNote error={attempt.error} />
+          <Problems problems={attempt.data ?? []} />
+          {attempt.data?.length === 0 && (
+            <p className="note good" role="status">
+              All records allow the change.
+            </p>
+          )}
+        </>
+      )}
     </FormDialog>
   )
 }

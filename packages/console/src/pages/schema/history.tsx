@@ -3,8 +3,8 @@ import { useQuery } from '@tanstack/react-query'
 import { keys } from '../../api/answers.js'
 import { useBranch, usePlace } from '../../api/place.js'
 import { Empty, ErrorNote, Loading } from '../../ui/feedback.js'
+import { SchemaChanges } from '../../ui/schema-changes.js'
 import { Ago } from '../../ui/time.js'
-import { Operations } from './operations.js'
 
 /** Migrations that the page shows. */
 const SHOWN_MAX = 100
@@ -44,7 +44,7 @@ export function History() {
             <code className="faint">{id}</code>
           </div>
           <div className="card-body">
-            <Operations operations={operations} />
+            <SchemaChanges operations={operations} />
           </div>
         </li>
       ))}

@@ -8,7 +8,6 @@ import {
 import { useState } from 'react'
 import { Link } from 'wouter'
 import { cancelOperation } from '../../api/long-work.js'
-import { describeLoss } from '../../api/operations.js'
 import { usePlace } from '../../api/place.js'
 import { href } from '../../app/navigate.js'
 import { paths } from '../../app/paths.js'
@@ -16,12 +15,9 @@ import { FormDialog } from '../../ui/dialog.js'
 import { Checkbox } from '../../ui/field.js'
 import { Icon } from '../../ui/icon.js'
 import { OperationProgress } from '../../ui/operation-progress.js'
-import { Operations } from './operations.js'
-
-export interface ApplyOptions {
-  readonly allowDataLoss: boolean
-  readonly onProgress: (operation: OperationInfo) => void
-}
+import { SchemaChanges } from '../../ui/schema-changes.js'
+import { describeLoss } from '../../ui/schema-words.js'
+import { Problems } from './problems.js'
 
 /** A rule that records break, so that it cannot be added. */
 interface Broken {
@@ -43,6 +39,7 @@ export function ReviewDialog({
   operations,
   dataLoss,
   problems,
+  running,
   onApply,
   onClose,
 }: {
@@ -50,23 +47,22 @@ export function ReviewDialog({
   dataLoss: readonly DataLoss[]
   /** Records that do not allow the changes. */
   problems: readonly ColumnProblem[]
-  onApply: (options: ApplyOptions) => Promise<unknown>
+  /** The operation that applies the edits, if it takes long. */
+  running: OperationInfo | undefined
+  onApply: (options: { readonly allowDataLoss: boolean }) => Promise<unknown>
   onClose: () => void
 }) {
   const place = usePlace()
   const [isAllowed, setAllowed] = useState(false)
   const [broken, setBroken] = useState<Broken | null>(null)
-  const [running, setRunning] = useState<OperationInfo | null>(null)
   const loses = dataLoss.length > 0
   const apply = async () => {
     setBroken(null)
     try {
-      await onApply({ allowDataLoss: isAllowed, onProgress: setRunning })
+      await onApply({ allowDataLoss: isAllowed })
     } catch (error) {
       setBroken(brokenBy(error))
       throw error
-    } finally {
-      setRunning(null)
     }
   }
   return (
@@ -80,7 +76,7 @@ export function ReviewDialog({
       onSubmit={apply}
       onClose={onClose}
     >
-      <Operations operations={operations} />
+      <SchemaChanges operations={operations} />
       {loses && (
         <div className="note danger">
           <Icon name="warning" />
@@ -95,30 +91,10 @@ export function ReviewDialog({
           </div>
         </div>
       )}
-      {problems.length > 0 && (
-        <div className="note danger">
-          <Icon name="warning" />
-          <div className="grow">
-            <p>Records do not allow the changes:</p>
-            <ul>
-              {problems.map(({ table, column, kind, message, samples }) => (
-                <li key={`${table}.${column} ${kind}`}>
-                  {message}
-                  <ul>
-                    {samples.map(({ id, value }) => (
-                      <li key={id}>
-                        <code>{id}</code>
-                        {value !== undefined && <>: {value}</>}
-                      </li>
-                    ))}
-                  </ul>
-                </li>
-              ))}
-            </ul>
-          </div>
-        </div>
+      <Problems problems={problems} />
+      {running !== undefined && (
+        <OperationProgress operation={running} onCancel={cancelOperation} />
       )}
-      {running !== null && <OperationProgress operation={running} onCancel={cancelOperation} />}
       {broken !== null && (
         <div className="note danger">
           <Icon name="warning" />

@@ -1,8 +1,14 @@
-import type { ColumnDefinition, SchemaOperation, TableDefinition } from '@offshoot/client'
+import type {
+  ColumnChanges,
+  ColumnDefinition,
+  SchemaOperation,
+  TableDefinition,
+} from '@offshoot/client'
 import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useSearch } from 'wouter'
 import { keys } from '../../api/answers.js'
+import { cancelOperation, useLongWork } from '../../api/long-work.js'
 import { useBranch, usePlace } from '../../api/place.js'
 import { useBranchDetails } from '../../api/queries.js'
 import { useRights } from '../../api/session.js'
@@ -10,13 +16,20 @@ import { goTo } from '../../app/navigate.js'
 import { paths } from '../../app/paths.js'
 import { Button } from '../../ui/button.js'
 import { Empty, ErrorNote, Loading } from '../../ui/feedback.js'
+import { OperationProgress } from '../../ui/operation-progress.js'
 import { Page } from '../../ui/page.js'
 import { notify } from '../../ui/toasts.js'
 import { AddConstraintDialog } from './constraint-dialog.js'
 import { Diagram } from './diagram.js'
-import { AddColumnDialog, AlterColumnDialog, HistoryDialog, NameDialog } from './edit-dialogs.js'
+import {
+  AddColumnDialog,
+  AddTableDialog,
+  AlterColumnDialog,
+  HistoryDialog,
+  NameDialog,
+} from './edit-dialogs.js'
 import { History } from './history.js'
-import { type ApplyOptions, ReviewDialog } from './review-dialog.js'
+import { ReviewDialog } from './review-dialog.js'
 import './schema.css'
 import { TableCard } from './table-card.js'
 
@@ -46,6 +59,7 @@ export function SchemaPage() {
   const name = keys.branch(place).join('/')
   const [operations, setOperations] = useState(() => waiting.get(name) ?? [])
   const [edit, setEdit] = useState<Edit>()
+  const [fault, setFault] = useState<unknown>(null)
   const chosen = new URLSearchParams(useSearch()).get('view') ?? 'tables'
   const view: View = chosen in VIEWS ? (chosen as View) : 'tables'
   // Not below the key of the branch: the preview of edits that were just applied must not be asked for again.
@@ -59,6 +73,7 @@ export function SchemaPage() {
   const set = (next: readonly SchemaOperation[]) => {
     waiting.set(name, next)
     setOperations(next)
+    setFault(null)
   }
   /** Adds operations if the service accepts them; otherwise the dialog shows why not. */
   const add = async (...added: readonly SchemaOperation[]) => {
@@ -67,11 +82,32 @@ export function SchemaPage() {
     queries.setQueryData(previewKey(next), answer)
     set(next)
   }
-  const apply = async (options: ApplyOptions) => {
-    await branch.applySchema(operations, options)
+  const end = async () => {
     set([])
     notify('The schema was changed')
     await queries.invalidateQueries({ queryKey: keys.branch(place) })
+  }
+  const work = useLongWork((outcome) => {
+    if ('error' in outcome) setFault(outcome.error)
+    else void end()
+  })
+  const apply = async ({ allowDataLoss }: { readonly allowDataLoss: boolean }) => {
+    setFault(null)
+    try {
+      await work.run(async (onProgress) => {
+        await branch.applySchema(operations, { allowDataLoss, onProgress })
+        await end()
+      })
+    } catch (error) {
+      // The dialog shows it, too, unless it was closed meanwhile.
+      setFault(error)
+      throw error
+    }
+  }
+  /** Returns what prevents a change of a column, without making it. */
+  const tryColumn = async (table: string, column: string, changes: ColumnChanges) => {
+    const next = [...operations, { alterColumn: { table, column, ...changes } }]
+    return (await branch.previewSchema(next)).problems ?? []
   }
   const stored = details.data?.schema.tables ?? []
   const isChanged = operations.length > 0
@@ -104,6 +140,15 @@ export function SchemaPage() {
     >
       <ErrorNote error={details.error} onRetry={() => void details.refetch()} />
       <ErrorNote error={isChanged ? preview.error : null} />
+      {edit?.kind !== 'review' && (
+        <>
+          {work.operation !== undefined && (
+            <OperationProgress operation={work.operation} onCancel={cancelOperation} />
+          )}
+          <ErrorNote error={fault} />
+        </>
+      )}
+      <ErrorNote error={work.error} onRetry={work.forget} />
       {details.isPending && <Loading lines={8} />}
       {view === 'history' && <History />}
       {view !== 'history' && details.isSuccess && tables.length === 0 && (
@@ -154,17 +199,19 @@ export function SchemaPage() {
             Undo
           </Button>
           <Button onClick={() => set([])}>Discard</Button>
-          <Button kind="primary" onClick={() => setEdit({ kind: 'review' })}>
+          <Button
+            kind="primary"
+            disabled={work.isUnderWay}
+            onClick={() => setEdit({ kind: 'review' })}
+          >
             Review and apply
           </Button>
         </section>
       )}
       {edit?.kind === 'addTable' && (
-        <NameDialog
-          title="New table"
-          action="Create"
+        <AddTableDialog
           onClose={() => setEdit(undefined)}
-          onSubmit={(table) => add({ addTable: { table } })}
+          onSubmit={(addTable) => add({ addTable })}
           onDone={(table) => setEdit({ kind: 'addColumn', table })}
         />
       )}
@@ -215,6 +262,7 @@ export function SchemaPage() {
           table={edit.table}
           column={edit.column}
           tables={names}
+          onTry={(changes) => tryColumn(edit.table, edit.column.name, changes)}
           onClose={() => setEdit(undefined)}
           onSubmit={(changes) =>
             add({ alterColumn: { table: edit.table, column: edit.column.name, ...changes } })
@@ -226,6 +274,7 @@ export function SchemaPage() {
           operations={operations}
           dataLoss={preview.data?.dataLoss ?? []}
           problems={preview.data?.problems ?? []}
+          running={work.operation}
           onClose={() => setEdit(undefined)}
           onApply={apply}
         />

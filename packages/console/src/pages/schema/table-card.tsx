@@ -7,13 +7,13 @@ import type {
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link } from 'wouter'
 import { keys } from '../../api/answers.js'
-import { describeColumn } from '../../api/operations.js'
 import { useBranch, usePlace } from '../../api/place.js'
 import { href } from '../../app/navigate.js'
 import { paths } from '../../app/paths.js'
 import { Button, IconButton } from '../../ui/button.js'
 import { ErrorNote, Tag } from '../../ui/feedback.js'
 import { Menu } from '../../ui/menu.js'
+import { describeColumn } from '../../ui/schema-words.js'
 import { notifyError } from '../../ui/toasts.js'
 
 const INDEXABLE: ReadonlySet<string> = new Set([

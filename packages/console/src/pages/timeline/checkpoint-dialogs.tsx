@@ -1,19 +1,21 @@
-import type { Checkpoint } from '@offshoot/client'
+import type { Checkpoint, CheckpointSchedule } from '@offshoot/client'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { keys } from '../../api/answers.js'
 import { useBranch, usePlace } from '../../api/place.js'
+import { useBranches } from '../../api/queries.js'
 import { goTo } from '../../app/navigate.js'
 import { paths } from '../../app/paths.js'
 import { FormDialog } from '../../ui/dialog.js'
 import { ErrorNote, Loading } from '../../ui/feedback.js'
-import { TextField } from '../../ui/field.js'
+import { Checkbox, CountField, Field, TextField } from '../../ui/field.js'
 import { Counts, SchemaChanges } from '../../ui/schema-changes.js'
 import { Ago } from '../../ui/time.js'
 import { notify } from '../../ui/toasts.js'
 
 export type CheckpointAction =
   | { readonly kind: 'create' }
+  | { readonly kind: 'schedule' }
   | {
       readonly kind: 'rename' | 'fork' | 'reset' | 'delete'
       readonly checkpoint: Checkpoint
@@ -47,6 +49,16 @@ export function CheckpointDialog({
             branch.checkpoint({ ...(name !== '' && { name }), ...(note !== '' && { note }) }),
             'The checkpoint is made',
           )
+        }
+      />
+    )
+  }
+  if (action.kind === 'schedule') {
+    return (
+      <ScheduleOfBranch
+        onClose={onClose}
+        onSave={(schedule) =>
+          run(branch.update({ checkpoints: schedule }), scheduleSaved(schedule))
         }
       />
     )
@@ -104,6 +116,99 @@ export function CheckpointDialog({
         />
       )
   }
+}
+
+/** Asks for the schedule of the branch of the page, when it is known. */
+function ScheduleOfBranch({
+  onSave,
+  onClose,
+}: {
+  onSave: (schedule: CheckpointSchedule | null) => Promise<unknown>
+  onClose: () => void
+}) {
+  const place = usePlace()
+  const branches = useBranches(place)
+  if (branches.data === undefined) return null
+  const current = branches.data.find(({ name }) => name === place.branch)
+  return (
+    <ScheduleDialog
+      branch={place.branch}
+      schedule={current?.checkpoints}
+      onSave={onSave}
+      onClose={onClose}
+    />
+  )
+}
+
+const UNITS = { minutes: 60, hours: 3600, days: 86_400 } as const
+type Unit = keyof typeof UNITS
+
+/** Splits a time into a number and the largest unit of which it is a multiple. */
+function inUnits(seconds: number): { readonly count: string; readonly unit: Unit } {
+  const unit =
+    (['days', 'hours'] as const).find((one) => seconds % UNITS[one] === 0) ?? ('minutes' as const)
+  return { count: String(seconds / UNITS[unit]), unit }
+}
+
+/** Says that a schedule was saved. */
+export function scheduleSaved(schedule: CheckpointSchedule | null): string {
+  return schedule === null ? 'There is no schedule any more' : 'The schedule is saved'
+}
+
+/** Scheduled checkpoints that can be kept. */
+const KEEP_MAX = 1000
+
+/** Asks how often the service makes a checkpoint of a branch, and how many it keeps. */
+export function ScheduleDialog({
+  branch,
+  schedule,
+  onSave,
+  onClose,
+}: {
+  branch: string
+  schedule: CheckpointSchedule | undefined
+  onSave: (schedule: CheckpointSchedule | null) => Promise<unknown>
+  onClose: () => void
+}) {
+  const before = inUnits(schedule?.every ?? UNITS.hours)
+  const [isOn, setOn] = useState(schedule !== undefined)
+  const [count, setCount] = useState(before.count)
+  const [unit, setUnit] = useState<Unit>(before.unit)
+  const [keep, setKeep] = useState(String(schedule?.keep ?? 24))
+  return (
+    <FormDialog
+      title={`Checkpoints of ${branch}`}
+      description="The service makes a checkpoint regularly, and deletes the oldest of these. Checkpoints that somebody has made stay."
+      action="Save"
+      onClose={onClose}
+      onSubmit={() =>
+        onSave(isOn ? { every: Math.round(Number(count) * UNITS[unit]), keep: Number(keep) } : null)
+      }
+    >
+      <Checkbox label="Make checkpoints regularly" checked={isOn} onChange={setOn} />
+      {isOn && (
+        <>
+          <div className="row fields-row">
+            <CountField label="Every" required value={count} onChange={setCount} />
+            <Field label="Unit">
+              <select value={unit} onChange={(event) => setUnit(event.target.value as Unit)}>
+                {Object.keys(UNITS).map((one) => (
+                  <option key={one}>{one}</option>
+                ))}
+              </select>
+            </Field>
+          </div>
+          <CountField
+            label="Keep the newest"
+            required
+            max={KEEP_MAX}
+            value={keep}
+            onChange={setKeep}
+          />
+        </>
+      )}
+    </FormDialog>
+  )
 }
 
 function NameAndNote({

@@ -1,7 +1,6 @@
 import type { Checkpoint } from '@offshoot/client'
-import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { Link, useSearch } from 'wouter'
+import { Link } from 'wouter'
 import { keys } from '../../api/answers.js'
 import {
   actorOf,
@@ -9,27 +8,24 @@ import {
   describeCounts,
   describeEntry,
   isRevertible,
-  take,
+  whyNotRevertible,
 } from '../../api/log-words.js'
 import { cancelOperation, useRunningOperations } from '../../api/long-work.js'
 import { useBranch, usePlace } from '../../api/place.js'
 import { useCheckpoints } from '../../api/queries.js'
 import { useRights } from '../../api/session.js'
+import { useLog } from '../../api/use-log.js'
 import { goTo, href } from '../../app/navigate.js'
 import { paths } from '../../app/paths.js'
 import { Button, IconButton } from '../../ui/button.js'
-import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
-import { KindFilter } from '../../ui/kind-filter.js'
+import { ErrorNote, Tag } from '../../ui/feedback.js'
+import { LogPage } from '../../ui/log-page.js'
 import { Menu } from '../../ui/menu.js'
 import { OperationProgress } from '../../ui/operation-progress.js'
-import { Page } from '../../ui/page.js'
 import { Ago } from '../../ui/time.js'
 import { type CheckpointAction, CheckpointDialog } from './checkpoint-dialogs.js'
 import { eventsOf, type TimelineEvent } from './events.js'
 import './timeline.css'
-
-/** Entries that are read at once. */
-const STEP = 200
 
 const NO_CHECKPOINTS: readonly Checkpoint[] = []
 
@@ -38,19 +34,17 @@ export function Timeline() {
   const place = usePlace()
   const branch = useBranch()
   const { canWrite } = useRights()
-  const kind = new URLSearchParams(useSearch()).get('kind') ?? ''
-  const [size, setSize] = useState(STEP)
   const [action, setAction] = useState<CheckpointAction | null>(null)
-  const log = useQuery({
-    queryKey: [...keys.branch(place), 'log', kind, size],
-    queryFn: ({ signal }) => take(branch.log({ signal, ...(kind !== '' && { kind }) }), size),
-    placeholderData: keepPreviousData,
+  const log = useLog({
+    queryKey: [...keys.branch(place), 'log'],
+    read: (options) => branch.log(options),
   })
+  const { kind, entries } = log
   const checkpoints = useCheckpoints(place)
   const running = useRunningOperations(place)
   const known = checkpoints.data ?? NO_CHECKPOINTS
   const shownCheckpoints = kind === '' || kind === 'checkpoint' ? known : NO_CHECKPOINTS
-  const events = log.data && eventsOf(log.data.items, shownCheckpoints, log.data)
+  const events = entries === undefined ? [] : eventsOf(entries, shownCheckpoints, log)
   // A line of another kind still names the checkpoint from before its change.
   const beforeOf = ({ before, entry }: TimelineEvent) =>
     before ?? known.find(({ id }) => id === entry?.checkpoint && entry?.kind !== 'checkpoint')
@@ -61,40 +55,32 @@ export function Timeline() {
       .slice(known.indexOf(checkpoint) + 1)
       .find(({ kind: made, id }) => made !== 'automatic' && id !== checkpoint.id)
   return (
-    <Page
+    <LogPage
       title="Timeline"
       subtitle={`What happened to ${place.branch}, newest first`}
+      path={paths.timeline(place)}
+      kinds={BRANCH_KINDS}
+      log={log}
+      isEmpty={events.length === 0}
+      empty="Merges, resets, schema changes, bulk loads and checkpoints are listed here."
       actions={
-        <>
-          <KindFilter
-            kinds={BRANCH_KINDS}
-            value={kind}
-            onChange={(next) =>
-              goTo(`${paths.timeline(place)}${next === '' ? '' : `?kind=${next}`}`)
-            }
-          />
-          {canWrite && (
+        canWrite && (
+          <>
+            <Button icon="clock" onClick={() => setAction({ kind: 'schedule' })}>
+              Schedule
+            </Button>
             <Button kind="primary" icon="plus" onClick={() => setAction({ kind: 'create' })}>
               Checkpoint
             </Button>
-          )}
-        </>
+          </>
+        )
       }
     >
-      <ErrorNote error={log.error} onRetry={() => void log.refetch()} />
       <ErrorNote error={checkpoints.error} onRetry={() => void checkpoints.refetch()} />
       {running.data?.map((operation) => (
         <OperationProgress key={operation.id} operation={operation} onCancel={cancelOperation} />
       ))}
-      {log.isPending && <Loading lines={8} />}
-      {events?.length === 0 && (
-        <Empty icon="clock" title="Nothing to show">
-          {kind === ''
-            ? 'Merges, resets, schema changes, bulk loads and checkpoints are listed here.'
-            : 'Nothing of this kind has happened to the branch. Choose another kind above.'}
-        </Empty>
-      )}
-      {events !== undefined && events.length > 0 && (
+      {events.length > 0 && (
         <ol className="timeline card" aria-label="Timeline">
           {events.map((event) => (
             <EventItem
@@ -108,15 +94,8 @@ export function Timeline() {
           ))}
         </ol>
       )}
-      {log.data?.hasMore && (
-        <div>
-          <Button isBusy={log.isFetching} onClick={() => setSize(size + STEP)}>
-            Show older entries
-          </Button>
-        </div>
-      )}
       {action !== null && <CheckpointDialog action={action} onClose={() => setAction(null)} />}
-    </Page>
+    </LogPage>
   )
 }
 
@@ -139,6 +118,7 @@ function EventItem({
   const state = checkpoint ?? before
   const isKept = entry?.checkpoint === undefined || before !== undefined
   const canRevert = canWrite && entry !== undefined && isRevertible(entry) && isKept
+  const whyNot = entry === undefined ? undefined : whyNotRevertible(entry)
   const name = checkpoint?.name ?? title
   return (
     <li className={`timeline-item ${checkpoint === undefined ? '' : 'checkpoint'}`}>
@@ -158,6 +138,7 @@ function EventItem({
             <Tag title="It was deleted since">deleted</Tag>
           )}
         </span>
+        {whyNot !== undefined && <span className="timeline-note muted">{whyNot}</span>}
         {checkpoint?.note !== undefined && <span className="timeline-note">{checkpoint.note}</span>}
         <span className="faint">
           {entry === undefined ? 'the service' : actorOf(entry)} · <Ago time={at} />

@@ -1,0 +1,33 @@
+import type { ColumnProblem } from '@offshoot/client'
+import { Icon } from '../../ui/icon.js'
+
+/** Records that do not allow a change of their column, with the first of their values. */
+export function Problems({ problems }: { problems: readonly ColumnProblem[] }) {
+  if (problems.length === 0) return null
+  return (
+    <div className="note danger" role="alert">
+      <Icon name="warning" />
+      <div className="grow">
+        <p>Records do not allow the changes:</p>
+        <ul>
+          {problems.map(({ table, column, kind, message, samples, records }) => (
+            <li key={`${table}.${column} ${kind}`}>
+              {message}
+              <ul>
+                {samples.map(({ id, value }) => (
+                  <li key={id}>
+                    <code>{id}</code>
+                    {value !== undefined && <>: {value}</>}
+                  </li>
+                ))}
+                {records > samples.length && (
+                  <li>and {(records - samples.length).toLocaleString()} more</li>
+                )}
+              </ul>
+            </li>
+          ))}
+        </ul>
+      </div>
+    </div>
+  )
+}
