@@ -4,6 +4,7 @@ import { TestBranches } from '../support/branches.js'
 import { TYPE_COLUMNS, TYPE_VALUES } from '../support/every-type.js'
 import { createDatabase, createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { expectOk } from '../support/tables.js'
 
 let service: TestService
 let number = 0
@@ -322,6 +323,66 @@ describe('the difference after a pull or a merge', () => {
       against: { at: 'fork' },
       tables: [{ updated: 1 }],
     })
+  })
+})
+
+describe('the difference after a revert has brought back a table and a column', () => {
+  const expected = {
+    schema: { operations: [] },
+    tables: [
+      table(
+        'items',
+        [0, 1, 0],
+        [{ change: 'updated', id: 'a', columns: { price: { from: 1, to: 10 } } }],
+      ),
+      table(
+        'notes',
+        [1, 1, 1],
+        [
+          { change: 'deleted', id: 'a', record: { text: 'A' } },
+          { change: 'updated', id: 'b', columns: { text: { from: 'B', to: 'changed' } } },
+          { change: 'inserted', id: 'd', record: { text: 'D' } },
+        ],
+      ),
+    ],
+  }
+
+  /** Removes a table and a column of the fork `deep` of `dev`, takes that back, and then changes records. */
+  async function openReverted() {
+    const branches = await open({ items: ITEMS, notes: [{ name: 'text', type: 'string' }] })
+    await branches.bulk('dev', 'notes', [
+      { id: 'a', text: 'A' },
+      { id: 'b', text: 'B' },
+      { id: 'c', text: 'C' },
+    ])
+    await branches.fork('deep', 'dev')
+    expectOk(await branches.call('deep', 'POST', '/checkpoints', { name: 'whole' }))
+    await branches.edit(
+      'deep',
+      { removeTable: { table: 'notes' } },
+      { removeColumn: { table: 'items', column: 'price' } },
+    )
+    expectOk(await branches.call('deep', 'POST', '/checkpoints', { name: 'less' }))
+    expectOk(await branches.call('deep', 'POST', '/revert', { from: 'whole', to: 'less' }))
+    await branches.patch('deep', 'items', 'a', { price: 10 })
+    await branches.remove('deep', 'notes', 'a')
+    await branches.patch('deep', 'notes', 'b', { text: 'changed' })
+    await branches.put('deep', 'notes', 'd', { text: 'D' })
+    return branches
+  }
+
+  it.each(['base', 'fork', 'source', 'dev'])(
+    'against %s has only what was changed',
+    async (against) => {
+      const branches = await openReverted()
+      expect(await branches.diff('deep', `?against=${against}`)).toMatchObject(expected)
+    },
+  )
+
+  it('has only what was changed, from the fork, once the source is deleted', async () => {
+    const branches = await openReverted()
+    await branches.delete('dev')
+    expect(await branches.diff('deep')).toMatchObject({ against: { at: 'fork' }, ...expected })
   })
 })
 

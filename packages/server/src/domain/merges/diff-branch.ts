@@ -188,7 +188,7 @@ async function resolveAgainst(
   if (isCommonState(against)) throw unrelated(access.branchName, against.commonWith.branchName)
   if (against === 'base' || against === 'fork') {
     const { name, ...state } = await getForkState(transaction, access, after)
-    return { name, at: 'fork', ...inState(state) }
+    return { name, at: 'fork', ...inState(readState(state, idsOfPast(after))) }
   }
   const other = against === 'source' ? await getSource(transaction, access) : against
   const { checkpoint, ...state } = await getStateAt(transaction, other, againstAt)
@@ -199,6 +199,14 @@ async function resolveAgainst(
   const ids = new SameIds(schemas).withAdded(EMPTY_SCHEMA)
   const at = checkpoint === undefined ? 'now' : 'checkpoint'
   return { name: other.branchName, checkpoint, at, ...inState(readState(state, ids)) }
+}
+
+/**
+ * Returns the ids by which an earlier state of a branch is read. The branch contains that state, and knows what it
+ * knows. A table or column that a revert or a merge has brought back may have had another id then.
+ */
+function idsOfPast({ schema }: BranchState): SameIds {
+  return new SameIds({ ours: schema, theirs: schema })
 }
 
 function inState(state: BranchState): Pick<Before, 'schema' | 'baseOf'> {
@@ -253,9 +261,7 @@ async function findBase(
   { after, source }: { after: BranchState; source: Source },
 ): Promise<Before | undefined> {
   const { branch: from, history, states } = source
-  // The branch contains its base, and knows what the base knows.
-  const ids = new SameIds({ ours: after.schema, theirs: after.schema })
-  const options = { history, states, locks: false, known: [after], ids }
+  const options = { history, states, locks: false, known: [after], ids: idsOfPast(after) }
   const bases = await tryFindBases(transaction, { from, into: access }, options)
   if (bases === undefined) return undefined
   const isShown = scopeReachesBranch(access.principal.scope, from.branchName)
