@@ -167,7 +167,7 @@ describe('the published command line', () => {
     expect(nobody).toContain('workspace [nobody-abc123] not found')
   })
 
-  inLongForm('uploads a schema, which makes and drops what is different', async () => {
+  it('uploads a schema, which makes and drops what is different', async () => {
     await createDatabase('shop')
     const operations = [
       { addTable: { table: 'teams' } },
