@@ -328,6 +328,25 @@ describe('a merge of some records', () => {
     })
     await mergeAll(branches)
   })
+
+  it('is refused if the target has removed the table, whether or not the records differ', async () => {
+    const branches = await open()
+    await branches.edit('main', { removeTable: { table: 'notes' } })
+    const before = await content(branches, 'main')
+    for (const id of ['a', 'c', 'none']) {
+      const only = { records: [{ table: 'notes', id }] }
+      for (const dryRun of [true, false]) {
+        for (const strategy of ['fail', 'ours', 'theirs']) {
+          const refused = await branches.merging('dev', { only, strategy, dryRun })
+          expect([refused.status, refused.body.code]).toEqual([409, 'conflict'])
+          expect(refused.body.message).toContain('table [notes]')
+        }
+      }
+    }
+    expect(await content(branches, 'main')).toEqual(before)
+    await branches.merge('dev', { strategy: 'ours' })
+    expect(Object.keys(await branches.schema('main')).sort()).toEqual(['items', 'users'])
+  })
 })
 
 describe('the part that a request names', () => {

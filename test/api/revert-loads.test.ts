@@ -56,6 +56,12 @@ async function stream(
   return { ...expectOk(answer).body, entry: answer.headers['offshoot-entry'] }
 }
 
+const upsert = (branches: TestBranches, records: readonly object[], branch = 'main') =>
+  branches.call(branch, 'POST', '/tables/items/upsert', { records })
+
+const upsertLines = (branches: TestBranches, records: readonly object[], branch = 'main') =>
+  branches.call(branch, 'POST', '/tables/items/upsert', linesOf(records), { headers: NDJSON })
+
 /** The prices in a table by id. */
 async function prices(
   branches: TestBranches,
@@ -125,6 +131,16 @@ describe.each(['main', 'fork'])('a revert of a bulk load (%s)', (branch) => {
     [
       'a stream in parts',
       (branches) => stream(branches, LOADED, { branch, query: '?mode=partial' }),
+      ['x', 'y', 'z'],
+    ],
+    [
+      'an upsert of new records',
+      (branches) => upsert(branches, [...LOADED, { id: 'a', price: 1 }], branch),
+      ['x', 'y', 'z'],
+    ],
+    [
+      'a stream of upserts of new records',
+      (branches) => upsertLines(branches, [...LOADED, { id: 'a', price: 1 }], branch),
       ['x', 'y', 'z'],
     ],
   ]
@@ -344,6 +360,42 @@ describe('the records of a bulk load', () => {
     const failed = await newest(branches)
     expectOk(await reverting(branches, { entry: failed.id }))
     expect(await prices(branches)).toEqual({ a: 1, b: 2 })
+  })
+
+  it('cannot be taken back if an upsert has changed others', async () => {
+    const branches = await open()
+    const batch = Array.from({ length: 2500 }, (_, n) => ({ id: `p${n}`, price: n }))
+    const changing = [...LOADED, { id: 'a', price: 5 }, { id: 'b', price: 'none' }]
+    for (const [load, counts] of [
+      [() => upsert(branches, changing), { inserted: 3, updated: 1 }],
+      // The first part has changed nothing.
+      [
+        () => upsertLines(branches, [...batch, { id: 'a', price: 6 }]),
+        { inserted: 2500, updated: 1 },
+      ],
+      [() => upsertLines(branches, [{ id: 'a', price: 7 }]), { inserted: 0, updated: 1 }],
+    ] as const) {
+      const answer = await load()
+      expectOk(answer)
+      const { id: entry, ...logged } = await newest(branches)
+      expect(answer.headers['offshoot-entry']).toBe(entry)
+      expect(logged).toMatchObject({ table: 'items', counts, notRevertible: 'replaced' })
+      const refused = await reverting(branches, { entry })
+      expect([refused.status, refused.body.code]).toEqual([409, 'not_revertible'])
+    }
+  })
+
+  it('have no entry if an upsert has written none', async () => {
+    const branches = await open()
+    const unchanged = [
+      { id: 'a', price: 1 },
+      { id: 'b', price: 'none' },
+    ]
+    for (const load of [upsert, upsertLines]) {
+      const answer = await load(branches, unchanged)
+      expect(expectOk(answer).headers['offshoot-entry']).toBeUndefined()
+    }
+    expect(await newest(branches)).toBeUndefined()
   })
 
   it('are not deleted while others must link to them, and take what may go with them', async () => {

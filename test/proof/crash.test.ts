@@ -47,9 +47,8 @@ beforeAll(async () => {
   service = new ProofService(folder.path, {
     OFFSHOOT_BACKGROUND_PAUSE_MS: '100',
     OFFSHOOT_LIMIT_MERGE_LOCKED_ROWS_MAX: String(LOCKED_ROWS),
-    // Checkpoints are made by most merges and loads, and collected all the time.
+    // Checkpoints are made by all merges, and collected all the time.
     OFFSHOOT_LIMIT_AUTOMATIC_CHECKPOINTS_MAX: '3',
-    OFFSHOOT_LIMIT_REVERTIBLE_RECORDS_MIN: '10',
   })
   await service.start()
   await createProofDatabase(service, service.workspaceId)

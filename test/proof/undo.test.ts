@@ -23,6 +23,7 @@ const IDS = Array.from({ length: RECORDS }, (_, number) => `r${number}`)
 const PART = IDS.slice(0, 100)
 
 type Prices = Readonly<Record<string, number>>
+type Change = { request: [string, string, SendOptions]; after: Prices }
 
 const random = new Random(SEED)
 let folder: Awaited<ReturnType<typeof makeProofFolder>>
@@ -34,7 +35,6 @@ beforeAll(async () => {
   service = new ProofService(folder.path, {
     OFFSHOOT_BACKGROUND_PAUSE_MS: '100',
     OFFSHOOT_LIMIT_AUTOMATIC_CHECKPOINTS_MAX: String(KEPT),
-    OFFSHOOT_LIMIT_REVERTIBLE_RECORDS_MIN: '10',
   })
   await service.start()
   await done('PUT', `/workspaces/${service.workspaceId}/dbs/undo`, { body: { region: 'local' } })
@@ -54,24 +54,46 @@ async function done(method: string, url: string, options: SendOptions = {}) {
   return reply.body
 }
 
-/** A request that gives all records another price. */
-function loading(): { request: [string, string, SendOptions]; after: Prices } {
+/** A request that gives records another price, or creates them. */
+function loading(ids = IDS): Change {
   const next = ++price
-  const lines = IDS.map((id) => `${JSON.stringify({ id, price: next })}\n`)
+  const lines = ids.map((id) => `${JSON.stringify({ id, price: next })}\n`)
   const options = {
     headers: { 'content-type': 'application/x-ndjson' },
     body: Buffer.from(lines.join('')),
   }
   return {
     request: ['POST', '/db/undo:main/tables/items/bulk?existing=replace', options],
-    after: Object.fromEntries(IDS.map((id) => [id, next])),
+    after: Object.fromEntries(ids.map((id) => [id, next])),
   }
 }
 
-/** Gives all records another price, and returns the entry of the log. */
-async function load(): Promise<string> {
-  await done(...loading().request)
+/** Gives records another price, or creates them, and returns the entry of the log. */
+async function load(ids = IDS): Promise<string> {
+  await done(...loading(ids).request)
   return newest('bulk')
+}
+
+/** A request that gives all records, or those of a part, another price by a merge of the branch `dev`. */
+async function merging(part?: readonly string[]): Promise<Change> {
+  await done('PUT', '/db/undo:dev', body({ from: 'main' }))
+  const next = ++price
+  const update = body({ statement: `update items set price = ${next}` })
+  await done('POST', '/db/undo:dev/sql', update)
+  const only = part && { records: part.map((id) => ({ table: 'items', id })) }
+  const changed = Object.fromEntries((part ?? IDS).map((id) => [id, next]))
+  return {
+    request: ['POST', '/db/undo:dev/merge', body({ into: 'main', only })],
+    after: { ...(await prices()), ...changed },
+  }
+}
+
+/** Gives all records another price by a merge, and returns the entry of the log. */
+async function merge(): Promise<string> {
+  const { request } = await merging()
+  await done(...request)
+  await done('DELETE', '/db/undo:dev')
+  return newest('merge')
 }
 
 const newest = async (kind: string): Promise<string> =>
@@ -94,10 +116,7 @@ async function interrupt(request: [string, string, SendOptions]): Promise<Reply>
 }
 
 /** Interrupts a change, and expects that it has taken effect with its entry of the log, or not at all. */
-async function expectWhole(
-  kind: string,
-  { request, after }: { request: [string, string, SendOptions]; after: Prices },
-): Promise<void> {
+async function expectWhole(kind: string, { request, after }: Change): Promise<void> {
   const [before, last] = [await prices(), await newest(kind)]
   const reply = await interrupt(request)
   const now = await prices()
@@ -111,13 +130,22 @@ const body = (value: object): SendOptions => ({ body: value })
 describe(`a service that is killed while it undoes changes (seed ${SEED})`, () => {
   const OPERATIONS: Record<string, () => Promise<void>> = {
     'a bulk load': () => expectWhole('bulk', loading()),
-    async 'a revert'() {
+    async 'a revert of a merge'() {
       const before = await prices()
-      const entry = await load()
+      const entry = await merge()
       await expectWhole('revert', {
         request: ['POST', '/db/undo:main/revert', body({ entry })],
         after: before,
       })
+    },
+    async 'a revert of a bulk load'() {
+      const before = await prices()
+      const entry = await load(IDS.map((id) => `new-${id}`))
+      const request: Change['request'] = ['POST', '/db/undo:main/revert', body({ entry })]
+      await expectWhole('revert', { request, after: before })
+      // The load can be taken back again, whether or not it was.
+      await done(...request)
+      expect(await prices()).toEqual(before)
     },
     async 'a checkpoint'() {
       const name = `named-${++price}`
@@ -129,16 +157,7 @@ describe(`a service that is killed while it undoes changes (seed ${SEED})`, () =
       if (found.status === 200) expect(await prices(`?at=${name}`)).toEqual(now)
     },
     async 'a partial merge'() {
-      await done('PUT', '/db/undo:dev', body({ from: 'main' }))
-      const next = ++price
-      const update = body({ statement: `update items set price = ${next}` })
-      await done('POST', '/db/undo:dev/sql', update)
-      const only = { records: PART.map((id) => ({ table: 'items', id })) }
-      const part = Object.fromEntries(PART.map((id) => [id, next]))
-      await expectWhole('merge', {
-        request: ['POST', '/db/undo:dev/merge', body({ into: 'main', only })],
-        after: { ...(await prices()), ...part },
-      })
+      await expectWhole('merge', await merging(PART))
       await done('DELETE', '/db/undo:dev')
     },
     async 'a reset to a checkpoint'() {
@@ -152,20 +171,21 @@ describe(`a service that is killed while it undoes changes (seed ${SEED})`, () =
       })
     },
     async 'the collection of checkpoints'() {
-      for (let count = 0; count < KEPT; count++) await load()
-      await interrupt(loading().request)
+      for (let count = 0; count < KEPT; count++) await merge()
+      await interrupt((await merging()).request)
+      await done('DELETE', '/db/undo:dev')
       const now = await prices()
       const automatic = async () => {
         const { checkpoints } = await done('GET', '/db/undo:main/checkpoints')
-        return checkpoints.filter((each: { before?: string }) => each.before === 'bulk')
+        return checkpoints.filter((each: { before?: string }) => each.before === 'merge')
       }
       await until(async () => (await automatic()).length <= KEPT)
       for (const { id } of await automatic()) {
         expect(Object.keys(await prices(`?at=${id}`)).length).toBe(RECORDS)
       }
       expect(await prices()).toEqual(now)
-      // The newest load that has kept its states can still be reverted.
-      const entry = await load()
+      // The newest merge has kept its states, and can still be reverted.
+      const entry = await merge()
       await done('POST', '/db/undo:main/revert', body({ entry }))
       expect(await prices()).toEqual(now)
     },

@@ -51,20 +51,31 @@ export class LoadEntry {
   adding({ access, principal, requestId }: Session, counts: Counts): Call {
     const entry = entryOf({ ...access, principal: { ...principal, requestId } })
     const { id } = this
-    // The values that were replaced are not kept.
-    const notRevertible = (counts.updated ?? 0) > 0 ? 'replaced' : undefined
-    const details = { ...entry.details, table: this.#table.name, notRevertible, counts }
+    const details = {
+      ...{ ...entry.details, table: this.#table.name, ...revertibility(counts) },
+      counts,
+    }
     return toCall(insertEntrySql({ ...entry, id, kind: 'bulk', details }))
   }
 
-  /** A call that adds records to a load that is stored in parts. `onStored` must be called when they are stored. */
-  growing(session: Session, counts: Pick<Counts, 'inserted'>): Call {
-    return this.#isAdded ? toCall(growEntrySql(this.id, counts)) : this.adding(session, counts)
+  /**
+   * A call that adds records to a load that is stored in parts. All parts count the same. `onStored` must be called when they
+   * are stored.
+   */
+  growing(session: Session, counts: Counts): Call {
+    return this.#isAdded
+      ? toCall(growEntrySql(this.id, counts, revertibility(counts)))
+      : this.adding(session, counts)
   }
 
   onStored(): void {
     this.#isAdded = true
   }
+}
+
+/** The values that were replaced are not kept. */
+function revertibility({ updated = 0 }: Counts): { readonly notRevertible?: 'replaced' } {
+  return updated > 0 ? { notRevertible: 'replaced' } : {}
 }
 
 function partsOf(ids: readonly string[]): (readonly string[])[] {

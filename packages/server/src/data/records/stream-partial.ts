@@ -48,7 +48,7 @@ interface LineBatch {
 interface StreamResults {
   readonly tally: Tally
   /** Returns the entry of the log for the records of a table. A table that replaces another one has its own. */
-  entryOf(session: Session, table: WritableTable): LoadEntry
+  entryOf(session: Session, table: Pick<WritableTable, 'codec'>): LoadEntry
   onStored(entry: LoadEntry): void
 }
 

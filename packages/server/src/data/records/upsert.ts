@@ -5,6 +5,7 @@ import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { findBrokenAtEnd } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import { answerOnce, keepAnswer } from './idempotency.js'
+import { LoadEntry } from './load-entry.js'
 import { newIds } from './new-ids.js'
 import { originOfRecords } from './new-numbers.js'
 import type { RecordContext } from './records.js'
@@ -14,7 +15,10 @@ import { findKey, Upsert, type UpsertResult } from './upsert-rows.js'
 
 /** Inserts records, or updates those that exist, in one transaction. Returns the result of each. */
 export async function upsertRecords(
-  context: Omit<RecordContext, 'columns' | 'files'> & { readonly limits: Limits },
+  context: Omit<RecordContext, 'columns' | 'files'> & {
+    readonly limits: Limits
+    onEntry(id: string): void
+  },
   { records, by }: { records: readonly unknown[]; by: string },
 ): Promise<string> {
   const { session, limits } = context
@@ -31,14 +35,45 @@ export async function upsertRecords(
     context,
     async () => {
       await session.growth.admitBody()
-      return write(session, table, { by, rows }, async (transaction, results) => {
-        const answer = JSON.stringify({ results })
-        await keepAnswer(transaction, context, answer)
-        return answer
-      })
+      const entry = new LoadEntry(session, table.codec.table)
+      const { answer, isLogged } = await write(
+        session,
+        table,
+        { by, rows },
+        async (transaction, results) => {
+          const answer = JSON.stringify({ results })
+          const isLogged = await log(session, { transaction, entry, results })
+          await keepAnswer(transaction, context, answer)
+          return { answer, isLogged }
+        },
+      )
+      if (isLogged) context.onEntry(entry.id)
+      return answer
     },
     { createdIn: (answer) => [{ table, ids: createdIds(answer) }] },
   )
+}
+
+/** Adds what was written to the entry of the log. Returns false, and makes no entry, if nothing was written. */
+async function log(
+  session: Session,
+  {
+    transaction,
+    entry,
+    results,
+  }: { transaction: OpenTransaction; entry: LoadEntry; results: readonly UpsertResult[] },
+): Promise<boolean> {
+  const inserted: string[] = []
+  let updated = 0
+  for (const result of results) {
+    if (result.outcome === 'inserted') inserted.push(result.id)
+    else if (result.outcome === 'updated') updated++
+  }
+  if (inserted.length + updated === 0) return false
+  // An upsert that has changed records cannot be reverted, so its ids are not needed.
+  const kept = updated > 0 ? [] : entry.keeping(inserted)
+  await transaction.run([...kept, entry.growing(session, { inserted: inserted.length, updated })])
+  return true
 }
 
 /** Another order of the writes may keep the rules. Nothing was written. */
@@ -103,16 +138,22 @@ export async function streamUpserts(
   await sessions.run(context.session, async (session) => {
     findKey(session.table(tableName).codec, request.by)
   })
-  const writeBatch: BatchWriter = (partial, batch, { tally }) =>
+  const writeBatch: BatchWriter = (partial, batch, { tally, entryOf, onStored }) =>
     sessions.run(partial.session, async (session) => {
       await session.growth.admit(batch.bytes)
       const asked = { by: request.by, rows: batch.lines }
-      const results = await write(
+      const table = session.table(tableName)
+      const entry = entryOf(session, table)
+      const { results, isLogged } = await write(
         session,
-        session.table(tableName),
+        table,
         asked,
-        async (_, written) => written,
+        async (transaction, results) => ({
+          results,
+          isLogged: await log(session, { transaction, entry, results }),
+        }),
       )
+      if (isLogged) onStored(entry)
       for (const [index, result] of results.entries()) {
         count(tally, result, batch.lines[index]?.line ?? 0)
       }

@@ -70,11 +70,20 @@ export function insertEntrySql(entry: NewEntry, from: Sql = empty): Sql {
     ${from}`
 }
 
-/** Returns a statement that adds to the number of records of an entry: each part of a load is a transaction of its own. */
-export const growEntrySql = (id: string, { inserted }: { readonly inserted: number }): Sql => sql`
+/**
+ * Returns a statement that adds to the numbers of records of an entry, and adds further details: each part of a load is a
+ * transaction of its own.
+ */
+export const growEntrySql = (
+  id: string,
+  counts: object,
+  further: Readonly<Record<string, unknown>>,
+): Sql => sql`
     update offshoot.log
-    set details = jsonb_set(details, '{counts,inserted}',
-      to_jsonb((details #>> '{counts,inserted}')::bigint + ${inserted}::bigint))
+    set details = details || ${JSON.stringify(further)}::jsonb || jsonb_build_object('counts', (
+      select jsonb_object_agg(c.name, (details #>> array['counts', c.name])::bigint + c.added::bigint)
+      from jsonb_each_text(${JSON.stringify(counts)}::jsonb) as c (name, added)
+    ))
     where id = ${id}`
 
 /** The name of the key, or of the key that a session of the console belongs to. */

@@ -291,7 +291,7 @@ export async function planMerge(
     limits,
   })
   const conflicts = [...merged.conflicts, ...unfit]
-  if (records !== undefined) requireSameSchema(ours.schema, merged, [...records.keys()])
+  if (records !== undefined) requireSameSchema(sides, merged, [...records.keys()])
   const stored = ids.store(records === undefined ? merged.schema : ours.schema)
   const schema = rememberRestored(stored, restored, (id) => ids.idOf(id))
   // Tables and columns in conflict are not removed.
@@ -366,19 +366,28 @@ function listTables({ theirs, ours }: Sides): number[] {
   return [...new Set([...theirs.schema.tables, ...ours.schema.tables].map(({ id }) => id))]
 }
 
-/** Throws if the merged branch has changed the schema of a table of which only single records are merged. */
+/**
+ * Throws if single records are to be merged, and the merged branch has changed the schema of their table, or the target does
+ * not have the table.
+ */
 function requireSameSchema(
-  ours: StoredSchema,
+  { ours, theirs }: Record<'ours' | 'theirs', StoredSchema>,
   { schema, conflicts }: ReturnType<typeof mergeSchemas>,
   tableIds: readonly number[],
 ): void {
   for (const tableId of tableIds) {
-    const [before, after] = [ours, schema].map(({ tables }) =>
+    const [before, after, there] = [ours, schema, theirs].map(({ tables }) =>
       tables.find(({ id }) => id === tableId),
     )
-    const name = before?.name ?? after?.name
+    const name = before?.name ?? there?.name
+    if (before === undefined && after === undefined) {
+      throw new AppError(
+        'conflict',
+        `table [${name}]: the target does not have the table, so single records cannot be merged`,
+      )
+    }
     const isSame = before !== undefined && after !== undefined && sameTable(before, after)
-    if (name === undefined || (isSame && !conflicts.some(({ table }) => table === name))) continue
+    if (isSame && !conflicts.some(({ table }) => table === name)) continue
     throw new AppError(
       'conflict',
       `table [${name}]: the merged branch has changed its schema, so single records cannot be merged; merge the table first, or its schema alone with the mode [schema]`,

@@ -125,20 +125,29 @@ export function bulkRoutes(
       }),
     )
 
-  const upsertStream = (request: UpsertRequest, body: Readable): Promise<string> =>
-    withStream(request, body, (read) => {
+  const upsertStream = (
+    request: UpsertRequest,
+    reply: FastifyReply,
+    body: Readable,
+  ): Promise<string> =>
+    withStream(request, body, (asked) => {
+      const read = { ...asked, onEntry: noteEntry(reply) }
       const { tableName } = request.params
       const session = sessionRequest(request, 'write')
       const services = { database, sessions, files, tableName, limits, session }
       return streamUpserts(services, { ...read, by: request.query.by ?? 'id' })
     })
 
-  const upsertBody = (request: UpsertRequest, body: Buffer): Promise<string> =>
+  const upsertBody = (request: UpsertRequest, reply: FastifyReply, body: Buffer): Promise<string> =>
     sessions.run(sessionRequest(request, 'write'), async (session) => {
       const { tableName } = request.params
       const asked = readUpsert(await inTurns(parseJsonSteps(body, limits)), request.query.by)
       return upsertRecords(
-        { ...{ database, session, tableName, limits }, idempotent: idempotent(request, body) },
+        {
+          ...{ database, session, tableName, limits },
+          idempotent: idempotent(request, body),
+          onEntry: noteEntry(reply),
+        },
         asked,
       )
     })
@@ -207,7 +216,9 @@ export function bulkRoutes(
             'Finds each record by its id, or by a unique column, and changes the given fields or creates it. ' +
             'The answer has an outcome for each record: one that is refused does not affect the others. A body of ' +
             'type `application/x-ndjson` is a stream of any number of records, one per line, and is answered with ' +
-            'counts. Other requests with the same `Idempotency-Key` are executed once.',
+            'counts. The header `Offshoot-Entry` of the answer has the entry of the log, by which records that were ' +
+            'inserted can be taken back, unless others were updated. Other requests with the same `Idempotency-Key` ' +
+            'are executed once.',
           params: TableParamsSchema,
           querystring: UpsertQuerySchema,
           response: { 200: UpsertedSchema, ...refusals(404, 409, 413, 415, 422) },
@@ -222,8 +233,8 @@ export function bulkRoutes(
         const { body } = request as { body: Buffer | Readable | undefined }
         const answer =
           body !== undefined && !Buffer.isBuffer(body)
-            ? await upsertStream(request, body)
-            : await upsertBody(request, body ?? Buffer.alloc(0))
+            ? await upsertStream(request, reply, body)
+            : await upsertBody(request, reply, body ?? Buffer.alloc(0))
         return sendJson(reply, answer)
       },
     )
