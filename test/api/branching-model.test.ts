@@ -1018,19 +1018,59 @@ class Run {
     this.note(`${branch.name}: upsert ${table.name} by ${by} ${JSON.stringify(records)}`)
     const body = { records, by }
     const answer = expectOk(await this.call(branch, 'POST', `/tables/${table.name}/upsert`, body))
-    const wanted = records.map((record) =>
-      this.#upsertOne(branch, { table: table.name, by, record }),
-    )
+    const wanted = this.#upsertAll(branch, { table: table.name, by, records })
     expect(
       answer.body.results.map(({ id, outcome }: { id: string; outcome: string }) => [id, outcome]),
       JSON.stringify(answer.body),
     ).toEqual(wanted)
   }
 
+  /**
+   * Upserts records in the model. Returns their ids and the outcomes. If one is refused because of a unique value that a later
+   * one may give up, all are written together, unless a rule is broken in the end.
+   */
+  #upsertAll(
+    branch: ModelBranch,
+    { records, ...options }: { table: string; by: string; records: Record<string, Value>[] },
+  ): [unknown, string][] {
+    const { state: before } = branch
+    let isContested = false
+    const each = records.map((record, index) => {
+      const later = records.slice(index + 1).map(({ id }) => id)
+      const isHeld = ({ kind, constraint, ids }: Breach, given: string) =>
+        kind === 'notUnique' &&
+        (constraint !== undefined || ids.some((id) => id !== given && later.includes(id)))
+      const apply = (state: State, write: Write) => {
+        isContested ||= breachesOf(applyWrite(state, write)).some((own) => isHeld(own, write.id))
+        return applyWrites(state, [write])
+      }
+      return this.#upsertOne(branch, { ...options, record, apply })
+    })
+    if (!isContested) return each
+    const { state: separate } = branch
+    branch.state = before
+    // A link that must exist is not looked at in the end, but with its record.
+    const apply = (state: State, write: Write) => settleLinks(applyWrite(state, write), new Set())
+    const together = records.map((record) => this.#upsertOne(branch, { ...options, record, apply }))
+    if (breachesOf(branch.state).length === 0) return together
+    branch.state = separate
+    return each
+  }
+
   /** Upserts a record in the model. Returns its id and the outcome. */
   #upsertOne(
     branch: ModelBranch,
-    { table: name, by, record }: { table: string; by: string; record: Record<string, Value> },
+    {
+      table: name,
+      by,
+      record,
+      apply,
+    }: {
+      table: string
+      by: string
+      record: Record<string, Value>
+      apply(state: State, write: Write): State
+    },
   ): [unknown, string] {
     const table = branch.state.tables.find((candidate) => candidate.name === name)
     if (table === undefined) throw new Error('an upsert must be to a table that is there')
@@ -1053,7 +1093,7 @@ class Run {
     if (before !== undefined && table.columns.every(isSame)) return [given, 'unchanged']
     try {
       const write = { kind: 'upsert' as const, table: name, id: given, values }
-      branch.state = applyWrites(branch.state, [write])
+      branch.state = apply(branch.state, write)
       return [given, before === undefined ? 'inserted' : 'updated']
     } catch (error) {
       if (error instanceof Refusal) return [given, 'failed']
