@@ -60,7 +60,9 @@ afterAll(() => folder.remove())
  * while no request runs.
  */
 async function letDaysPass(): Promise<void> {
+  // The collector deletes these rows in another order. Without the lock, both could wait for each other.
   await service.sql(`
+    lock table offshoot.branches in share row exclusive mode;
     update offshoot.branches
     set deleted_at = deleted_at - interval '3 days'
     where deleted_at is not null`)
