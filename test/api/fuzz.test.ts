@@ -222,6 +222,7 @@ describe(`requests of every form, from seed ${SEED}`, () => {
           new Lane({
             name: `lane-${number}`,
             seed: SEED + number * 7919,
+            first: Math.floor((number * document.operations.length) / LANES),
             service,
             document,
             neighbour,

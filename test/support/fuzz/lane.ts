@@ -15,6 +15,8 @@ import { Stock } from './stock.js'
 
 /** Requests after which the lane makes sure that its resources exist. */
 const UPKEEP_EVERY = 60
+/** Of so many requests, one is of the next operation in turn. */
+const IN_TURN_EVERY = 4
 
 /** Destructive operations are chosen less often. */
 const WEIGHTS: ReadonlyMap<string, number> = new Map([
@@ -47,6 +49,7 @@ export class Lane implements Caller {
   #keys: readonly string[] = []
   #tables = new Map<string, Tables>()
   #count = 0
+  #made = 0
   #tenants = 0
 
   constructor(
@@ -56,6 +59,8 @@ export class Lane implements Caller {
       readonly service: CallableService & Partial<Pick<TestService, 'database'>>
       readonly document: Document
       readonly neighbour: Tenant
+      /** The place of the operation with which the lane begins. */
+      readonly first?: number
     },
   ) {
     this.#random = new Random(options.seed)
@@ -99,7 +104,17 @@ export class Lane implements Caller {
 
   async next(): Promise<FuzzRequest> {
     if (this.#count++ % UPKEEP_EVERY === 0) await this.#keepUp()
-    return makeRequest(this.#random.weighted(this.#operations), this)
+    return makeRequest(this.#nextOperation(), this)
+  }
+
+  /** Mostly a random one, and now and then the next one in turn, so that also short runs reach all. */
+  #nextOperation(): Operation {
+    if (this.#made++ % IN_TURN_EVERY > 0) return this.#random.weighted(this.#operations)
+    const { first = 0, document } = this.options
+    const place = first + this.#made / IN_TURN_EVERY
+    const next = document.operations[Math.floor(place) % document.operations.length]
+    if (next === undefined) throw new Error('there must be an operation')
+    return next
   }
 
   /** Stores the names and ids of the answer. */
