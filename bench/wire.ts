@@ -11,7 +11,7 @@ import { insertStream, personOf, rateDetail, thousands } from './people.js'
 import { type Figure, figure } from './report.js'
 
 /*
- * What the protocol of PostgreSQL costs: reads by id against PostgreSQL itself and against PgBouncer in front of it, and COPY
+ * The cost of the protocol of PostgreSQL: reads by id against PostgreSQL itself and against PgBouncer in front of it, and COPY
  * against a stream of records.
  */
 

@@ -10,7 +10,7 @@ import type { Session } from '../session/session.js'
  * reverted. Ids and entry are written by the transactions that write the records.
  */
 
-/** What a load has written. */
+/** The numbers of records that a load has written. */
 interface Counts {
   readonly inserted: number
   readonly updated?: number

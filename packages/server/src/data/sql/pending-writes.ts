@@ -10,7 +10,7 @@ import { runOperations, type Write } from './write-records.js'
 const SAVE = [toCall(sql`savepoint "with steps"`)]
 const TAKE_BACK = [toCall(sql`rollback to "with steps"`), toCall(sql`release "with steps"`)]
 
-/** What the steps of a statement write. It is written as late as possible, because all steps see what was there before. */
+/** The writes of the steps of a statement. They run as late as possible, because all steps see the tables as they were before. */
 export class PendingWrites {
   readonly #context: TransactionContext
   readonly #transaction: OpenTransaction

@@ -86,7 +86,7 @@ type Details = Record<string, unknown>
 
 function toEntry(row: EntryRow, scope: KeyScope): LogEntry {
   const { id, kind, at, userId, email, key, requestId } = row
-  // What a revert finds the effects of an entry by is of no use to others.
+  // Only a revert uses the ids by which it finds the effects of an entry.
   const { added: _, removedLoad: __, restoredLoad: ___, ...details } = row.details as Details
   for (const field of BRANCH_FIELDS) {
     const name = details[field]

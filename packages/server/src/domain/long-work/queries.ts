@@ -165,7 +165,7 @@ export async function findHeapPlace(
   return row
 }
 
-/** What PostgreSQL reports of an index that a backend builds: in blocks, in tuples, or in lock holders that it waits for. */
+/** The progress of an index that a backend builds: in blocks, in tuples, or in lock holders that it waits for. */
 export const findBuildProgress = (backendId: number): Sql => sql`
     select phase,
       (case when blocks_total > 0 then blocks_done when tuples_total > 0 then tuples_done

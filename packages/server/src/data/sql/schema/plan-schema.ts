@@ -74,7 +74,7 @@ class SchemaPlanner {
   constructor(model: SchemaModel, expressions: ReadonlyMap<object, string>, types: SchemaTypes) {
     this.#model = model
     this.#expressions = expressions
-    // Those of columns may have been changed by others.
+    // The types that columns have are newer: others may have changed them since this connection made its own.
     this.#enums = new Map([...types, ...typesOf(model)])
     this.#made = new Set(types.keys())
   }
