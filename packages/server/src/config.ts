@@ -435,7 +435,7 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
     'Milliseconds after which a merge, a change of many records or an edit of a schema that is still running is answered by an operation, and goes on.',
   operationTimeoutMs: 'Milliseconds that each statement of such work may take.',
   operationsAtOnceMax:
-    'Operations that go on after the answer to their request, in one process. One workspace gets at most three quarters of these places.',
+    'Operations that go on after the answer to their request, in one process. One workspace gets at most three quarters of them.',
   connectionsMax: 'Concurrent connections of clients.',
   connectionsPerAddressMax: 'Concurrent connections from one address.',
   addressRequestsPerSecondMax: 'Requests per second without a valid API key from one address.',

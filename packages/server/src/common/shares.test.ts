@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { NO_OWNER, Shares } from './shares.js'
 
-/** Takes as many places as the owner gets. */
+/** Takes as many permits as the owner gets. */
 function takeAll(shares: Shares, owner: string): number {
   let count = 0
   for (; shares.hasRoom(owner); count++) shares.take(owner)
@@ -9,7 +9,7 @@ function takeAll(shares: Shares, owner: string): number {
 }
 
 describe('shares', () => {
-  it('leave a quarter of the free places to other owners', () => {
+  it('leave a quarter of the free permits to other owners', () => {
     const shares = new Shares(20)
     const counts = ['a', 'b', 'c', 'd', 'e'].map((owner) => takeAll(shares, owner))
     expect(counts).toEqual([15, 3, 1, 1, 0])
@@ -20,12 +20,12 @@ describe('shares', () => {
     [2, [1, 1]],
     [3, [2, 1]],
     [4, [3, 1]],
-  ])('of %i places give an owner at least one', (placesMax, counts) => {
-    const shares = new Shares(placesMax)
+  ])('of %i permits give an owner at least one', (permitsMax, counts) => {
+    const shares = new Shares(permitsMax)
     expect(['a', 'b'].map((owner) => takeAll(shares, owner))).toEqual(counts)
   })
 
-  it('grow when other owners give places back', () => {
+  it('grow when other owners give permits back', () => {
     const shares = new Shares(8)
     expect([takeAll(shares, 'a'), takeAll(shares, 'b')]).toEqual([6, 1])
     expect(takeAll(shares, 'a')).toBe(0)

@@ -1,22 +1,22 @@
-/** Part of the places that no other owner holds which an owner leaves free. */
+/** Part of the permits that no other owner holds which an owner leaves free. */
 const RESERVED_PART = 1 / 4
 
-/** Places that the process takes for itself; only their total is limited. */
+/** Permits that the process takes for itself; only their total is limited. */
 export const NO_OWNER = ''
 
 /**
- * Counts places that owners hold. An owner can take three quarters of those that no other owner holds,
- * so that the next owner always finds some: of 20 places, a first owner gets 15, a second one 3.
+ * Counts permits that owners hold. An owner can take three quarters of those that no other owner holds,
+ * so that the next owner always finds some: of 20 permits, a first owner gets 15, a second one 3.
  */
 export class Shares {
-  readonly #placesMax: number
+  readonly #permitsMax: number
   readonly #perOwnerMax: number | undefined
   readonly #held = new Map<string, number>()
   #heldInAll = 0
 
   /** `perOwnerMax` replaces the share of an owner by a fixed number. */
-  constructor(placesMax: number, perOwnerMax?: number) {
-    this.#placesMax = placesMax
+  constructor(permitsMax: number, perOwnerMax?: number) {
+    this.#permitsMax = permitsMax
     this.#perOwnerMax = perOwnerMax
   }
 
@@ -25,7 +25,7 @@ export class Shares {
   }
 
   hasRoom(owner: string): boolean {
-    const free = this.#placesMax - this.#heldInAll
+    const free = this.#permitsMax - this.#heldInAll
     if (free <= 0 || owner === NO_OWNER) return free > 0
     const own = this.#held.get(owner) ?? 0
     return own < (this.#perOwnerMax ?? shareOf(free + own))
@@ -44,7 +44,7 @@ export class Shares {
   }
 }
 
-/** Returns how many of the given places one owner may hold. */
-export function shareOf(places: number): number {
-  return Math.max(1, places - Math.ceil(places * RESERVED_PART))
+/** Returns how many of the given permits one owner may hold. */
+export function shareOf(permits: number): number {
+  return Math.max(1, permits - Math.ceil(permits * RESERVED_PART))
 }

@@ -11,7 +11,7 @@ import type { Services } from './services.js'
 
 /**
  * Merges and imports have limits of their own for what keeps others waiting. Other work holds its branch until it ends, so
- * without a place among the operations it ends with its request.
+ * without a permit among the operations it ends with its request.
  */
 const PATIENT: ReadonlySet<OperationKind> = new Set(['merge', 'pull', 'revert', 'import'])
 
@@ -27,12 +27,12 @@ export class LongAnswers {
   readonly #services: Pick<Services, 'database' | 'limits'>
   /** The work of this process whose requests are answered, and the end of each. */
   readonly #running = new Map<LongWork, Promise<void>>()
-  /** The places of that work. Workspaces share them, so that the work of one leaves places for the others. */
-  readonly #places: Shares
+  /** The permits of that work. Workspaces share them, so that the work of one leaves permits for the others. */
+  readonly #permits: Shares
 
   constructor(services: Pick<Services, 'database' | 'limits'>) {
     this.#services = services
-    this.#places = new Shares(services.limits.operationsAtOnceMax)
+    this.#permits = new Shares(services.limits.operationsAtOnceMax)
   }
 
   /** Answers with the result of the work, or with an operation if it does not end in time. */
@@ -61,14 +61,14 @@ export class LongAnswers {
       if (!(await isLate())) return end()
     }
     const { workspaceId } = access
-    if (!this.#places.hasRoom(workspaceId)) {
+    if (!this.#permits.hasRoom(workspaceId)) {
       if (!PATIENT.has(kind)) work.cancel(tooMany(limits))
       return end()
     }
-    this.#places.take(workspaceId)
+    this.#permits.take(workspaceId)
     const operation = await work.toOperation(access)
     if (operation === undefined) {
-      this.#places.give(workspaceId)
+      this.#permits.give(workspaceId)
       return end()
     }
     following ??= this.#follow(request, { work, running })
@@ -76,7 +76,7 @@ export class LongAnswers {
       work,
       following.finally(() => {
         this.#running.delete(work)
-        this.#places.give(workspaceId)
+        this.#permits.give(workspaceId)
       }),
     )
     return reply

@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import pg from 'pg'
 import { ByteBudget } from '../common/byte-budget.js'
-import { Places } from '../common/places.js'
+import { Permits } from '../common/permits.js'
 import { NO_OWNER } from '../common/shares.js'
 import type { Span } from '../telemetry/tracer.js'
 import { CONNECT_TIMEOUT_MS, type Connection, clientConfig, inDatabase } from './client-config.js'
@@ -88,14 +88,14 @@ export class Database implements Queryable {
   readonly #long = new Set<pg.Client>()
   readonly #options: DatabaseOptions
   /** Connections of the pool in use, by owner. */
-  readonly #places: Places
+  readonly #permits: Permits
   /** Bytes in memory for requests, shared by those who make them. */
   readonly budget: ByteBudget
 
   constructor(options: DatabaseOptions) {
     this.#options = options
     const waitMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS
-    this.#places = new Places({ placesMax: options.poolMax, waitMs }, tooManyRequests)
+    this.#permits = new Permits({ permitsMax: options.poolMax, waitMs }, tooManyRequests)
     this.budget = new ByteBudget(options.bufferedBytesMax ?? Number.POSITIVE_INFINITY)
   }
 
@@ -212,7 +212,7 @@ export class Database implements Queryable {
     return {
       open: totalCount,
       inUse: totalCount - idleCount,
-      waiting: waitingCount + this.#places.waiting,
+      waiting: waitingCount + this.#permits.waiting,
       max: this.#options.poolMax,
     }
   }
@@ -277,17 +277,17 @@ export class Database implements Queryable {
   ): Promise<pg.PoolClient> {
     const { owner = NO_OWNER, signal } = options
     this.#server.watch.requireCoordinator()
-    if (!this.#places.tryEnter(owner)) await this.#places.enter(owner, signal)
+    if (!this.#permits.tryEnter(owner)) await this.#permits.enter(owner, signal)
     try {
       const client = await this.pool.connect()
       const release = client.release.bind(client)
       client.release = (error) => {
         release(error)
-        this.#places.leave(owner)
+        this.#permits.leave(owner)
       }
       return client
     } catch (error) {
-      this.#places.leave(owner)
+      this.#permits.leave(owner)
       throw error
     }
   }

@@ -1,6 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
-import { Places } from '../common/places.js'
+import { Permits } from '../common/permits.js'
 import { LostBackendError } from './bounds.js'
 import type { Database } from './database.js'
 import { sql } from './sql.js'
@@ -50,40 +50,40 @@ export const KEPT_USE_MS_MAX = 1_000
 
 export class UserConnections {
   readonly #database: Database
-  readonly #places: Readonly<Record<Lane, Places>>
+  readonly #permits: Readonly<Record<Lane, Permits>>
   #lost = 0
 
   constructor(database: Database, limits: UserConnectionLimits) {
     this.#database = database
-    const placesOf = (places: { placesMax: number; placesPerOwnerMax: number }) =>
-      new Places(
+    const permitsOf = (permits: { permitsMax: number; permitsPerOwnerMax: number }) =>
+      new Permits(
         {
-          ...places,
+          ...permits,
           waitingMax: limits.sqlWaitingMax,
           waitingPerOwnerMax: limits.sqlWaitingPerWorkspaceMax,
           waitMs: limits.sqlWaitMs,
         },
         tooManyStatements,
       )
-    this.#places = {
-      quick: placesOf({
-        placesMax: limits.sqlQuickConnectionsMax,
-        placesPerOwnerMax: limits.sqlQuickConnectionsPerWorkspaceMax,
+    this.#permits = {
+      quick: permitsOf({
+        permitsMax: limits.sqlQuickConnectionsMax,
+        permitsPerOwnerMax: limits.sqlQuickConnectionsPerWorkspaceMax,
       }),
-      long: placesOf({
-        placesMax: limits.sqlConnectionsMax,
-        placesPerOwnerMax: limits.sqlConnectionsPerWorkspaceMax,
+      long: permitsOf({
+        permitsMax: limits.sqlConnectionsMax,
+        permitsPerOwnerMax: limits.sqlConnectionsPerWorkspaceMax,
       }),
-      open: placesOf({
-        placesMax: limits.sqlTransactionsMax,
-        placesPerOwnerMax: limits.sqlTransactionsPerWorkspaceMax,
+      open: permitsOf({
+        permitsMax: limits.sqlTransactionsMax,
+        permitsPerOwnerMax: limits.sqlTransactionsPerWorkspaceMax,
       }),
     }
   }
 
   /** Slots in use, slots of abandoned backends, and waiting requests. */
   get state(): { held: number; lost: number; waiting: number } {
-    const lanes = Object.values(this.#places)
+    const lanes = Object.values(this.#permits)
     return {
       held: lanes.reduce((sum, { held }) => sum + held, 0),
       lost: this.#lost,
@@ -99,8 +99,8 @@ export class UserConnections {
     workspaceId: string,
     { lane, signal }: { lane: Lane; signal?: AbortSignal | undefined },
   ): Promise<pg.PoolClient> {
-    const places = this.#places[lane]
-    if (!places.tryEnter(workspaceId)) await places.enter(workspaceId, signal)
+    const permits = this.#permits[lane]
+    if (!permits.tryEnter(workspaceId)) await permits.enter(workspaceId, signal)
     try {
       const client = await this.#database.userPool(lane).connect()
       const release = client.release.bind(client)
@@ -108,12 +108,12 @@ export class UserConnections {
       client.release = (error) => {
         release(error ?? performance.now() - startedAt > KEPT_USE_MS_MAX)
         if (error instanceof LostBackendError)
-          void this.#whenEnded(error.processId).then(() => places.leave(workspaceId))
-        else places.leave(workspaceId)
+          void this.#whenEnded(error.processId).then(() => permits.leave(workspaceId))
+        else permits.leave(workspaceId)
       }
       return client
     } catch (error) {
-      places.leave(workspaceId)
+      permits.leave(workspaceId)
       throw error
     }
   }

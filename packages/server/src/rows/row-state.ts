@@ -20,8 +20,8 @@ import {
   layoutSql,
   ownRows,
   type ReadIds,
-  type Source,
-  sourcesOf,
+  type Tier,
+  tiersOf,
   toLayout,
   withIds,
   withoutOwnRows,
@@ -191,9 +191,9 @@ async function countBytes(
   layout: Layout,
   table: StoredTable,
 ): Promise<Amounts> {
-  const sources = sourcesOf(layout, table.id)
-  const sizeOf = async (isCounted: (source: Source) => boolean): Promise<number> => {
-    const names = sources
+  const tiers = tiersOf(layout, table.id)
+  const sizeOf = async (isCounted: (tier: Tier) => boolean): Promise<number> => {
+    const names = tiers
       .filter(isCounted)
       .flatMap(({ heapId }) => [`heap_${heapId}`, `past_${heapId}`])
     return sizeTables(transaction, { databaseId: layout.databaseId, names })

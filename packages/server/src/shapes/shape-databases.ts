@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
-import { Places } from '../common/places.js'
+import { Permits } from '../common/permits.js'
 import type { CompiledSchema } from '../data/session/compiled-schema.js'
 import type { Session } from '../data/session/session.js'
 import { invalidSql } from '../dialect/invalid-sql.js'
@@ -65,7 +65,7 @@ export class ShapeDatabases {
   readonly #names = new WeakMap<CompiledSchema, string>()
   readonly #ready = new Map<string, Promise<void>>()
   readonly #notedAt = new Map<string, number>()
-  readonly #making = new Places({ placesMax: MAKING_MAX, waitMs: MAKING_WAIT_MS }, tooMany)
+  readonly #making = new Permits({ permitsMax: MAKING_MAX, waitMs: MAKING_WAIT_MS }, tooMany)
   #setting: Promise<ShapeSetting> | undefined
 
   constructor(database: Database) {

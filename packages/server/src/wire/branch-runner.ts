@@ -355,7 +355,7 @@ function enterLane(ticket: Ticket, lane: Ticket['lane']): Promise<void> | undefi
     if (error !== undefined) throw error
   }
   ticket.enter(lane, (error) => settle(error))
-  if (ticket.place !== undefined) return undefined
+  if (ticket.admittedTo !== undefined) return undefined
   return new Promise((resolve, reject) => {
     settle = (error) => (error === undefined ? resolve() : reject(error))
   })

@@ -12,7 +12,7 @@ import type { SqlTable, SqlTables } from './select-sql.js'
 const ROW = sql`h`
 
 /** A table of a branch that statements can read and write. */
-export interface BranchTable extends SqlTable {
+export interface StatementTable extends SqlTable {
   /** The name in the schema, not cut off. */
   readonly fullName: string
   /** Returns a column to write to. Throws if it cannot be written. */
@@ -64,7 +64,7 @@ export interface TargetColumn extends WrittenColumn {
 }
 
 export interface WritableTables extends SqlTables {
-  find(name: string): BranchTable | undefined
+  find(name: string): StatementTable | undefined
 }
 
 /** The source of table descriptions of a branch. */
@@ -85,7 +85,7 @@ export class TooManyCellsError extends Error {}
 export class BranchTables implements WritableTables {
   readonly #source: TableSource
   readonly #names: TableNames
-  readonly #found = new Map<string, BranchTable>()
+  readonly #found = new Map<string, StatementTable>()
   #types: ReadonlySet<string> | undefined
   #cellsLeft: number
 
@@ -101,7 +101,7 @@ export class BranchTables implements WritableTables {
     return this.#types.has(name)
   }
 
-  find(name: string): BranchTable | undefined {
+  find(name: string): StatementTable | undefined {
     const found = this.#names.find(name)
     const described = found === undefined ? undefined : this.#source.describe(found)
     if (found === undefined || described === undefined) return undefined
@@ -147,7 +147,7 @@ interface OwnColumn {
 function createTable(
   codec: TableCodec,
   { metadataKey, rows }: { metadataKey: string | undefined; rows: TableRows },
-): BranchTable {
+): StatementTable {
   const columns = listColumns(codec, metadataKey)
   const targets = columns.flatMap((column) => targetOf(column) ?? [])
   const names = columns.map(({ name }) => name)

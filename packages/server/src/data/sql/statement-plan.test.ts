@@ -22,12 +22,12 @@ import {
 } from '../../dialect/sql-limits.js'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileSharing, Slot } from '../../postgres/statement.js'
-import type { BranchTable, TargetColumn, WritableTables } from './branch-tables.js'
+import type { StatementTable, TargetColumn, WritableTables } from './branch-tables.js'
 import { parseStatement, planStatement, type StatementPlan, singlePlans } from './statement-plan.js'
 import { withRows } from './with-steps.js'
 
 /** Creates a table whose rows come from a relation that no statement can name. */
-function fakeTable(name: string, columns: readonly string[]): BranchTable {
+function fakeTable(name: string, columns: readonly string[]): StatementTable {
   const targets = columns.map(
     (column): TargetColumn => ({
       name: column,

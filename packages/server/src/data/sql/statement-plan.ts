@@ -8,8 +8,8 @@ import { textLength } from '../../postgres/place.js'
 import { empty, ident, integer, join, type Sql, sql } from '../../postgres/sql.js'
 import { type Slot, slot } from '../../postgres/statement.js'
 import {
-  type BranchTable,
   PROPOSED_POSITION,
+  type StatementTable,
   type TableKey,
   type TargetColumn,
   type WritableTables,
@@ -407,7 +407,7 @@ class Planner {
     throw invalidSql(`${wordsOf(node)} is not supported`)
   }
 
-  #tableOf(relation: NodeOf<'RangeVar'> | undefined): BranchTable {
+  #tableOf(relation: NodeOf<'RangeVar'> | undefined): StatementTable {
     if (relation === undefined) throw invalidSql('a table is missing')
     const { name } = this.#writer.table(relation)
     const table = this.#tables.find(name)
@@ -436,7 +436,7 @@ class Planner {
 
   #conflict(
     { onConflictClause: clause, relation, withClause }: NodeOf<'InsertStmt'>,
-    table: BranchTable,
+    table: StatementTable,
   ): ConflictPlan | undefined {
     if (clause === undefined || relation === undefined) return undefined
     requireKnown(clause, 'ON CONFLICT', CONFLICT_PARTS)
@@ -482,7 +482,7 @@ class Planner {
     }
   }
 
-  #insertValues(statement: NodeOf<'InsertStmt'>, table: BranchTable): InsertValues {
+  #insertValues(statement: NodeOf<'InsertStmt'>, table: StatementTable): InsertValues {
     const given = this.#insertColumns(statement, table)
     const source = contentOf(statement.selectStmt, 'SelectStmt')
     if (source === undefined) {
@@ -509,7 +509,7 @@ class Planner {
 
   #insertColumns(
     { cols }: NodeOf<'InsertStmt'>,
-    table: BranchTable,
+    table: StatementTable,
   ): readonly TargetColumn[] | undefined {
     if (cols === undefined) return undefined
     const columns = cols.map((node) => this.#target(node, table))
@@ -517,7 +517,7 @@ class Planner {
     return columns
   }
 
-  #target(node: Node, table: BranchTable): TargetColumn {
+  #target(node: Node, table: StatementTable): TargetColumn {
     const { name = '', indirection } = contentOf(node, 'ResTarget') ?? {}
     if (indirection !== undefined)
       throw invalidSql(`column [${name}]: only a whole column can be set`)
@@ -550,7 +550,7 @@ class Planner {
   }
 
   /** Writes the columns and expressions of a SET clause, and the relations that they need. */
-  #assignments(nodes: readonly Node[] | undefined, table: BranchTable, scope: Scope) {
+  #assignments(nodes: readonly Node[] | undefined, table: StatementTable, scope: Scope) {
     const writer = new ExpressionWriter(this.#writer, scope)
     const columns = (nodes ?? []).map((node) => this.#settable(node, table))
     requireDistinct(columns)
@@ -574,7 +574,7 @@ class Planner {
     return { columns, values, sources: beside.length === 0 ? empty : join(beside, '') }
   }
 
-  #settable(node: Node, table: BranchTable): TargetColumn {
+  #settable(node: Node, table: StatementTable): TargetColumn {
     const column = this.#target(node, table)
     if (column.name === 'id') throw invalidSql('column [id]: cannot be changed')
     if (column.path.length > 1) {
@@ -711,7 +711,7 @@ const CONFLICT_PARTS = ['action', 'infer', 'targetList', 'whereClause', 'locatio
 /** Returns the key of an ON CONFLICT clause, or all unique keys if it names none. */
 function conflictKeys(
   { infer }: NonNullable<NodeOf<'InsertStmt'>['onConflictClause']>,
-  table: BranchTable,
+  table: StatementTable,
 ): readonly TableKey[] {
   if (infer === undefined) return table.keys
   if (infer.conname !== undefined) {
@@ -741,7 +741,7 @@ function conflictKeys(
 
 /** Writes a query for existing records that have the unique value of a record to insert. */
 function findOthers(
-  table: BranchTable,
+  table: StatementTable,
   { key, records, textsOf }: { key: TableKey; records: Slot; textsOf(column: number): Slot },
 ): Sql {
   const proposed = sql`p`

@@ -3,7 +3,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import { LRUCache } from 'lru-cache'
 import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import { inTurns } from '../../common/in-turns.js'
-import { Places } from '../../common/places.js'
+import { Permits } from '../../common/permits.js'
 import { type Conversation, OverBudgetError, WorkerThread } from '../../common/worker-thread.js'
 import { PATTERN_BYTES_MAX } from '../../dialect/allowed.js'
 import { tooCostly } from '../../dialect/invalid-sql.js'
@@ -114,7 +114,7 @@ export class StatementPlanner {
     budgetMs: PLANNING_MS_MAX,
     resourceLimits: { maxOldGenerationSizeMb: PLANNING_MEMORY_MB_MAX },
   })
-  readonly #places: Places
+  readonly #permits: Permits
   readonly #numbers = new WeakMap<object, number>()
   #count = 0
   readonly #kept = new LRUCache<string, PlannedStatement>({
@@ -126,10 +126,10 @@ export class StatementPlanner {
 
   constructor(limits: Limits) {
     this.#limits = limits
-    this.#places = new Places(
+    this.#permits = new Permits(
       {
-        placesMax: 1,
-        placesPerOwnerMax: 1,
+        permitsMax: 1,
+        permitsPerOwnerMax: 1,
         waitingMax: limits.sqlWaitingMax,
         waitingPerOwnerMax: limits.sqlWaitingPerWorkspaceMax,
         waitMs: limits.sqlWaitMs,
@@ -211,7 +211,7 @@ export class StatementPlanner {
     signal: AbortSignal | undefined,
   ): Promise<StatementPlan[]> {
     const { workspaceId } = session.access
-    await this.#places.enter(workspaceId, signal)
+    await this.#permits.enter(workspaceId, signal)
     try {
       return await this.#thread.run(async (thread) => {
         const hidesMetadata = areHidden(statements)
@@ -226,7 +226,7 @@ export class StatementPlanner {
       if (!(error instanceof OverBudgetError)) throw error
       throw tooCostly('the statement is too costly: planning it takes too long', error)
     } finally {
-      this.#places.leave(workspaceId)
+      this.#permits.leave(workspaceId)
     }
   }
 }

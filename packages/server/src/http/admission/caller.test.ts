@@ -89,13 +89,13 @@ describe('the keys of one user', () => {
   const learn = (callers: Callers, key: string, userId = 'usr') =>
     callers.learn(key, { userId, keyId: '1', scope: {} })
 
-  it('together have a few times the concurrent requests of one, and get places back', () => {
+  it('together have a few times the concurrent requests of one, and get permits back', () => {
     const callers = new Callers({ requestsAtOnce: 2 })
-    const places = 2 * KEYS_PER_USER_FACTOR
-    const keys = Array.from({ length: places }, (_, index) => learn(callers, `key${index}`))
+    const permits = 2 * KEYS_PER_USER_FACTOR
+    const keys = Array.from({ length: permits }, (_, index) => learn(callers, `key${index}`))
     for (const key of keys) expect(key.start(0)).toBeUndefined()
     expect(learn(callers, 'one more').start(0)).toEqual({
-      message: `the keys of one user together can have at most ${places} concurrent requests`,
+      message: `the keys of one user together can have at most ${permits} concurrent requests`,
       afterSeconds: 1,
     })
     expect(learn(callers, 'of another', 'other').start(0)).toBeUndefined()

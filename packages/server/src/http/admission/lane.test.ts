@@ -60,7 +60,7 @@ describe('a lane', () => {
     expect(lane).toMatchObject({ inside: 2, waiting: 3, refused: 2 })
   })
 
-  it('passes a place on to the one that has waited longest', () => {
+  it('passes a permit on to the one that has waited longest', () => {
     const { lane, enter } = createLane(1, 3)
     const { owner } = enter()
     const [first, second] = [enter(), enter()]
@@ -80,7 +80,7 @@ describe('a lane', () => {
     expect([waiting.state, returning.state]).toEqual(['waiting', 'admitted'])
   })
 
-  it('has no place for one that no longer waits', () => {
+  it('has no permit for one that no longer waits', () => {
     const { lane, enter } = createLane(1, 3)
     const { owner } = enter()
     const [gone, next] = [enter(), enter()]
@@ -119,7 +119,7 @@ describe('a lane', () => {
     expect(calm.state).toBe('waiting')
   })
 
-  it('keeps a quarter of its places and of its queue for other owners', () => {
+  it('keeps a quarter of its permits and of its queue for other owners', () => {
     const { lane, enter } = createLane(4, 8)
     const greedy = Array.from({ length: 10 }, () => enter({ owner: 'greedy' }).state)
     expect(greedy).toEqual([

@@ -46,7 +46,7 @@ class Queue {
 
 /**
  * A limit on concurrent requests, with a bounded queue. A request is refused if the queue is full
- * or if it waits too long; a refusal costs almost nothing. Each owner has a share of the places and
+ * or if it waits too long; a refusal costs almost nothing. Each owner has a share of the permits and
  * of the queue, and owners that wait take turns.
  */
 export class Lane {
@@ -93,7 +93,7 @@ export class Lane {
     return 'waiting'
   }
 
-  /** Frees the slot of an owner, and admits the next requests in the queue. */
+  /** Frees the permit of an owner, and admits the next requests in the queue. */
   leave(owner: string): void {
     this.#shares.give(owner)
     const hasRoom = (waiting: string) => this.#shares.hasRoom(waiting)

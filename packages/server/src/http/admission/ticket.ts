@@ -13,7 +13,7 @@ import type { Quota } from './quota.js'
 type Next = (error?: Error) => void
 
 /**
- * The resources that a request holds: a slot in a lane, its count in the limits of the caller, and
+ * The resources that a request holds: a permit in a lane, its count in the limits of the caller, and
  * bytes in memory. They are released when the connection has finished with the request and no work
  * for it is running. A client that disconnects does not end the work that it started.
  */
@@ -27,8 +27,8 @@ export class Ticket implements Waiting, Arriving {
   /** Aborts the body that has not arrived completely. */
   #abortBody: (() => void) | undefined
   #caller: Caller | undefined
-  #place: Lane | undefined
-  /** The owner of the slot that the request holds or waits for. */
+  #admittedTo: Lane | undefined
+  /** The owner of the permit that the request holds or waits for. */
   #owner = ''
   #waitingIn: Lane | undefined
   #next: Next | undefined
@@ -59,9 +59,9 @@ export class Ticket implements Waiting, Arriving {
     return this.#owner
   }
 
-  /** The lane in which the request holds a slot now. */
-  get place(): Lane | undefined {
-    return this.#place
+  /** The lane whose permit the request holds now. */
+  get admittedTo(): Lane | undefined {
+    return this.#admittedTo
   }
 
   /** Assigns the caller, which must have counted the request. */
@@ -93,7 +93,7 @@ export class Ticket implements Waiting, Arriving {
     this.#owner = this.#caller === undefined ? this.#address() : this.bearer.key
     const state = lane.enter(this, { isReturning })
     if (state === 'inside') {
-      this.#place = lane
+      this.#admittedTo = lane
       next()
     } else if (state === 'waiting') {
       this.#waitingIn = lane
@@ -105,7 +105,7 @@ export class Ticket implements Waiting, Arriving {
 
   admit(): void {
     const next = this.#next
-    this.#place = this.#waitingIn
+    this.#admittedTo = this.#waitingIn
     this.#waitingIn = undefined
     this.#next = undefined
     // Deferred, because `leave` runs in another request, and many can end at once.
@@ -121,11 +121,11 @@ export class Ticket implements Waiting, Arriving {
     next?.(overloaded())
   }
 
-  /** Frees the slot in the lane. */
+  /** Frees the permit in the lane. */
   leave(): void {
-    const place = this.#place
-    this.#place = undefined
-    place?.leave(this.#owner)
+    const lane = this.#admittedTo
+    this.#admittedTo = undefined
+    lane?.leave(this.#owner)
   }
 
   /** Marks work that continues even if the client disconnects. */

@@ -64,7 +64,7 @@ declare module 'fastify' {
 /** Monitoring must work above all under overload. */
 const ALWAYS_OPEN: ReadonlySet<string | undefined> = new Set(['/health', '/metrics'])
 /**
- * Share of the slots for requests whose key is not known yet, so that invalid keys do not displace
+ * Share of the permits for requests whose key is not known yet, so that invalid keys do not displace
  * valid ones.
  */
 const STRANGERS_PART = 0.25
@@ -248,7 +248,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
     }
   })
 
-  // A request gives up its slot while its body arrives, so that slow clients do not occupy slots.
+  // A request gives up its permit while its body arrives, so that slow clients hold none.
   app.addHook('preParsing', (request, _reply, _payload, done) => {
     const { ticket, raw } = request
     if (ticket === undefined) {
@@ -257,12 +257,12 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
     }
     const { lane } = ticket
     const isStream = lane === lanes.imports || lane === lanes.files
-    if (ticket.place !== lane || !(isStream || raw.complete)) ticket.leave()
+    if (ticket.admittedTo !== lane || !(isStream || raw.complete)) ticket.leave()
     done()
   })
   app.addHook('preValidation', (request, _reply, done) => {
     const { ticket } = request
-    if (ticket === undefined || ticket.place !== undefined) done()
+    if (ticket === undefined || ticket.admittedTo !== undefined) done()
     else ticket.enter(ticket.lane, done, { isReturning: true })
   })
 
@@ -296,8 +296,8 @@ function createLanes(limits: Limits, poolMax: number): Record<LaneName, Lane> {
 }
 
 /**
- * Wraps a handler so that the slot is freed when it ends. File transfers last longer than their
- * handler and keep the slot until the answer is sent.
+ * Wraps a handler so that the permit is freed when it ends. File transfers last longer than their
+ * handler and keep the permit until the answer is sent.
  */
 function whileTicketHolds(handler: RouteOptions['handler'], files: Lane): RouteOptions['handler'] {
   return function (request, reply) {

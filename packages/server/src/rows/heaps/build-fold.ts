@@ -6,19 +6,19 @@ import {
   BACKGROUND,
   countFolded,
   type FoldPolicy,
-  inheritedSources,
+  inheritedTiers,
   needsFold,
 } from '../layout/fold-policy.js'
 import { tablesOf } from '../layout/heap-sizes.js'
-import { findLayout, heapName, type Layout, pastName, type Source } from '../layout/layout.js'
+import { findLayout, heapName, type Layout, pastName, type Tier } from '../layout/layout.js'
 import { storedValue } from '../reading/arms.js'
 import { buildLayer } from './layers.js'
 import { publishFold } from './publish-fold.js'
 
-/** Thrown if a heap of the sources has a layer, which is gone soon: a fold must not end between the two. */
+/** Thrown if a heap of the tiers has a layer, which is gone soon: a fold must not end between the two. */
 export class LayeredError extends Error {}
 
-/** Folds the inherited rows of a table on a branch, if it has too many sources. Returns whether it did. */
+/** Folds the inherited rows of a table on a branch, if it has too many tiers. Returns whether it did. */
 export async function foldTable(
   database: Database,
   options: { branchId: string; tableId: number; policy?: FoldPolicy },
@@ -27,7 +27,7 @@ export async function foldTable(
   const layout = await findLayout(database, branchId)
   if (layout === undefined || !needsFold(layout, tableId, policy)) return false
   // The level of such a layer is between those of heaps.
-  if (inheritedSources(layout, tableId).some(({ level }) => !Number.isInteger(level))) {
+  if (inheritedTiers(layout, tableId).some(({ level }) => !Number.isInteger(level))) {
     throw new LayeredError('the rows of a layer are not yet in their heap')
   }
   // The statements may take long, and the transaction must not occupy a connection of the pool.
@@ -47,13 +47,13 @@ async function buildFold(
   options: { layout: Layout; tableId: number; policy: FoldPolicy },
 ): Promise<boolean> {
   const { layout, tableId, policy } = options
-  const inherited = inheritedSources(layout, tableId)
+  const inherited = inheritedTiers(layout, tableId)
   const sizes = await sizesOf(connection, inherited)
   const folded = inherited.slice(0, countFolded(sizes, policy))
   const isWhole = folded.length === inherited.length
   if (folded.length === 1 && !isWhole) return false
-  if (!(await lockSources(connection, folded))) return false
-  const columnIds = [...new Set(folded.flatMap((source) => [...source.columnIds]))]
+  if (!(await lockTiers(connection, folded))) return false
+  const columnIds = [...new Set(folded.flatMap((tier) => [...tier.columnIds]))]
   const filled = await findFilled(connection, layout, columnIds)
   const { databaseId } = layout
   const table = await findTable(connection, layout, tableId)
@@ -64,21 +64,21 @@ async function buildFold(
   return publishFold(connection, fold, { layout, folded })
 }
 
-/** Returns the size of each source, in bytes. */
-async function sizesOf(connection: Queryable, sources: readonly Source[]): Promise<number[]> {
-  const tables = sources.flatMap(tablesOf)
+/** Returns the size of each tier, in bytes. */
+async function sizesOf(connection: Queryable, tiers: readonly Tier[]): Promise<number[]> {
+  const tables = tiers.flatMap(tablesOf)
   const sizes = await connection.server.sizeTables(connection, tables, 'rows')
-  return sources.map((_, index) => (sizes[2 * index] ?? 0) + (sizes[2 * index + 1] ?? 0))
+  return tiers.map((_, index) => (sizes[2 * index] ?? 0) + (sizes[2 * index + 1] ?? 0))
 }
 
 /**
- * Takes the locks of index builds on the sources. An operation that alters one of the tables cancels this
+ * Takes the locks of index builds on the tiers. An operation that alters one of the tables cancels this
  * transaction, as it does with index builds, instead of waiting for it. Returns whether all locks are free.
  */
-async function lockSources(connection: Queryable, sources: readonly Source[]): Promise<boolean> {
+async function lockTiers(connection: Queryable, tiers: readonly Tier[]): Promise<boolean> {
   const rows = await connection.query<{ isFree: boolean }>(sql`
     select pg_try_advisory_xact_lock(${INDEX_KEY}::integer, hashint8(s.id)) as "isFree"
-    from unnest(${sources.map(({ heapId }) => heapId)}::bigint[]) s (id)`)
+    from unnest(${tiers.map(({ heapId }) => heapId)}::bigint[]) s (id)`)
   return rows.every(({ isFree }) => isFree)
 }
 
@@ -100,14 +100,11 @@ async function findFilled(
   return new Map(rows.map(({ column }) => [column.id, column]))
 }
 
-async function findFileColumns(
-  connection: Queryable,
-  sources: readonly Source[],
-): Promise<number[]> {
+async function findFileColumns(connection: Queryable, tiers: readonly Tier[]): Promise<number[]> {
   const rows = await connection.query<{ id: number }>(sql`
     select distinct unnest(file_column_ids)::double precision as id
     from offshoot.heaps
-    where id = any(${sources.map(({ heapId }) => heapId)}::bigint[])`)
+    where id = any(${tiers.map(({ heapId }) => heapId)}::bigint[])`)
   return rows.map(({ id }) => id)
 }
 
@@ -122,9 +119,9 @@ async function findTable(
   return row?.document.tables.find(({ id }) => id === tableId)
 }
 
-/** Selects the nearest row of each id. A fold of all sources needs no tombstones. */
+/** Selects the nearest row of each id. A fold of all tiers needs no tombstones. */
 function selectNearest(
-  sources: readonly Source[],
+  tiers: readonly Tier[],
   options: {
     columnIds: readonly number[]
     filled: ReadonlyMap<number, StoredColumn>
@@ -140,8 +137,8 @@ function selectNearest(
     names.map((name) => sql`r.${name}`),
     ', ',
   )
-  const selects = sources.flatMap((source, rank) =>
-    selectSource(source, { rank, columnIds, filled, sources }),
+  const selects = tiers.flatMap((tier, rank) =>
+    selectTier(tier, { rank, columnIds, filled, tiers }),
   )
   return sql`
     select ${columns}
@@ -152,47 +149,47 @@ function selectNearest(
     ) r${isWhole ? sql` where not r.deleted` : empty}`
 }
 
-function selectSource(
-  source: Source,
+function selectTier(
+  tier: Tier,
   options: {
     rank: number
     columnIds: readonly number[]
     filled: ReadonlyMap<number, StoredColumn>
-    sources: readonly Source[]
+    tiers: readonly Tier[]
   },
 ): Sql[] {
-  const { asOf } = source
+  const { asOf } = tier
   const columns = options.columnIds.map((id) => {
     const name = ident(`c${id}`)
-    return source.columnIds.has(id)
+    return tier.columnIds.has(id)
       ? sql`, h.${name}`
-      : sql`, ${missingValue(id, source, options)} as ${name}`
+      : sql`, ${missingValue(id, tier, options)} as ${name}`
   })
   const select = (table: Sql, condition: Sql) => sql`
     select h.version, h.epoch, h.created_at, h.updated_at, h.deleted, h.id${join([empty, ...columns], '')},
       ${raw(String(options.rank))} as rank
     from ${table} h
     where ${condition}`
-  if (asOf === undefined) return [select(heapName(source), sql`true`)]
+  if (asOf === undefined) return [select(heapName(tier), sql`true`)]
   const epoch = raw(String(asOf))
   return [
-    select(heapName(source), sql`h.epoch <= ${epoch}`),
-    select(pastName(source), sql`h.epoch <= ${epoch} and h.until > ${epoch}`),
+    select(heapName(tier), sql`h.epoch <= ${epoch}`),
+    select(pastName(tier), sql`h.epoch <= ${epoch} and h.until > ${epoch}`),
   ]
 }
 
-/** Returns the value of a column that a source lacks, with the type that the column has in another one. */
+/** Returns the value of a column that a tier lacks, with the type that the column has in another one. */
 function missingValue(
   id: number,
-  source: Source,
-  options: { filled: ReadonlyMap<number, StoredColumn>; sources: readonly Source[] },
+  tier: Tier,
+  options: { filled: ReadonlyMap<number, StoredColumn>; tiers: readonly Tier[] },
 ): Sql {
-  const other = options.sources.find(({ columnIds }) => columnIds.has(id))
-  if (other === undefined) throw new Error('a column of a fold must exist in a source')
+  const other = options.tiers.find(({ columnIds }) => columnIds.has(id))
+  if (other === undefined) throw new Error('a column of a fold must exist in a tier')
   const nothing = sql`(null::${heapName(other)}).${ident(`c${id}`)}`
   const column = options.filled.get(id)
   // A tombstone has no values.
   return column === undefined
     ? nothing
-    : sql`case when h.deleted then ${nothing} else ${storedValue(sql`h`, column, source)} end`
+    : sql`case when h.deleted then ${nothing} else ${storedValue(sql`h`, column, tier)} end`
 }

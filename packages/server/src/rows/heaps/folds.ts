@@ -15,7 +15,7 @@ import { foldTable, LayeredError } from './build-fold.js'
 const ATTEMPTS_MAX = 10
 
 /**
- * Queues tables that a branch reads from many sources. Called in the transaction that creates the own heaps
+ * Queues tables that a branch reads from many tiers. Called in the transaction that creates the own heaps
  * of the branch.
  */
 export async function requestFolds(
@@ -31,7 +31,7 @@ export async function requestFolds(
 }
 
 /**
- * Folds tables that have so many sources that another one would be too many. Requests fold one at a time, because each
+ * Folds tables that have so many tiers that another one would be too many. Requests fold one at a time, because each
  * fold needs a connection of its own.
  */
 export class DeepFolds {
@@ -70,7 +70,7 @@ export async function foldNext(database: Database, { subject, failures }: Work):
   }
 }
 
-/** A schema edit has cancelled the fold, its sources are gone or have a layer, or another process has built it. */
+/** A schema edit has cancelled the fold, its tiers are gone or have a layer, or another process has built it. */
 function isPassing(error: unknown): boolean {
   if (error instanceof LayeredError) return true
   const passing = [QUERY_CANCELED, '55P03', '23505', '40P01']

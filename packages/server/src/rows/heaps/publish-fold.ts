@@ -2,21 +2,21 @@ import { FOLD_KEY } from '../../postgres/advisory-keys.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { enterBesideBackups } from '../gates/gate.js'
-import { inheritedSources } from '../layout/fold-policy.js'
-import { findLayout, type Layout, type Source } from '../layout/layout.js'
+import { inheritedTiers } from '../layout/fold-policy.js'
+import { findLayout, type Layout, type Tier } from '../layout/layout.js'
 import { type NewLayer, publishLayers } from './layers.js'
 
 /** Others may lock the rows of branches. The fold is built again later, so it does not wait long. */
 const PUBLISH_TIMEOUT_MS = 5_000
 
 /**
- * Publishes a fold for all branches that inherit the state that it starts with, unless a reset has moved its sources to
+ * Publishes a fold for all branches that inherit the state that it starts with, unless a reset has moved its tiers to
  * another branch meanwhile.
  */
 export async function publishFold(
   connection: Queryable,
   fold: NewLayer,
-  { layout: { branchId, databaseId }, folded }: { layout: Layout; folded: readonly Source[] },
+  { layout: { branchId, databaseId }, folded }: { layout: Layout; folded: readonly Tier[] },
 ): Promise<boolean> {
   await connection.query(
     sql`select set_config('lock_timeout', ${String(PUBLISH_TIMEOUT_MS)}, true)`,
@@ -24,15 +24,15 @@ export async function publishFold(
   await enterBesideBackups(connection)
   await lockFolds(connection, databaseId)
   const layout = await findLayout(connection, branchId)
-  const sources = layout && inheritedSources(layout, fold.tableId)
+  const tiers = layout && inheritedTiers(layout, fold.tableId)
   const state = layout?.levels[1]
   const isSame =
-    sources !== undefined &&
+    tiers !== undefined &&
     folded.every(({ heapId, asOf }, index) => {
-      return sources[index]?.heapId === heapId && sources[index]?.asOf === asOf
+      return tiers[index]?.heapId === heapId && tiers[index]?.asOf === asOf
     })
   if (!isSame || state?.asOf === undefined) return false
-  const next = sources[folded.length]
+  const next = tiers[folded.length]
   await publishLayers(connection, [fold], {
     branchId: state.branchId,
     epoch: state.asOf,

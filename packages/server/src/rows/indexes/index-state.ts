@@ -7,7 +7,7 @@ import {
   type Layout,
   layoutOf,
   ownHeap,
-  sourcesOf,
+  tiersOf,
   uniqueIndexName,
 } from '../layout/layout.js'
 import type { IndexKind } from './heap-indexes.js'
@@ -65,7 +65,7 @@ function inheritedHeaps(
   layout: Layout,
   { tableId, columnId }: { tableId: number; columnId: number },
 ): string[] {
-  return sourcesOf(layout, tableId).flatMap(({ level, heapId, columnIds }) =>
+  return tiersOf(layout, tableId).flatMap(({ level, heapId, columnIds }) =>
     level > 0 && columnIds.has(columnId) ? [heapId] : [],
   )
 }

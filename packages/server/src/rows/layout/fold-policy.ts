@@ -1,18 +1,18 @@
-import { type Layout, type Source, sourcesOf } from './layout.js'
+import { type Layout, type Tier, tiersOf } from './layout.js'
 
 /*
- * A branch reads a table from one source for each level of its chain that has written to it. To keep chains
- * short, the nearest inherited sources are condensed into one table, a fold, as in a log-structured merge
+ * A branch reads a table from one tier for each level of its chain that has written to it. To keep chains
+ * short, the nearest inherited tiers are condensed into one table, a fold, as in a log-structured merge
  * tree. Inherited states never change, so a fold is built without any lock that others wait for, and is
  * published at the end. It belongs to the state that it starts with: all branches that inherit this state
- * read it. A fold of all sources needs no further ones, and the chain ends there.
+ * read it. A fold of all tiers needs no further ones, and the chain ends there.
  */
 
-/** How many sources a table may have, and how many inherited ones stay behind a new fold. */
+/** How many tiers a table may have, and how many inherited ones stay behind a new fold. */
 export interface FoldPolicy {
-  /** A table with more sources, the own heap of the branch included, is folded. */
+  /** A table with more tiers, the own heap of the branch included, is folded. */
   readonly sourcesMax: number
-  /** Inherited sources that a fold leaves, at most. */
+  /** Inherited tiers that a fold leaves, at most. */
   readonly leftMax: number
 }
 
@@ -20,18 +20,18 @@ export interface FoldPolicy {
 export const BACKGROUND: FoldPolicy = { sourcesMax: 4, leftMax: 2 }
 
 /**
- * A branch that would read a table from more sources than this has it folded before its first write to the
+ * A branch that would read a table from more tiers than this has it folded before its first write to the
  * table. Otherwise statements could outgrow PostgreSQL's lock table while the background is busy.
  */
 export const SOURCES_MAX = 12
 
 /**
- * A source that is at most this many times as large as the nearer ones together is folded with them. So each
+ * A tier that is at most this many times as large as the nearer ones together is folded with them. So each
  * row is copied rarely, and the sizes of folds grow geometrically.
  */
 const SIZE_FACTOR = 2
 
-/** Returns how many of the inherited sources to fold, by their sizes, the nearest first. */
+/** Returns how many of the inherited tiers to fold, by their sizes, the nearest first. */
 export function countFolded(sizes: readonly number[], { leftMax }: FoldPolicy): number {
   let count = Math.max(1, sizes.length - leftMax)
   let total = sizes.slice(0, count).reduce((sum, size) => sum + size, 0)
@@ -43,15 +43,15 @@ export function countFolded(sizes: readonly number[], { leftMax }: FoldPolicy): 
   return count
 }
 
-/** Returns whether a table of a branch has too many sources. */
+/** Returns whether a table of a branch has too many tiers. */
 export function needsFold(layout: Layout, tableId: number, { sourcesMax }: FoldPolicy): boolean {
-  const inherited = inheritedSources(layout, tableId)
+  const inherited = inheritedTiers(layout, tableId)
   return inherited.length + 1 > sourcesMax && inherited.length > 0 && !isFolded(layout, tableId)
 }
 
-/** Lists the sources of a table that a branch inherits, the nearest first. */
-export function inheritedSources(layout: Layout, tableId: number): Source[] {
-  return sourcesOf(layout, tableId).filter(({ level }) => level > 0)
+/** Lists the tiers of a table that a branch inherits, the nearest first. */
+export function inheritedTiers(layout: Layout, tableId: number): Tier[] {
+  return tiersOf(layout, tableId).filter(({ level }) => level > 0)
 }
 
 /** Whether the state that a branch started with has a fold. */

@@ -243,7 +243,7 @@ function toLevel({ databaseId, branchId, asOf, heaps: rows }: LevelRow): Level {
 }
 
 /** A place that rows of a table are read from: a heap, with its past if it is read as of an epoch, or a layer. */
-export interface Source extends Heap {
+export interface Tier extends Heap {
   readonly kind: 'heap' | 'layer'
   /** The index of its level. 0 is that of the branch. A layer of a heap is half a level nearer than the heap. */
   readonly level: number
@@ -252,9 +252,9 @@ export interface Source extends Heap {
   readonly asOf: number | undefined
 }
 
-/** Lists the sources of a table, the nearest first. */
-export function sourcesOf({ levels }: Layout, tableId: number): Source[] {
-  const sources: Source[] = []
+/** Lists the tiers of a table, the nearest first. */
+export function tiersOf({ levels }: Layout, tableId: number): Tier[] {
+  const tiers: Tier[] = []
   for (let index = 0; index < levels.length; ) {
     const level = levels[index] as Level
     const { branchId, asOf } = level
@@ -264,7 +264,7 @@ export function sourcesOf({ levels }: Layout, tableId: number): Source[] {
       const { nextBranchId } = layer
       const isOverHeap = nextBranchId === branchId
       const nearness = isOverHeap ? index - 0.5 : index
-      sources.push({ ...layer, kind: 'layer', level: nearness, branchId, asOf: undefined })
+      tiers.push({ ...layer, kind: 'layer', level: nearness, branchId, asOf: undefined })
       if (nextBranchId === undefined) break
       if (!isOverHeap) {
         const next = levels.findIndex((further) => further.branchId === nextBranchId)
@@ -274,10 +274,10 @@ export function sourcesOf({ levels }: Layout, tableId: number): Source[] {
       }
     }
     if (heap?.isGone) throw new Error('a heap that was dropped cannot be read')
-    if (heap !== undefined) sources.push({ ...heap, kind: 'heap', level: index, branchId, asOf })
+    if (heap !== undefined) tiers.push({ ...heap, kind: 'heap', level: index, branchId, asOf })
     index++
   }
-  return sources
+  return tiers
 }
 
 /** Returns the branch's own heap of a table, or undefined before the first write to the table. */
@@ -292,7 +292,7 @@ export function ownLayer(layout: Layout, tableId: number): Layer | undefined {
 
 /** Returns whether the branch may inherit rows of the table. */
 export function inheritsRows(layout: Layout, tableId: number): boolean {
-  return sourcesOf(layout, tableId).some(({ level }) => level > 0)
+  return tiersOf(layout, tableId).some(({ level }) => level > 0)
 }
 
 /**

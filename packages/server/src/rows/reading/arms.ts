@@ -5,7 +5,7 @@ import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import { convertedSql } from '../columns/conversions.js'
 import type { StoredColumn } from '../columns/stored-schema.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { type Heap, heapName, type Layout, pastName, sourcesOf } from '../layout/layout.js'
+import { type Heap, heapName, type Layout, pastName, tiersOf } from '../layout/layout.js'
 
 /*
  * A branch reads its own heap and those that it inherits. Each physical table that rows can come from is an
@@ -42,11 +42,11 @@ export interface Arm {
   readonly nearer: readonly Arm[]
 }
 
-/** Returns the arms of all sources, the nearest first. */
+/** Returns the arms of all tiers, the nearest first. */
 export function listArms(layout: Layout, tableId: number): Arm[] {
-  const arms = sourcesOf(layout, tableId).flatMap((source): Omit<Arm, 'nearer'>[] => {
-    const { kind, level, branchId, asOf, columnIds, storedAs } = source
-    const heap = { level, table: heapName(source), columnIds, storedAs }
+  const arms = tiersOf(layout, tableId).flatMap((tier): Omit<Arm, 'nearer'>[] => {
+    const { kind, level, branchId, asOf, columnIds, storedAs } = tier
+    const heap = { level, table: heapName(tier), columnIds, storedAs }
     if (asOf === undefined) {
       return [{ ...heap, inEpoch: () => sql`true`, ofId: hasId, isCurrent: kind === 'heap' }]
     }
@@ -60,7 +60,7 @@ export function listArms(layout: Layout, tableId: number): Arm[] {
       },
       {
         ...heap,
-        table: pastName(source),
+        table: pastName(tier),
         inEpoch: (alias) => sql`${alias}.epoch <= ${epoch} and ${alias}.until > ${epoch}`,
         // Of the indexes of the past, only the primary key has both columns.
         ofId: (alias, id) => sql`

@@ -4,8 +4,8 @@ import {
   heapName,
   layoutOf,
   pastName,
-  type Source,
-  sourcesOf,
+  type Tier,
+  tiersOf,
 } from '../layout/layout.js'
 
 /*
@@ -16,7 +16,7 @@ import {
 
 /** Returns whether rows of a table can differ between two states. */
 export function mayDiffer(left: BranchRows, right: BranchRows, tableId: number): boolean {
-  return withoutCommonEnd(left, right, tableId).some((sources) => sources.length > 0)
+  return withoutCommonEnd(left, right, tableId).some((tiers) => tiers.length > 0)
 }
 
 /**
@@ -28,7 +28,7 @@ export function addedHeap(
   before: BranchRows,
   after: BranchRows,
   tableId: number,
-): Source | undefined {
+): Tier | undefined {
   const [missing, [added, ...others]] = withoutCommonEnd(before, after, tableId)
   return missing.length + others.length === 0 && added?.kind === 'heap' ? added : undefined
 }
@@ -38,7 +38,7 @@ export function changedIds(left: BranchRows, right: BranchRows, tableId: number)
   const [only, ...others] = candidatesOf(left, right, tableId)
   // Each query has an id once.
   if (only !== undefined && others.length === 0) return only
-  return sql`select id from (${repeatedIds(left, right, tableId)}) sources group by id`
+  return sql`select id from (${repeatedIds(left, right, tableId)}) tiers group by id`
 }
 
 /** Like `changedIds`, but an id may be repeated, and PostgreSQL can stop reading. */
@@ -70,10 +70,10 @@ export function isChanged(
  * index of epochs, whatever the statistics say, and whatever the number of rows.
  */
 export function isAnyChanged(left: BranchRows, right: BranchRows, tableId: number): Sql {
-  const conditions = sourcesThatDiffer(left, right, tableId).flatMap(({ source, since }) => {
-    const [heap, past] = [heapName(source), pastName(source)]
+  const conditions = tiersThatDiffer(left, right, tableId).flatMap(({ tier, since }) => {
+    const [heap, past] = [heapName(tier), pastName(tier)]
     if (since === undefined) {
-      return idsOfState(source, undefined).map((ids) => sql`exists (${ids})`)
+      return idsOfState(tier, undefined).map((ids) => sql`exists (${ids})`)
     }
     const epoch = raw(String(since))
     return [
@@ -87,45 +87,41 @@ export function isAnyChanged(left: BranchRows, right: BranchRows, tableId: numbe
 
 /** Returns queries that together have the ids of all rows that may differ, or the given id if its row may. */
 function candidatesOf(left: BranchRows, right: BranchRows, tableId: number, id?: Sql): Sql[] {
-  return sourcesThatDiffer(left, right, tableId).flatMap(({ source, since }) =>
-    since === undefined ? idsOfState(source, id) : changesOf(source, since, id),
+  return tiersThatDiffer(left, right, tableId).flatMap(({ tier, since }) =>
+    since === undefined ? idsOfState(tier, id) : changesOf(tier, since, id),
   )
 }
 
-interface DifferingSource {
-  readonly source: Source
-  /** Both states see the same rows up to this epoch. undefined: one of them does not read the source. */
+interface DifferingTier {
+  readonly tier: Tier
+  /** Both states see the same rows up to this epoch. undefined: one of them does not read the tier. */
   readonly since: number | undefined
 }
 
-/** Lists each source of a table from which two states read other rows, once. */
-function sourcesThatDiffer(
-  left: BranchRows,
-  right: BranchRows,
-  tableId: number,
-): DifferingSource[] {
+/** Lists each tier of a table from which two states read other rows, once. */
+function tiersThatDiffer(left: BranchRows, right: BranchRows, tableId: number): DifferingTier[] {
   const [ours, theirs] = withoutCommonEnd(left, right, tableId)
-  const found = new Map<string, DifferingSource>()
-  for (const source of [...ours, ...theirs]) {
-    const { kind, heapId } = source
+  const found = new Map<string, DifferingTier>()
+  for (const tier of [...ours, ...theirs]) {
+    const { kind, heapId } = tier
     if (found.has(heapId)) continue
     // A layer is read as a whole.
     const since = kind === 'heap' ? commonEpoch(heapId, ours, theirs) : undefined
-    found.set(heapId, { source, since })
+    found.set(heapId, { tier, since })
   }
   return [...found.values()]
 }
 
-/** Returns queries for the ids of the rows of a source that a state reads, and of some others. */
-function idsOfState(source: Source, id: Sql | undefined): Sql[] {
-  const rows = idsIn(heapName(source), id)
+/** Returns queries for the ids of the rows of a tier that a state reads, and of some others. */
+function idsOfState(tier: Tier, id: Sql | undefined): Sql[] {
+  const rows = idsIn(heapName(tier), id)
   // A state that reads the heap as it is now has no row of the past, and a layer has no past.
-  return source.asOf === undefined ? [rows] : [rows, idsIn(pastName(source), id)]
+  return tier.asOf === undefined ? [rows] : [rows, idsIn(pastName(tier), id)]
 }
 
 /** Returns queries for the ids of rows in a heap that changed after an epoch. */
-function changesOf(source: Source, since: number, id: Sql | undefined): Sql[] {
-  const [heap, past] = [heapName(source), pastName(source)]
+function changesOf(tier: Tier, since: number, id: Sql | undefined): Sql[] {
+  const [heap, past] = [heapName(tier), pastName(tier)]
   const epoch = raw(String(since))
   if (id !== undefined) {
     // No index of epochs can be used for these conditions.
@@ -152,30 +148,28 @@ const idsIn = (table: Sql, id: Sql | undefined): Sql =>
  */
 function commonEpoch(
   heapId: string,
-  left: readonly Source[],
-  right: readonly Source[],
+  left: readonly Tier[],
+  right: readonly Tier[],
 ): number | undefined {
-  const [ours, theirs] = [left, right].map((sources) =>
-    sources.find((source) => source.heapId === heapId),
-  )
+  const [ours, theirs] = [left, right].map((tiers) => tiers.find((tier) => tier.heapId === heapId))
   if (ours === undefined || theirs === undefined) return undefined
   const epochs = [ours.asOf, theirs.asOf].filter((epoch) => epoch !== undefined)
   return Math.min(...epochs)
 }
 
-/** Returns the sources of a table in two states, without those that both have at the end. */
+/** Returns the tiers of a table in two states, without those that both have at the end. */
 function withoutCommonEnd(
   left: BranchRows,
   right: BranchRows,
   tableId: number,
-): [readonly Source[], readonly Source[]] {
-  const [ours, theirs] = [sourcesOf(layoutOf(left), tableId), sourcesOf(layoutOf(right), tableId)]
+): [readonly Tier[], readonly Tier[]] {
+  const [ours, theirs] = [tiersOf(layoutOf(left), tableId), tiersOf(layoutOf(right), tableId)]
   let common = 0
   while (isSame(ours.at(-1 - common), theirs.at(-1 - common))) common++
   return [ours.slice(0, ours.length - common), theirs.slice(0, theirs.length - common)]
 }
 
-function isSame(left: Source | undefined, right: Source | undefined): boolean {
+function isSame(left: Tier | undefined, right: Tier | undefined): boolean {
   return (
     left !== undefined &&
     right !== undefined &&

@@ -1,7 +1,7 @@
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { type BranchRows, type Layout, layoutOf, sourcesOf } from '../layout/layout.js'
+import { type BranchRows, type Layout, layoutOf, tiersOf } from '../layout/layout.js'
 import {
   type Arm,
   type JoinOptions,
@@ -49,7 +49,7 @@ export class TableRows {
 
   /** The ids of the heaps that rows come from. */
   get heapIds(): readonly string[] {
-    return sourcesOf(this.#layout, this.#codec.table.id).map(({ heapId }) => heapId)
+    return tiersOf(this.#layout, this.#codec.table.id).map(({ heapId }) => heapId)
   }
 
   /** The number of tables of PostgreSQL that rows come from. 0: nothing was ever written. */

@@ -1,6 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import { Places } from '../../common/places.js'
+import { Permits } from '../../common/permits.js'
 import type { Session } from '../../data/session/session.js'
 import type { ResultColumn } from '../../data/sql/evaluate.js'
 import type { Database } from '../../postgres/database.js'
@@ -100,10 +100,10 @@ export class Catalogue {
   readonly #shapes: ShapeDatabases
   readonly #limits: Limits
   readonly #idle = new Map<string, IdleConnection[]>()
-  readonly #places = new Places(
+  readonly #permits = new Permits(
     {
-      placesMax: CONNECTIONS_MAX,
-      placesPerOwnerMax: CONNECTIONS_PER_WORKSPACE_MAX,
+      permitsMax: CONNECTIONS_MAX,
+      permitsPerOwnerMax: CONNECTIONS_PER_WORKSPACE_MAX,
       waitMs: WAIT_MS,
     },
     () => new AppError('overloaded', 'too many statements on the catalogue; try again later'),
@@ -153,7 +153,7 @@ export class Catalogue {
   ): Promise<{ answer: readonly Frame[] }> {
     this.#requireLength(run)
     const { workspaceId } = session.access
-    await this.#places.enter(workspaceId, run.signal)
+    await this.#permits.enter(workspaceId, run.signal)
     try {
       const attempt = async () => {
         const shape = await this.#shapes.find(session)
@@ -167,7 +167,7 @@ export class Catalogue {
       })
       return { answer }
     } finally {
-      this.#places.leave(workspaceId)
+      this.#permits.leave(workspaceId)
     }
   }
 
