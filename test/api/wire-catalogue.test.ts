@@ -194,6 +194,41 @@ describe('the catalogue of a branch', () => {
     expect(usage).toEqual([{ column_name: 'team', target: 'teams' }])
   })
 
+  it('shows a link that needs a value as NOT NULL, and defaults as they are written', async () => {
+    const client = await wire.connect('shop:main')
+    await client.query('select offshoot.fork($1)', ['required'])
+    await client.query('select offshoot.checkout($1)', ['required'])
+    await client.query(`create table owners (id serial primary key)`)
+    await client.query(`create table pets (id serial primary key, owner integer not null references owners,
+      kind text default 'cat' check (kind in ('cat', 'dog')), constraint named check (kind = any (array['cat', 'dog'])))`)
+    const { rows } = await client.query(
+      `select conname as name, contype as type from pg_constraint
+      where conrelid = 'pets'::regclass and contype not in ('p', 'f') order by 1`,
+    )
+    expect(rows).toEqual([
+      { name: 'named', type: 'c' },
+      { name: 'pets_id_not_null', type: 'n' },
+      { name: 'pets_kind_check', type: 'c' },
+      { name: 'pets_owner_not_null', type: 'n' },
+    ])
+    const columns = await client.query(
+      `select column_name as name, is_nullable as nullable, column_default as value
+      from information_schema.columns where table_name = 'pets' and column_name <> 'id' order by 1`,
+    )
+    expect(columns.rows).toEqual([
+      { name: 'kind', nullable: 'YES', value: `'cat'::text` },
+      { name: 'owner', nullable: 'NO', value: null },
+    ])
+    await client.query(`insert into owners default values`)
+    await expect(client.query('insert into pets default values')).rejects.toMatchObject({
+      code: '23514',
+    })
+    await expect(
+      client.query(`insert into pets (owner, kind) values (1, 'cow')`),
+    ).rejects.toMatchObject({ code: '23514', constraint: 'pets_kind_check' })
+    await client.end()
+  })
+
   it('tells about the caller, not about the server', async () => {
     const user = service.workspaceId
     expect(await rowsOf('select datname from pg_catalog.pg_database')).toEqual([

@@ -222,7 +222,8 @@ describe('COPY in binary format', () => {
       ('b2', 'binary two', null, null, null, null)`)
     const raw = await wire.openRaw()
     const { messages, bytes } = await read(raw)
-    expect(lettersOf(messages)).toBe('HddddcCZ')
+    // Clients such as psycopg read a row from each message, and the head from that of the first.
+    expect(lettersOf(messages)).toBe('HdddcCZ')
     expect(messages[0]?.body[0]).toBe(1)
     const { rows } = await client.query(
       `select * from people where name like 'binary%' order by id`,

@@ -308,6 +308,47 @@ describe('a transaction that changes the schema', () => {
     expect((await client.query(`select email from people where id = 'p3'`)).rowCount).toBe(1)
   })
 
+  it('can repeat changes to types that the catalogue does not show, as drizzle-kit push does', async () => {
+    const client = await forkTo('repeats')
+    const notices: string[] = []
+    client.on('notice', ({ message = '' }) => notices.push(message))
+    await client.query('create table owners (id serial primary key, code varchar(20))')
+    await client.query('create table pets (id uuid primary key, owner integer references owners)')
+    await client.query('insert into owners (code) values ($1)', ['a'])
+    notices.length = 0
+    for (const change of [
+      'owners alter column id set data type serial',
+      'owners alter column id set data type integer',
+      'owners alter column id drop identity',
+      'owners alter column code set data type varchar(20)',
+      'pets alter column id set data type uuid',
+      'pets alter column owner set data type integer',
+    ]) {
+      await client.query(`alter table ${change}`)
+    }
+    expect(notices.filter((text) => text.includes('the type of ids does not change'))).toHaveLength(
+      4,
+    )
+    expect((await client.query('insert into owners default values returning id')).rows).toEqual([
+      { id: '2' },
+    ])
+    await client.query('insert into pets (owner) values (2)')
+    expect(await codeOf(client.query('insert into pets (owner) values (9)'))).toBe('23503')
+    expect(await codeOf(client.query('alter table owners alter column id type uuid'))).toBe('0A000')
+    expect(await codeOf(client.query('alter table pets alter column id type integer'))).toBe(
+      '0A000',
+    )
+    expect(await codeOf(client.query('alter table owners alter column code drop identity'))).toBe(
+      '42601',
+    )
+    await client.query('alter table owners alter column code drop identity if exists')
+    await expect(client.query('truncate owners restart identity cascade')).rejects.toThrow(
+      'name table [pets], too: it links to table [owners]',
+    )
+    await client.query('truncate owners, pets restart identity cascade')
+    expect((await client.query('select * from pets')).rowCount).toBe(0)
+  })
+
   it('knows the enum types that its connection has created', async () => {
     const client = await forkTo('types')
     await client.query('begin')

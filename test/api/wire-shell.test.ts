@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { HELD_CURSORS_MAX } from '../../packages/server/src/wire/held-cursors.js'
 import { CURSORS_MAX } from '../../packages/server/src/wire/transaction-block.js'
 import type { TestBranches } from '../support/branches.js'
 import {
@@ -190,7 +191,56 @@ describe('cursors', () => {
     await client.query('begin')
     expect(await codeOf(client.query('fetch 1 from c'))).toBe('34000')
     await client.query('rollback')
-    expect(await codeOf(client.query('declare c cursor with hold for select 1'))).toBe('0A000')
+  })
+
+  it('live on after their transaction WITH HOLD, with the rows that they had', async () => {
+    await connected()
+    const declare = (name: string, words = '') =>
+      client.query(
+        `declare ${name}${words} cursor with hold for select id, age from people order by id`,
+      )
+    await declare('c')
+    await client.query(`update people set age = 100 where id = 'p00'`)
+    expect(await rowsOf('fetch from c')).toEqual([{ id: 'p00', age: '0' }])
+    expect(await codeOf(declare('c'))).toBe('42P03')
+    const ids = async (fetch: string) => (await rowsOf(fetch)).map(({ id }) => id).join()
+    expect(await ids('fetch 2 from c')).toBe('p01,p02')
+    expect(await ids('fetch relative 0 from c')).toBe('p02')
+    expect(await ids('fetch forward 0 from c')).toBe('p02')
+    expect(await ids('fetch backward 2 from c')).toBe('p01,p00')
+    expect(await ids('fetch prior from c')).toBe('')
+    expect(await ids('fetch absolute -2 from c')).toBe('p48')
+    expect(await ids('fetch all from c')).toBe('p49')
+    expect(await ids('fetch from c')).toBe('')
+    expect(await ids('fetch last from c')).toBe('p49')
+    expect((await client.query('move backward all in c')).rowCount).toBe(49)
+    expect(await ids('fetch first from c')).toBe('p00')
+    await client.query('close c')
+    expect(await codeOf(client.query('fetch from c'))).toBe('34000')
+    await client.query(`update people set age = 0 where id = 'p00'`)
+
+    await client.query('begin')
+    await declare('kept')
+    await client.query('savepoint s')
+    await declare('lost', ' no scroll')
+    await client.query('rollback to s')
+    await declare('forward', ' no scroll')
+    await client.query('release s')
+    await client.query('commit')
+    expect(await codeOf(client.query('fetch from lost'))).toBe('34000')
+    expect(await ids('fetch 2 from forward')).toBe('p00,p01')
+    expect(await codeOf(client.query('fetch prior from forward'))).toBe('55000')
+    await client.query('begin')
+    await declare('gone')
+    await client.query('rollback')
+    expect(await codeOf(client.query('fetch from gone'))).toBe('34000')
+    expect(await ids('fetch from kept')).toBe('p00')
+    await client.query('discard all')
+    expect(await codeOf(client.query('fetch from kept'))).toBe('34000')
+    for (let number = 0; number < HELD_CURSORS_MAX; number++) await declare(`c${number}`)
+    expect(await codeOf(declare('more'))).toBe('54000')
+    await client.query('close all')
+    await declare('more')
   })
 
   it('are refused for a name that is taken, and for the catalogue', async () => {

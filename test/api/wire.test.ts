@@ -404,6 +404,20 @@ describe('the extended protocol', () => {
     clearInterval(sending)
     raw.close()
   })
+
+  it('ignores a signal to cancel that comes when nothing runs', async () => {
+    const raw = new RawClient(wire.port)
+    raw.send(startup({ user: service.workspaceId, database: 'shop:main' }))
+    raw.send(message('p', Buffer.from(`${service.key}\0`)))
+    const key = (await raw.until('Z')).find(({ type }) => type === 'K')?.body ?? Buffer.alloc(8)
+    const other = new RawClient(wire.port)
+    other.send(int32(16), int32(80_877_102), key)
+    // The service closes the connection when it has read the signal.
+    await other.closed
+    raw.send(query('select count(*) from people'))
+    expect(errorCode(await raw.until('Z'))).toBeUndefined()
+    raw.close()
+  })
 })
 
 describe('statements that are not allowed', () => {

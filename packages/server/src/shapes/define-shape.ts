@@ -111,6 +111,9 @@ function defineTable(
   { names, types }: { names: Aliases; types: EnumTypes },
 ): Sql[] {
   const defined: Sql[] = []
+  const required = new Set(
+    table.codec.checks.flatMap((check) => requiredBy(table.codec, check) ?? []),
+  )
   const columns = table.columns.map(({ name, physical }) => {
     const { column } = physical
     const labels = column.type === 'enum' ? labelsOf(column.enum?.values ?? []) : undefined
@@ -128,10 +131,11 @@ function defineTable(
       if (isOwn) defined.push(sql`create type ${type} as enum (${join(labels.map(literal), ', ')})`)
       if (shared !== undefined) types.set(shared, { type, labels: key })
     }
-    const notNull = column.notNull === true && physical.path.length === 1 ? sql` not null` : sql``
+    const isRequired = column.notNull === true || required.has(physical.id)
+    const notNull = isRequired && physical.path.length === 1 ? sql` not null` : sql``
     const value =
       physical.computed === undefined
-        ? defaultOf(physical, type)
+        ? defaultOf(physical)
         : computedOf(physical.computed, table.columns)
     return sql`${ident(name)} ${type}${notNull}${value}`
   })
@@ -167,7 +171,7 @@ function computedOf(
   return sql` generated always as (${value}) stored`
 }
 
-function defaultOf({ column }: Physical, type: Sql): Sql {
+function defaultOf({ column }: Physical): Sql {
   switch (column.generate) {
     case 'uuid':
       return sql` default gen_random_uuid()${column.type === 'uuid' ? sql`` : sql`::text`}`
@@ -180,7 +184,8 @@ function defaultOf({ column }: Physical, type: Sql): Sql {
   if (column.defaultValue === undefined) return sql``
   const { parseDefault } = COLUMN_TYPE_ENTRIES[column.type]
   const text = parseDefault(column.defaultValue, column, { limits: LIMITS, jsonAsText: false })
-  if (typeof text === 'string') return sql` default ${literal(text)}::${type}`
+  // PostgreSQL shows it with the type of the column, without precision, as if a client had written it.
+  if (typeof text === 'string') return sql` default ${literal(text)}`
   return typeof text === 'symbol' ? sql` default now()` : sql``
 }
 
@@ -197,7 +202,7 @@ function defineRules(table: ShapeTable, names: Aliases): Sql[] {
     return [add(name, sql`unique (${join(known.map(ident), ', ')})`)]
   })
   const checks = codec.checks.flatMap((check) => {
-    if (check.computed !== undefined) return []
+    if (check.computed !== undefined || requiredBy(codec, check) !== undefined) return []
     const isShown = check.columns.every((index) => nameOf.has(codec.physical[index]?.id ?? 0))
     if (!isShown) return []
     const condition = expressionSql(check.expression, (id) => ident(nameOf.get(id) ?? ''))
@@ -209,6 +214,17 @@ function defineRules(table: ShapeTable, names: Aliases): Sql[] {
     return [sql`create index ${indexName} on ${tableName(table)} (${ident(name)})`]
   })
   return [...keys, ...checks, ...indexes]
+}
+
+/** Columns of some types have a check instead of NOT NULL. Returns the id of such a column. */
+function requiredBy(
+  { physical }: TableCodec,
+  { columns, expression }: TableCodec['checks'][number],
+): number | undefined {
+  const [index = 0, ...others] = columns
+  const words = expression.filter((part) => typeof part === 'string').join('')
+  const isRequired = /^[\s(]*is not null[\s)]*$/i.test(words)
+  return isRequired && others.length === 0 ? physical[index]?.id : undefined
 }
 
 const ON_DELETE = {

@@ -153,6 +153,8 @@ export class ClientSession {
   #ready(): Promise<void> | undefined {
     // Portals end with their transaction.
     if (!this.#block.isOpen) this.#portals.clear()
+    // A signal that came too late for a statement must not end the next one.
+    if (this.#running.signal.aborted) this.#running = new AbortController()
     this.#count()
     this.#reportSettings()
     this.#write(READY[this.#block.status])
@@ -177,7 +179,7 @@ export class ClientSession {
 
   /** Counts the statements and portals that are kept. */
   #count(): boolean {
-    const named = this.#prepared.bytes * PARSED_BYTES + this.#portals.bytes
+    const named = this.#prepared.bytes * PARSED_BYTES + this.#portals.bytes + this.#block.heldBytes
     return this.#connection.bytes.holdNamed(named + (this.#copying?.rows.bytes ?? 0))
   }
 
@@ -765,15 +767,21 @@ export class ClientSession {
       }
       const run = this.#runOf(statement, portal.prepared.declaredIds, await this.#textsOf(portal))
       await this.#cancellable(() => this.#block.declare(run, plan))
+      if (plan.isHeld && !this.#count()) {
+        await this.#block.closeCursor(plan.name)
+        throw new WireError('53200', 'the cursors of this API key take too much memory')
+      }
       return done('DECLARE CURSOR')
     }
     if (plan.kind === 'close') {
       await this.#block.closeCursor(plan.name)
+      this.#count()
       return done(plan.name === undefined ? 'CLOSE CURSOR ALL' : 'CLOSE CURSOR')
     }
     const { settings } = this.#connection.facts
     const fetch = {
-      fetch: plan.fetch,
+      name: plan.name,
+      movement: plan.movement,
       columns: this.#block.cursorColumns(plan.name),
       signal: this.#running.signal,
       timeoutMs: settings.statementTimeoutMs,
@@ -821,25 +829,31 @@ export class ClientSession {
     const { query, copied, format, isBinary } = plan
     const { output, limits } = this.#connection
     const toData = (bytes: Buffer) => new MessageWriter('d').bytes(bytes).toBuffer()
+    // Clients expect the head in the message of the first row, or of the end.
+    let head = BINARY_HEAD
+    const toBinaryData = (bytes: Buffer) => {
+      const message = toData(Buffer.concat([head, bytes]))
+      head = NO_BYTES
+      return message
+    }
     const toText = (row: CopyRow) => toData(Buffer.from(formatRow(row, format)))
     const stream = new RowStream({
       output,
       begin: (columns) => {
         this.#write(copyResponse('H', columns.length, plan))
-        if (isBinary) this.#write(toData(BINARY_HEAD))
-        else if (format.hasHeader) this.#write(toText(columns.map(({ name }) => name)))
+        if (!isBinary && format.hasHeader) this.#write(toText(columns.map(({ name }) => name)))
       },
       formats: [],
       isKept: false,
       bytesMax: limits.answerBytesMax,
       toMessage: isBinary
-        ? (row, columns) => toData(binaryRow(row, typeIdsOf(columns)))
+        ? (row, columns) => toBinaryData(binaryRow(row, typeIdsOf(columns)))
         : (row) => toText(row),
     })
     const run = { ...(await this.#copyRun(query, [])), copied }
     await this.#cancellable(() => this.#block.run(run, stream))
     for (const row of stream.take(0).rows) this.#write(row)
-    if (isBinary) this.#write(toData(BINARY_END))
+    if (isBinary) this.#write(toBinaryData(BINARY_END))
     this.#write(COPY_DONE)
     this.#complete(`COPY ${stream.count}`)
   }
@@ -913,6 +927,7 @@ export class ClientSession {
     if (answer.isAlone && this.#block.isOpen) {
       throw new WireError('25001', `${answer.tag} cannot run inside a transaction block`)
     }
+    if (answer.isAlone) await this.#block.closeCursor(undefined)
     if (forgets === null) this.#prepared.clear()
     else if (forgets !== undefined) {
       this.#statement(forgets)
@@ -975,6 +990,8 @@ const explainColumn = ({ isJson }: ExplainPlan): ResultColumn => ({
   name: 'QUERY PLAN',
   typeId: String(isJson ? JSON_ID : TEXT_ID),
 })
+
+const NO_BYTES = Buffer.alloc(0)
 
 const NO_ROWS: RowSink = { begin() {}, describe() {}, row() {}, end() {} }
 

@@ -10,6 +10,8 @@ import type { BranchRunner, CursorFetch, StatementRun } from './branch-runner.js
 import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import type { ClientStatement } from './client-statement.js'
 import { ClientTransaction } from './client-transaction.js'
+import { type CursorMovement, fetchSql } from './cursor-statement.js'
+import { HeldCursors } from './held-cursors.js'
 import type { SessionSettings } from './session-settings.js'
 import { unsupported, WireError } from './wire-error.js'
 
@@ -23,6 +25,13 @@ interface CursorDeclaration {
   readonly name: string
   /** What precedes the query. */
   readonly words: Sql
+  readonly isHeld: boolean
+  readonly isForward: boolean
+}
+
+interface CursorStep extends Omit<CursorFetch, 'fetch'> {
+  readonly name: string
+  readonly movement: CursorMovement
 }
 
 /** The result of a statement about transactions. */
@@ -50,6 +59,7 @@ export class TransactionBlock {
   #savepoints: string[] = []
   /** The columns of cursors. */
   readonly #cursors = new Map<string, readonly ResultColumn[]>()
+  readonly #held = new HeldCursors()
   #isClosed = false
 
   constructor(runner: BranchRunner, limits: Limits, settings: SessionSettings) {
@@ -141,8 +151,23 @@ export class TransactionBlock {
     return this.#runner.admitted(() => inside(transaction))
   }
 
-  /** Creates a cursor, which lives as long as the transaction. */
-  async declare(run: StatementRun, { name, words }: CursorDeclaration): Promise<void> {
+  /** Bytes of the rows of cursors that live on after their transaction. */
+  get heldBytes(): number {
+    return this.#held.bytes
+  }
+
+  /** Creates a cursor, which lives as long as the transaction, or longer if it is held. */
+  async declare(run: StatementRun, { name, words, isHeld, isForward }: CursorDeclaration) {
+    this.requireUsable()
+    if (this.findCursor(name) !== undefined) {
+      throw new WireError('42P03', `cursor "${name}" already exists`)
+    }
+    if (isHeld) {
+      const depth = this.isOpen ? this.#savepoints.length : undefined
+      const bytesMax = this.#limits.answerBytesMax
+      await this.#held.declare(name, { isForward, bytesMax, depth }, (sink) => this.run(run, sink))
+      return
+    }
     this.#requireExplicit('DECLARE CURSOR')
     if (this.#cursors.size >= CURSORS_MAX) {
       throw new WireError('54000', `a transaction can have at most ${CURSORS_MAX} cursors`)
@@ -163,15 +188,19 @@ export class TransactionBlock {
   }
 
   findCursor(name: string): readonly ResultColumn[] | undefined {
-    return this.#cursors.get(name)
+    return this.#cursors.get(name) ?? this.#held.find(name)
   }
 
   /** Reads rows of a cursor. */
-  async fetch(fetch: CursorFetch, sink: RowSink): Promise<void> {
+  async fetch({ name, movement, ...bounds }: CursorStep, sink: RowSink): Promise<void> {
     this.requireUsable()
+    if (this.#held.find(name) !== undefined) {
+      this.#held.fetch(name, movement, sink)
+      return
+    }
     await this.#runner.admitted(async () => {
-      const transaction = await this.#opened(fetch.signal)
-      await transaction.fetch(fetch, sink)
+      const transaction = await this.#opened(bounds.signal)
+      await transaction.fetch({ ...bounds, fetch: fetchSql(name, movement) }, sink)
     })
   }
 
@@ -179,9 +208,11 @@ export class TransactionBlock {
   async closeCursor(name: string | undefined): Promise<void> {
     if (name !== undefined) this.cursorColumns(name)
     for (const each of name === undefined ? this.#cursors.keys() : [name]) {
+      if (!this.#cursors.has(each)) continue
       await this.#transaction?.control(sql`close ${ident(each)}`)
       this.#cursors.delete(each)
     }
+    for (const each of name === undefined ? this.#held.names : [name]) this.#held.close(each)
   }
 
   /** Throws unless BEGIN has begun a transaction. */
@@ -211,7 +242,7 @@ export class TransactionBlock {
   async abandon(): Promise<void> {
     const transaction = this.#transaction
     this.#reset()
-    this.#settings.end({ isKept: false })
+    this.#end({ isKept: false })
     await transaction?.rollBack()
   }
 
@@ -260,6 +291,7 @@ export class TransactionBlock {
         const index = this.#find(name)
         await this.#transaction?.savepoint({ kind: 'release', name, depth: index })
         this.#savepoints.length = index
+        this.#held.release(index)
         return { tag: 'RELEASE' }
       }
       case 'TRANS_STMT_ROLLBACK_TO': {
@@ -267,6 +299,7 @@ export class TransactionBlock {
         const index = this.#find(name)
         await this.#transaction?.savepoint({ kind: 'return', name, depth: index })
         this.#savepoints.length = index + 1
+        this.#held.returnTo(index + 1)
         this.#state = 'open'
         return { tag: 'ROLLBACK' }
       }
@@ -309,10 +342,16 @@ export class TransactionBlock {
     try {
       await transaction?.commit()
     } catch (error) {
-      this.#settings.end({ isKept: false })
+      this.#end({ isKept: false })
       throw error
     }
-    this.#settings.end({ isKept: true })
+    this.#end({ isKept: true })
+  }
+
+  /** Keeps what the transaction has changed of the session, or takes it back. */
+  #end(outcome: { isKept: boolean }): void {
+    this.#settings.end(outcome)
+    this.#held.end(outcome)
   }
 
   async #save(name: string, signal: AbortSignal): Promise<void> {

@@ -73,9 +73,9 @@ export class WireConnection {
     this.#late = setTimeout(() => this.#socket.destroy(), headersTimeoutMs)
   }
 
-  /** Cancels the running statement, if the caller knows the secret of the connection. */
+  /** Cancels the running statement, if there is one and the caller knows the secret of the connection. */
   cancelBy(secret: number): void {
-    if (secret === this.#secret) this.#session?.cancel()
+    if (secret === this.#secret && this.#isBusy) this.#session?.cancel()
   }
 
   /** Ends the connection, because the service stops. */

@@ -463,6 +463,7 @@ async function runOne(
     return form.finish(run, { found, total: found.rows.length })
   }
   if (plan.kind === 'truncate') {
+    if (plan.cascades) requireNamed(context.session, plan.tables)
     for (const name of plan.tables) await truncate(context, run.transaction, name)
     return form.finish(run, { found: NOTHING, total: 0 })
   }
@@ -598,6 +599,19 @@ function findSequence({ schema }: SqlContext['session'], sequence: string): numb
     if (column !== undefined) return column.id
   }
   throw invalidSql(`sequence [${sequence}] not found: it is called {table}_{column}_seq`)
+}
+
+/** Refuses to empty tables that the statement does not name, because they link to one that it does. */
+function requireNamed({ schema }: SqlContext['session'], tables: readonly string[]): void {
+  for (const name of tables) {
+    const tableId = schema.tableByName(name)?.table.id
+    const referrers = tableId === undefined ? [] : schema.referrersOf(tableId)
+    const missing = referrers.find(({ table }) => !tables.includes(table.name))
+    if (missing === undefined) continue
+    throw invalidSql(
+      `TRUNCATE ... CASCADE: name table [${missing.table.name}], too: it links to table [${name}]`,
+    )
+  }
 }
 
 async function truncate(

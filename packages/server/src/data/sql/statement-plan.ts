@@ -41,7 +41,12 @@ export interface ParsedStatement {
 export type StatementPlan =
   | SinglePlan
   /** Deletes all records of some tables, by their names in the schema. */
-  | { readonly kind: 'truncate'; readonly tables: readonly string[] }
+  | {
+      readonly kind: 'truncate'
+      readonly tables: readonly string[]
+      /** Whether tables that link to them are emptied, too. */
+      readonly cascades: boolean
+    }
   /** Lets a sequence go on after a number. */
   | {
       readonly kind: 'setval'
@@ -626,13 +631,11 @@ class Planner {
 
   #truncate(statement: NodeOf<'TruncateStmt'>): StatementPlan {
     requireKnown(statement, 'TRUNCATE', ['relations', 'behavior', 'restart_seqs'])
-    if (statement.behavior === 'DROP_CASCADE') {
-      throw invalidSql('TRUNCATE ... CASCADE is not supported: name all tables')
-    }
     const tables = (statement.relations ?? []).map((node) => {
       return this.#tableOf(contentOf(node, 'RangeVar')).fullName
     })
-    return { kind: 'truncate', tables: [...new Set(tables)] }
+    const cascades = statement.behavior === 'DROP_CASCADE'
+    return { kind: 'truncate', tables: [...new Set(tables)], cascades }
   }
 
   /** Writes the parts that UPDATE and DELETE share: the table, further relations, and the condition. */

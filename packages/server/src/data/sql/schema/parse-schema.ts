@@ -142,7 +142,10 @@ export function listColumnRefs(root: Node | undefined): NodeOf<'ColumnRef'>[] {
   return found
 }
 
+/** Members of nodes that tell where a part of them begins or ends, such as the list of IN. */
+const PLACE = /^(?:location|(?:rexpr_)?list_(?:start|end))$/
+
 /** The form of a tree, without the places of its parts. */
 function shapeOf(tree: Node | undefined): string {
-  return JSON.stringify(tree, (name, value: unknown) => (name === 'location' ? undefined : value))
+  return JSON.stringify(tree, (name, value: unknown) => (PLACE.test(name) ? undefined : value))
 }

@@ -542,6 +542,9 @@ class SchemaPlanner {
       case 'AT_AddIdentity':
         this.#addIdentity(table, name, contentOf(def, 'Constraint') ?? {})
         return
+      case 'AT_DropIdentity':
+        this.#dropIdentity(table, name, isOptional)
+        return
       // They change nothing that a statement can see, and dumps have them.
       case 'AT_ChangeOwner':
       case 'AT_SetStatistics':
@@ -599,13 +602,14 @@ class SchemaPlanner {
   }
 
   #alterType(table: TableModel, name: string, node: NodeOf<'ColumnDef'>): void {
-    requireOther(name, 'ALTER COLUMN')
     requireParts(node, ['typeName', 'raw_default', 'location'], {
       of: 'ALTER COLUMN',
       names: COLUMN_WORDS,
     })
-    const column = getColumn(table, name)
     const { form, isSerial } = this.#readType(node.typeName, name)
+    if (this.#keepsIds(table, name, form)) return
+    requireOther(name, 'ALTER COLUMN')
+    const column = getColumn(table, name)
     if (isSerial) throw notSupported(`type serial of column [${name}]`)
     const isConverted =
       node.raw_default === undefined ||
@@ -626,6 +630,35 @@ class SchemaPlanner {
       ...(isKept && { type: 'string' }),
       ...using,
     } as ColumnForm & { enum?: { values: string[] } })
+  }
+
+  /**
+   * Returns whether a column has ids, whose type stays what it is. Tools that compare their types with the catalogue change
+   * `bigint` to `integer` or `serial` again and again.
+   */
+  #keepsIds(table: TableModel, name: string, form: ColumnForm): boolean {
+    const { link } = name === 'id' ? {} : getColumn(table, name).definition
+    const target = link === undefined ? undefined : this.#model.findTable(link.table)
+    const idType = name === 'id' ? table.idType : target?.idType
+    if (idType === undefined || ID_TYPE_OF[form.type] !== idType) return false
+    this.#notices.add(`column [${name}]: the type of ids does not change`)
+    return true
+  }
+
+  /** The service numbers ids and other columns in any case, so nothing is lost of an identity. */
+  #dropIdentity(table: TableModel, name: string, isOptional: boolean): void {
+    if (name === 'id' && table.idType === 'int') {
+      this.#notices.add('DROP IDENTITY: ids are numbered nevertheless')
+      return
+    }
+    const column = name === 'id' ? undefined : getColumn(table, name)
+    if (column?.definition.generate === 'sequence') {
+      this.#model.changeColumn(table, column, { generate: null })
+      return
+    }
+    if (!isOptional)
+      throw invalidSql(`column [${name}] of table [${table.name}] is not an identity`)
+    this.#skip('', `column [${name}] of table [${table.name}] is not an identity`)
   }
 
   #rename(statement: NodeOf<'RenameStmt'>): string {
