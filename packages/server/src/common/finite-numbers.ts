@@ -1,5 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
-import { SLICE_BYTES } from './json-text.js'
+import { COLON, COMMA, isSpace, OPEN_BRACKET, SLICE_BYTES } from './json-text.js'
 
 /*
  * `JSON.parse` reads a number beyond the range of a double, such as 1e400, as Infinity, which has no JSON
@@ -10,8 +10,12 @@ import { SLICE_BYTES } from './json-text.js'
 const DIGITS_MIN = 200
 /** The part of an exponent that follows a digit. A pattern that starts with a digit would be slower. */
 const EXPONENT = /[eE]\+?\d{3}/g
+/** Texts such as ids in hexadecimal contain what looks like an exponent. This many bytes are looked at to tell. */
+const NUMBER_BYTES_MAX = 64
 /** Bytes that two slices have in common, so that no match is cut in two. */
 const OVERLAP_BYTES = 8
+const POINT = 0x2e
+const MINUS = 0x2d
 /** The number of values visited between two pauses. */
 const VALUES_PER_PAUSE = 10_000
 
@@ -47,9 +51,29 @@ function hasLargeExponent(text: Buffer, start: number, end: number): boolean {
   const slice = text.toString('latin1', start, end + OVERLAP_BYTES)
   EXPONENT.lastIndex = 0
   for (let match = EXPONENT.exec(slice); match !== null; match = EXPONENT.exec(slice)) {
-    if (isDigit(text[start + match.index - 1])) return true
+    if (mayEndNumber(text, start + match.index - 1)) return true
   }
   return false
+}
+
+/** Returns whether the digits that end here may be a number: outside of texts, no other characters precede one. */
+function mayEndNumber(text: Buffer, end: number): boolean {
+  if (!isDigit(text[end])) return false
+  let at = end
+  while (end - at < NUMBER_BYTES_MAX && isInNumber(text[at])) at--
+  const before = text[at]
+  return (
+    end - at >= NUMBER_BYTES_MAX ||
+    before === undefined ||
+    before === COLON ||
+    before === COMMA ||
+    before === OPEN_BRACKET ||
+    isSpace(before)
+  )
+}
+
+function isInNumber(byte: number | undefined): boolean {
+  return isDigit(byte) || byte === POINT || byte === MINUS
 }
 
 function isDigit(byte: number | undefined): boolean {
