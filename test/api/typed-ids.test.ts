@@ -85,6 +85,10 @@ describe('a table with ids of type int', () => {
       headers: { 'content-type': 'application/x-ndjson' },
     })
     expectOk(stream)
+    const two = { insert: null, update: { table: 'given', id: '60', fields: {}, upsert: true } }
+    const refused = await main('POST', '/transaction', { body: { operations: [two] } })
+    expect(refused.status).toBe(400)
+    expect(JSON.stringify(refused.body)).toContain('expected exactly one of')
     expect(await ids(main, 'given')).toEqual(['5', '6', '20', '30', '31', '40', '41', '50', '51'])
   })
 

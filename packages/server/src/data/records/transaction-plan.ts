@@ -107,16 +107,15 @@ interface PlannedTransaction {
 
 /** Plans operations, with a pause after each. */
 export function* planOperations(
-  session: Session,
   operations: readonly unknown[],
-  { newIdOf, origin }: NewValues,
+  values: NewValues,
 ): Generator<undefined, PlannedTransaction> {
   const planned: PlannedOperation[] = []
   const faults: FaultEntry[] = []
   let failed = 0
   const reads = new PlannedReads()
   for (const [index, operation] of operations.entries()) {
-    const result = planOperation(session, operation, { index, origin, reads, newIdOf })
+    const result = planOperation(operation, { index, reads, values })
     if (Array.isArray(result)) {
       failed++
       const room = TRANSACTION_FAULTS_MAX - faults.length
@@ -133,73 +132,78 @@ type Shape = Readonly<Record<string, unknown>>
 
 /** What all operations are planned with. */
 interface PlanContext {
-  readonly origin: Origin
+  readonly values: NewValues
   readonly reads: PlannedReads
 }
 
 /** Returns the source of new ids of a table. */
 type NewIdOf = (table: BranchTable) => NewId
 
-/** The values of new records that were taken before. */
+/** What is found out before operations are planned: their tables, and the values of new records. */
 interface NewValues {
+  readonly tableOf: (name: string) => BranchTable | undefined
   readonly newIdOf: NewIdOf
   readonly origin: Origin
 }
 
+/** Takes ids and numbers for the records that the operations insert, see `newIds`. */
 export async function newValuesOf(
   session: Session,
   operations: readonly unknown[],
 ): Promise<NewValues> {
-  return {
-    newIdOf: await newIdsOf(session, operations),
-    origin: await originOfOperations(session, operations),
-  }
-}
-
-/** Takes numbers for the records that the operations insert. */
-function originOfOperations(session: Session, operations: readonly unknown[]): Promise<Origin> {
-  const numbered = new Map<BranchTable, unknown[]>()
+  const tableOf = findOnce(session)
+  const withIds = new Map<BranchTable, unknown[]>()
+  const withNumbers = new Map<BranchTable, unknown[]>()
   for (const operation of operations) {
     const { insert, update } = (operation ?? {}) as Readonly<Record<string, Shape | undefined>>
     const given = insert ?? (update?.upsert === true ? update : undefined)
-    const table = session.findTable(String(given?.table))
-    if (table === undefined || table.codec.sequences.length === 0) continue
-    const records = numbered.get(table) ?? []
-    records.push(insert === undefined ? update?.fields : insert.record)
-    numbered.set(table, records)
-  }
-  return originOfRecords(session, ...[...numbered].map(([table, records]) => ({ table, records })))
-}
-
-/** Takes new ids for the records that the operations insert, see `newIds`. */
-async function newIdsOf(session: Session, operations: readonly unknown[]): Promise<NewIdOf> {
-  const numbered = new Map<BranchTable, unknown[]>()
-  for (const operation of operations) {
-    const { insert, update } = (operation ?? {}) as Readonly<Record<string, Shape | undefined>>
-    const given = insert ?? (update?.upsert === true ? update : undefined)
-    const table = session.findTable(String(given?.table))
-    if (table === undefined || table.codec.ids.create !== undefined) continue
-    const records = numbered.get(table) ?? []
-    records.push(insert === undefined ? update : insert.record)
-    numbered.set(table, records)
+    const table = given && tableOf(String(given.table))
+    if (table === undefined) continue
+    const { ids, sequences } = table.codec
+    if (ids.create === undefined) addTo(withIds, table, insert ? insert.record : update)
+    if (sequences.length > 0) addTo(withNumbers, table, insert ? insert.record : update?.fields)
   }
   const sources = new Map<BranchTable, NewId>()
-  for (const [table, records] of numbered) {
+  for (const [table, records] of withIds) {
     sources.set(table, await newIds(session, table, records))
   }
-  return (table) => table.codec.ids.create ?? sources.get(table) ?? (() => '')
+  return {
+    tableOf,
+    newIdOf: (table) => table.codec.ids.create ?? sources.get(table) ?? (() => ''),
+    origin: await originOfRecords(
+      session,
+      ...[...withNumbers].map(([table, records]) => ({ table, records })),
+    ),
+  }
+}
+
+/** Looks up each table of a request once. */
+function findOnce(session: Session): NewValues['tableOf'] {
+  const known = new Map<string, BranchTable | undefined>()
+  return (name) => {
+    const found = known.get(name)
+    if (found !== undefined || known.has(name)) return found
+    const table = session.findTable(name)
+    known.set(name, table)
+    return table
+  }
+}
+
+function addTo(records: Map<BranchTable, unknown[]>, table: BranchTable, record: unknown): void {
+  const list = records.get(table)
+  if (list === undefined) records.set(table, [record])
+  else list.push(record)
 }
 
 function planOperation(
-  session: Session,
   operation: unknown,
-  { index, origin, reads, newIdOf }: PlanContext & { index: number; newIdOf: NewIdOf },
+  { index, reads, values: { tableOf, newIdOf, origin } }: PlanContext & { index: number },
 ): PlannedOperation | OperationFault[] {
   const shape = readShape(operation)
   if (Array.isArray(shape)) return shape
   const { kind, fields } = shape
   const tableName = fields.table as string
-  const table = session.findTable(tableName)
+  const table = tableOf(tableName)
   if (table === undefined) return [{ message: `table [${tableName}] not found` }]
   const faults: OperationFault[] = []
   const read = reads.plan(table, fields.columns as readonly string[] | undefined, faults)

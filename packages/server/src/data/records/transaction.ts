@@ -3,6 +3,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { type JsonText, listJson } from '../../common/write-json.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
+import type { BranchTable } from '../../rows/open-branch.js'
 import { confirmed } from '../../rows/running/staleness.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { Refusal } from '../../rows/writing/refusals.js'
@@ -53,7 +54,7 @@ export async function runOperations(
     context,
     async () => {
       const { planned, faults, failed } = await inTurns(
-        planOperations(session, operations, await newValuesOf(session, operations)),
+        planOperations(operations, await newValuesOf(session, operations)),
       )
       if (faults.length > 0) throw transactionFailed(faults, failed)
       if (planned.some(({ kind }) => kind === 'insert' || kind === 'update')) {
@@ -108,8 +109,9 @@ async function requireHeaps(
   { session }: TransactionContext,
   planned: readonly PlannedOperation[],
 ): Promise<void> {
-  const written = planned.filter(({ kind }) => kind !== 'get').map(({ table }) => table)
-  await session.branch.makeWritable([...new Set(written)])
+  const written = new Set<BranchTable>()
+  for (const { kind, table } of planned) if (kind !== 'get') written.add(table)
+  await session.branch.makeWritable([...written])
 }
 
 /**
