@@ -1,3 +1,5 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { LIMITS } from '@offshoot/contract/limits'
 import { createEnvironment, type Environment, headers } from './environment.js'
 import { median, type Request, timeMs } from './measure.js'
 import { compareRates, createDatabase, rateDetail, rowId } from './people.js'
@@ -23,7 +25,7 @@ const FULL: Sizes = {
   checkpoints: 300,
   made: 10_000,
   kept: 100,
-  merges: 2000,
+  merges: 10_000,
   rows: 200_000,
   rounds: 15,
   durationMs: 1000,
@@ -34,13 +36,15 @@ const QUICK: Sizes = {
   checkpoints: 60,
   made: 400,
   kept: 100,
-  merges: 100,
+  merges: 150,
   rows: 50_000,
   rounds: 5,
   durationMs: 200,
 }
 
 const LIVE_CHECKPOINTS = 100
+/** After these merges, as many states are kept as ever will be. */
+const EARLY_MERGES = 3 * LIMITS.automaticCheckpointsMax
 /** The share of a long run that its beginning and its end are measured by. */
 const SHARE = 0.1
 
@@ -53,7 +57,7 @@ export async function benchHistory({ quick }: { quick: boolean }): Promise<Figur
       ...(await benchLiveCheckpoints(environment, sizes)),
       await benchVersions(environment, sizes),
       ...(await benchManyCheckpoints(environment, sizes)),
-      await benchManyMerges(environment, sizes),
+      ...(await benchManyMerges(environment, sizes)),
     ]
   } finally {
     await environment.close()
@@ -154,7 +158,7 @@ function ends(times: readonly number[]): { first: number; last: number } {
 }
 
 async function benchManyCheckpoints(environment: Environment, sizes: Sizes): Promise<Figure[]> {
-  const { call, direct } = environment
+  const { call } = environment
   const { made, kept } = sizes
   await createDatabase(environment, { name: 'often', tables: ['people'], rows: 1000 })
   const at = '/db/often:main'
@@ -165,12 +169,7 @@ async function benchManyCheckpoints(environment: Environment, sizes: Sizes): Pro
     if (number >= kept) await call('DELETE', `${at}/checkpoints/often${number - kept}`)
   }
   const { first, last } = ends(times)
-  const { rows } = await direct.query<{ pins: number }>(
-    `select count(*)::integer as pins
-     from offshoot.branches b
-     join offshoot.databases d on d.id = b.database_id
-     where d.name = 'often' and b.deleted_at is not null`,
-  )
+  const { states, versions } = await settled(environment, 'often')
   const count = made.toLocaleString('en')
   return [
     figure(`checkpoint, after ${count} with ${kept} kept, against the first ones`, {
@@ -179,30 +178,100 @@ async function benchManyCheckpoints(environment: Environment, sizes: Sizes): Pro
       detail: `${ms(last)} against ${ms(first)}`,
     }),
     figure(`states that are stored after ${count} checkpoints, against those that are kept`, {
-      ratio: (rows[0]?.pins ?? Number.NaN) / kept,
+      ratio: states / kept,
       atMost: 1.1,
-      detail: `${rows[0]?.pins} for ${kept}`,
+      detail: `${states} for ${kept}`,
+    }),
+    figure(`old versions of rows after ${count} checkpoints, against changes since the oldest`, {
+      ratio: versions / kept,
+      atMost: 1.1,
+      detail: `${versions} for ${kept}`,
     }),
   ]
 }
 
-async function benchManyMerges(environment: Environment, sizes: Sizes): Promise<Figure> {
+interface Stored {
+  /** States that checkpoints and the history keep. */
+  readonly states: number
+  /** Merges that the history remembers. */
+  readonly merges: number
+  /** Old versions of rows. */
+  readonly versions: number
+  /** Requests to the background. */
+  readonly work: number
+}
+
+/** How long the background gets to delete what is no longer kept. */
+const SETTLED_WITHIN_MS = 60_000
+const LOOK_AGAIN_MS = 200
+
+/** Counts what is stored of a database, once the background has done its work. */
+async function settled(environment: Environment, name: string): Promise<Stored> {
+  const deadline = Date.now() + SETTLED_WITHIN_MS
+  for (;;) {
+    const stored = await countStored(environment, name)
+    if (stored.work === 0 || Date.now() > deadline) return stored
+    await delay(LOOK_AGAIN_MS)
+  }
+}
+
+async function countStored({ direct }: Environment, name: string): Promise<Stored> {
+  const { rows } = await direct.query<Omit<Stored, 'versions'> & { id: string }>(
+    `select d.id,
+       (select count(*) from offshoot.work w where w.database_id = d.id)::integer as work,
+       (select count(*) from offshoot.branches b where b.database_id = d.id and b.deleted_at is not null)::integer as states,
+       (select count(*) from offshoot.merges m join offshoot.branches b on b.id = m.into_branch_id
+        where b.database_id = d.id)::integer as merges
+     from offshoot.databases d where d.name = $1`,
+    [name],
+  )
+  const [found] = rows
+  if (found === undefined) throw new Error(`there is no database ${name}`)
+  const pasts = await direct.query<{ name: string }>(
+    `select format('%I.%I', schemaname, tablename) as name from pg_tables
+     where schemaname = $1 and tablename like 'past\\_%'`,
+    [`offshoot_db_${found.id}`],
+  )
+  let versions = 0
+  for (const past of pasts.rows) {
+    const counted = await direct.query<{ count: number }>(
+      `select count(*)::integer as count from ${past.name}`,
+    )
+    versions += counted.rows[0]?.count ?? 0
+  }
+  return { ...found, versions }
+}
+
+async function benchManyMerges(environment: Environment, sizes: Sizes): Promise<Figure[]> {
   const { call } = environment
   await createDatabase(environment, { name: 'pair', tables: ['people'], rows: 1000 })
   await call('PUT', '/db/pair:dev')
   const times: number[] = []
+  let early: Stored | undefined
   for (let number = 0; number < sizes.merges; number++) {
     const path = `/db/pair:dev/tables/people/data/${rowId((number % 100) + 1)}`
     await call('PATCH', path, { age: number })
     times.push(await timeMs(() => call('POST', '/db/pair:dev/merge')))
+    if (number === EARLY_MERGES) early = await settled(environment, 'pair')
   }
+  if (early === undefined) throw new Error('there must be more merges')
   const { first, last } = ends(times)
-  return figure(
-    `merge, after ${sizes.merges.toLocaleString('en')} of one pair, against the first ones`,
-    {
+  const late = await settled(environment, 'pair')
+  const [count, few] = [sizes.merges, EARLY_MERGES].map((number) => number.toLocaleString('en'))
+  const growth = (what: string, key: keyof Stored) =>
+    figure(`${what} after ${count} merges, against ${few}`, {
+      ratio: late[key] / early[key],
+      atMost: 1.25,
+      detail: `${late[key]} against ${early[key]}`,
+    })
+  return [
+    figure(`merge, after ${count} of one pair, against the first ones`, {
       ratio: last / first,
       atMost: 1.5,
       detail: `${ms(last)} against ${ms(first)}`,
-    },
-  )
+    }),
+    growth('states that are stored', 'states'),
+    growth('merges in the history', 'merges'),
+    growth('old versions of rows', 'versions'),
+  ]
 }

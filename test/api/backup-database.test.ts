@@ -40,7 +40,7 @@ let archive: Buffer
 const cleanUps: (() => Promise<void>)[] = []
 
 beforeAll(async () => {
-  service = await createTestService()
+  service = await createTestService({ limits: { automaticCheckpointsMax: 2 } })
   other = await createTestService()
   cleanUps.push(
     () => service.close(),
@@ -68,6 +68,13 @@ beforeAll(async () => {
 afterAll(async () => {
   for (const cleanUp of cleanUps.reverse()) await cleanUp()
 })
+
+/** An entry of a log. */
+interface Entry {
+  readonly id: string
+  readonly checkpoint: string
+  readonly after: string
+}
 
 /** Connections of a test. They are closed after it, because the server allows only so many. */
 const opened: Database[] = []
@@ -478,6 +485,55 @@ describe('proposals of a restored database', () => {
     expectOk(await service.call('POST', `${copy}/1/merge`, { body: {} }))
     expect((await service.call('GET', `${copy}/1`)).body.state).toBe('merged')
     expect((await service.call('GET', `${path}/1`)).body.state).toBe('open')
+  })
+})
+
+describe('the history of a restored database', () => {
+  it('is its own: checkpoints, reverts of merges and of loads, and what refers to entries', async () => {
+    const branches = await TestBranches.create(service, 'past', {
+      items: [{ name: 'price', type: 'int' }],
+    })
+    await branches.put('main', 'items', 'a', { price: 1 })
+    expectOk(await branches.call('main', 'POST', '/checkpoints', {}))
+    await branches.fork('sale')
+    await branches.patch('sale', 'items', 'a', { price: 2 })
+    const dbs = `${service.workspace}/dbs`
+    const body = { from: 'sale', title: 'sale' }
+    expectOk(await service.call('POST', `${dbs}/past/proposals`, { body }))
+    expectOk(await service.call('POST', `${dbs}/past/proposals/1/merge`, { body: {} }))
+    await branches.bulk('main', 'items', [{ id: 'b' }, { id: 'c' }])
+    const source = await backUp(service, 'past')
+    await restore(service, source, { name: 'past', as: 'past-copy' })
+    // What the copy needs is not taken from the database that it was copied from.
+    expectOk(await service.call('DELETE', `/workspaces/${service.workspaceId}/dbs/past`))
+    await runBackground(service)
+
+    const copy = new TestBranches(service, 'past-copy')
+    const call = async (method: string, path: string, sent?: object) =>
+      expectOk(await copy.call('main', method as 'GET', path, sent)).body
+    const { entries } = await call('GET', '/log')
+    const entryOf = (kind: string): Entry =>
+      entries.find((entry: { kind: string }) => entry.kind === kind)
+    const [load, merge, kept] = [entryOf('bulk'), entryOf('merge'), entryOf('checkpoint')]
+    const { checkpoints } = await call('GET', '/checkpoints')
+    expect(checkpoints).toMatchObject([
+      { id: merge.checkpoint, name: merge.checkpoint, before: 'merge' },
+      { id: kept.checkpoint, name: kept.checkpoint, kind: 'manual' },
+    ])
+    expect(kept).toMatchObject({ name: kept.checkpoint })
+    const merged = await service.call('GET', `${dbs}/past-copy/proposals/1`)
+    expect(expectOk(merged).body.entry).toBe(merge.id)
+
+    expect((await call('POST', '/revert', { entry: load.id })).tables).toMatchObject([
+      { deleted: 2 },
+    ])
+    const reverted = await call('POST', '/revert', { entry: merge.id })
+    expect(await copy.read('main', 'items', ['a', 'b'])).toEqual({ a: { price: 1 } })
+    expect((await call('POST', '/revert', { entry: reverted.entry })).merged).toBe(true)
+    // The state after a change is deleted with the one before it.
+    await call('GET', `/checkpoints/${merge.after}`)
+    await call('DELETE', `/checkpoints/${merge.checkpoint}`)
+    expect((await copy.call('main', 'GET', `/checkpoints/${merge.after}`)).status).toBe(404)
   })
 })
 

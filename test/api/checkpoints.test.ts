@@ -164,6 +164,42 @@ describe('a checkpoint', () => {
     expect(body.branches.map((branch: { name: string }) => branch.name)).toEqual(['main'])
   })
 
+  it('has a name of its user, which is never that of a checkpoint of the service', async () => {
+    const branches = await open()
+    const { id } = await checkpoint(branches)
+    for (const name of ['cp_1', `${id}-after`, id]) {
+      const body = { name }
+      const answer = await branches.call('main', 'POST', '/checkpoints', body)
+      expect([answer.status, answer.body.message]).toEqual([
+        400,
+        `body: field [name]: [${name}] begins with [cp_], as only ids do`,
+      ])
+      const other = await checkpoint(branches)
+      const renamed = await branches.call('main', 'PATCH', `/checkpoints/${other.id}`, body)
+      expect([renamed.status, renamed.body.code]).toEqual([400, 'invalid_request'])
+      expectOk(await branches.call('main', 'DELETE', `/checkpoints/${other.id}`))
+    }
+    // Its own id is the name that it began with.
+    expectOk(await branches.call('main', 'PATCH', `/checkpoints/${id}`, { name: 'named' }))
+    expectOk(await branches.call('main', 'PATCH', `/checkpoints/${id}`, { name: id }))
+    expect(await list(branches)).toMatchObject([{ id, name: id }])
+  })
+
+  it('after a change belongs to the entry of the log, and cannot be renamed', async () => {
+    const branches = await open()
+    expectOk(await branches.call('main', 'POST', '/checkpoints', { name: 'kept' }))
+    await change(branches)
+    expectOk(await branches.call('main', 'POST', '/reset', { at: 'kept' }))
+    const { entries } = expectOk(await branches.call('main', 'GET', '/log?kind=reset')).body
+    const [{ checkpoint: before, after }] = entries
+    const renamed = await branches.call('main', 'PATCH', `/checkpoints/${after}`, { name: 'mine' })
+    expect([renamed.status, renamed.body.code]).toEqual([409, 'conflict'])
+    // So it is still deleted with the one before the change.
+    expectOk(await branches.call('main', 'DELETE', `/checkpoints/${before}`))
+    expectOk(await branches.call('main', 'DELETE', '/checkpoints/kept'))
+    expect((await branches.call('main', 'GET', `/checkpoints/${after}`)).status).toBe(404)
+  })
+
   it('is one of a limited number', async () => {
     const branches = await open()
     for (let count = 0; count < limits.checkpointsPerBranchMax; count++) await checkpoint(branches)
@@ -217,6 +253,32 @@ describe('a checkpoint', () => {
     await runBackground(service)
     expect([await countPins(branches), await countPast(branches)]).toEqual([0, 0])
     expect(await prices(branches)).toEqual(AFTER)
+  })
+
+  it('keeps no merges in the history once it is deleted', async () => {
+    const branches = await open()
+    const countMerges = async () => {
+      const [row] = await service.database.query<{ count: number }>(sql`
+        select count(*)::integer as count
+        from offshoot.merges m
+        join offshoot.branches b on b.id = m.into_branch_id
+        join offshoot.databases d on d.id = b.database_id
+        where d.name = ${branches.database}`)
+      return row?.count
+    }
+    await branches.fork('dev')
+    for (const price of [10, 20]) {
+      await branches.patch('dev', 'items', 'a', { price })
+      await branches.merge('dev')
+      await checkpoint(branches)
+    }
+    await runBackground(service)
+    expect(await countMerges()).toBe(2)
+    for (const { id } of await list(branches)) {
+      expectOk(await branches.call('main', 'DELETE', `/checkpoints/${id}`))
+    }
+    await runBackground(service)
+    expect(await countMerges()).toBe(1)
   })
 
   it('ends with its branch', async () => {

@@ -1,15 +1,54 @@
-import { type Sql, sql } from '../postgres/sql.js'
+import { afterName, beforeOfAfterName } from '../domain/checkpoints/queries.js'
+import { join, type Sql, sql } from '../postgres/sql.js'
 
 /*
  * The rows of the catalogue that belong to one database, and how they are carried over to another database, in the
- * same instance or in another one. Ids of databases, branches, schemas and heaps are unique in an instance, so a
- * restored database gets new ones. Ids of tables and columns are only compared within a database, and stay: schemas
+ * same instance or in another one. Ids of databases, branches, schemas, heaps, checkpoints and entries of the log are unique in
+ * an instance, so a restored database gets new ones. Ids of tables and columns are only compared within a database, and stay: schemas
  * and the columns of heaps are copied as they are. Migrations have ids that only their database knows, and keep them.
  */
 
 /** The kinds of ids that are replaced. */
-export const REPLACED_IDS = ['branches', 'heaps', 'schemas'] as const
+export const REPLACED_IDS = ['branches', 'heaps', 'schemas', 'checkpoints', 'log'] as const
 export type ReplacedId = (typeof REPLACED_IDS)[number]
+
+/** The fields of an entry of the log that name a checkpoint, and those that name another entry. */
+const NAMED_BY_ENTRIES = {
+  checkpoints: ['checkpoint', 'after', 'fromCheckpoint', 'toCheckpoint'],
+  log: ['reverts', 'removedLoad', 'restoredLoad'],
+} as const
+
+/** Selects the fields of entries of the log. */
+const fieldsOf = (details: Sql): Sql => sql`
+      jsonb_each(case jsonb_typeof(${details}) when 'object' then ${details} else '{}' end) d`
+const isNameOf = (kind: keyof typeof NAMED_BY_ENTRIES): Sql =>
+  sql`d.key = any(${NAMED_BY_ENTRIES[kind]}::text[]) and jsonb_typeof(d.value) = 'string'`
+
+/**
+ * Selects the ids of a kind that rows have or mention. A branch, a checkpoint or an entry that the archive only mentions gets
+ * a new id, too: in another instance, the old one may be that of somebody else.
+ */
+export const TEXT_IDS: Readonly<
+  Record<'branches' | 'checkpoints' | 'log', (stage: (table: string) => Sql) => Sql>
+> = {
+  branches: (stage) => sql`
+    select id from ${stage('branches')}
+    union
+    select ${sourceOf(sql`started_from`)} from ${stage('branches')}
+    where ${sourceOf(sql`started_from`)} is not null`,
+  checkpoints: (stage) => sql`
+    select id from ${stage('checkpoints')}
+    union
+    select d.value #>> '{}' from ${stage('log')}, ${fieldsOf(sql`details`)} where ${isNameOf('checkpoints')}`,
+  log: (stage) => sql`
+    select id from ${stage('log')}
+    union
+    select entry_id from ${stage('loads')}
+    union
+    select entry_id from ${stage('proposals')} where entry_id is not null
+    union
+    select d.value #>> '{}' from ${stage('log')}, ${fieldsOf(sql`details`)} where ${isNameOf('log')}`,
+}
 
 /** Values that replace those of the archive in each restored row. */
 export interface Restored {
@@ -31,6 +70,30 @@ const ofDatabase: Rule = (_column, { databaseId }) => databaseId
 const ofBranch: Rule = (column, { replaced }) => replaced('branches', column)
 const ofHeap: Rule = (column, { replaced }) => replaced('heaps', column)
 const ofSchema: Rule = (column, { replaced }) => replaced('schemas', column)
+const ofCheckpoint: Rule = (column, { replaced }) => replaced('checkpoints', column)
+const ofEntry: Rule = (column, { replaced }) => replaced('log', column)
+
+/** By default, the name of a checkpoint is its id. The name of one after a change has the id of the one before it. */
+const checkpointName: Rule = (column, { replaced }) => sql`
+      coalesce(
+        ${replaced('checkpoints', column)},
+        ${afterName(replaced('checkpoints', beforeOfAfterName(column)))},
+        ${column}
+      )`
+
+const details: Rule = (column, { replaced }) => {
+  const text = sql`d.value #>> '{}'`
+  const cases = (['checkpoints', 'log'] as const).map(
+    (kind) => sql`when ${isNameOf(kind)} then to_jsonb(${replaced(kind, text)})`,
+  )
+  return sql`
+      case jsonb_typeof(${column}) when 'object' then (
+        select coalesce(jsonb_object_agg(d.key, case ${join(cases, ' ')}
+          when d.key = 'name' then coalesce(to_jsonb(${replaced('checkpoints', text)}), d.value)
+          else d.value end), '{}')
+        from ${fieldsOf(column)}
+      ) else ${column} end`
+}
 
 /**
  * Names the source by its new id. A source that is not in the archive has one, too, which no branch has. A value of
@@ -42,7 +105,7 @@ const startedFrom: Rule = (column, { replaced }) => sql`
         else ${column} end`
 
 /** Returns the id of the branch that a branch was forked from. It may be deleted. */
-export const sourceOf = (startedFrom: Sql): Sql => sql`${startedFrom} ->> 'dbBranchID'`
+const sourceOf = (startedFrom: Sql): Sql => sql`${startedFrom} ->> 'dbBranchID'`
 
 export interface CatalogueTable {
   readonly name: string
@@ -191,11 +254,11 @@ export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
     name: 'checkpoints',
     where: isOfDatabase,
     columns: {
-      id: renewed,
+      id: ofCheckpoint,
       database_id: ofDatabase,
       branch_id: ofBranch,
       pin_id: ofBranch,
-      name: copied,
+      name: checkpointName,
       note: copied,
       kind: copied,
       before: copied,
@@ -223,7 +286,7 @@ export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
       created_at: copied,
       ended_at: copied,
       ended_by: copied,
-      entry_id: copied,
+      entry_id: ofEntry,
     },
   },
   {
@@ -269,7 +332,7 @@ export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
     where: isOfBranches(sql`branch_id`),
     columns: {
       position: renewed,
-      id: renewed,
+      id: ofEntry,
       workspace_id: (_column, { workspaceId }) => workspaceId,
       database_id: ofDatabase,
       branch_id: ofBranch,
@@ -278,9 +341,25 @@ export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
       user_id: copied,
       key_name: copied,
       request_id: copied,
-      details: copied,
+      details,
     },
     order: sql`position`,
+  },
+  {
+    name: 'loads',
+    // Ids of a load that has not ended have no entry.
+    where: (databaseId) => sql`${isOfDatabase(databaseId)} and entry_id in (
+      select l.id from offshoot.log l where ${isOfBranches(sql`l.branch_id`)(databaseId)})`,
+    columns: {
+      part: renewed,
+      entry_id: ofEntry,
+      database_id: ofDatabase,
+      table_id: copied,
+      at: copied,
+      until: copied,
+      ids: copied,
+    },
+    order: sql`part`,
   },
   {
     name: 'private_contents',
@@ -319,7 +398,7 @@ export const tableOfDatabase = (name: string): CatalogueTable | undefined => byN
 
 /**
  * Tables of the catalogue that have nothing of a database, or nothing that another one needs: contents are entered when
- * files are restored. Entries of the log get new ids, so bulk loads cannot be reverted in a restored database.
+ * files are restored.
  */
 export const NOT_OF_DATABASE: readonly string[] = [
   'api_keys',
@@ -329,7 +408,6 @@ export const NOT_OF_DATABASE: readonly string[] = [
   'catalogue_migrations',
   'invites',
   'link_keys',
-  'loads',
   'members',
   'secrets',
   'sign_in_tokens',

@@ -4,7 +4,7 @@ import type { Region } from '@offshoot/contract/workspaces'
 import type pg from 'pg'
 import { Value } from 'typebox/value'
 import type { BlobStore } from '../blobs/blob-store.js'
-import { newBranchId } from '../common/ids.js'
+import { newBranchId, newCheckpointId, newEntryId } from '../common/ids.js'
 import { claimContent } from '../data/files/files.js'
 import { countDatabases } from '../domain/databases/queries.js'
 import { updateMemberKeyStamps } from '../domain/keys/queries.js'
@@ -33,7 +33,7 @@ import {
   REPLACED_IDS,
   type ReplacedId,
   type Restored,
-  sourceOf,
+  TEXT_IDS,
   tableOfDatabase,
 } from './catalogue-of-database.js'
 import { checkDatabase, checkSchemas, OBJECT_ID_MAX, type SchemaLimits } from './check-restored.js'
@@ -333,7 +333,9 @@ async function replaceIds(database: Database, place: Place): Promise<ReadonlyMap
         create table if not exists ${qualified(stageOf(place, table.name))}
         (like offshoot.${ident(table.name)})`)
     }
-    await replaceBranchIds(transaction, place)
+    await replaceTexts(transaction, place, { kind: 'branches', newId: newBranchId })
+    await replaceTexts(transaction, place, { kind: 'checkpoints', newId: newCheckpointId })
+    await replaceTexts(transaction, place, { kind: 'log', newId: newEntryId })
     await replaceNumbers(transaction, place, 'schemas')
     await replaceNumbers(transaction, place, 'heaps')
     for (const kind of REPLACED_IDS) {
@@ -345,21 +347,20 @@ async function replaceIds(database: Database, place: Place): Promise<ReadonlyMap
   })
 }
 
-async function replaceBranchIds(transaction: Transaction, place: Place): Promise<void> {
-  const stage = qualified(stageOf(place, 'branches'))
-  // An id that is in the archive by name only may be that of a branch of somebody else.
-  const branches = await transaction.query<{ id: string }>(sql`
-    select id from ${stage}
-    union
-    select ${sourceOf(sql`started_from`)} from ${stage} where ${sourceOf(sql`started_from`)} is not null
-    order by id`)
-  const ids = branches.map(({ id }) => id)
-  const table = qualified(newIdsOf(place, 'branches'))
+async function replaceTexts(
+  transaction: Transaction,
+  place: Place,
+  { kind, newId }: { kind: keyof typeof TEXT_IDS; newId: () => string },
+): Promise<void> {
+  const mentioned = TEXT_IDS[kind]((table) => qualified(stageOf(place, table)))
+  const rows = await transaction.query<{ id: string }>(sql`${mentioned} order by id`)
+  const ids = rows.map(({ id }) => id)
+  const table = qualified(newIdsOf(place, kind))
   await transaction.query(sql`
     create table ${table} (old_id text primary key, new_id text not null)`)
   await transaction.query(sql`
     insert into ${table} (old_id, new_id)
-    select * from unnest(${ids}::text[], ${ids.map(newBranchId)}::text[])`)
+    select * from unnest(${ids}::text[], ${ids.map(newId)}::text[])`)
 }
 
 async function replaceNumbers(

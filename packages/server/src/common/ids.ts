@@ -88,7 +88,8 @@ export const newRecordId = (): string => `rec_${timeOrderedId()}`
 export const newUserId = (): string => `usr_${timeOrderedId()}`
 export const newInviteId = (): string => `inv_${timeOrderedId()}`
 export const newMigrationId = (): string => `mig_${timeOrderedId()}`
-export const newCheckpointId = (): string => `cp_${timeOrderedId()}`
+export const CHECKPOINT_ID_START = 'cp_'
+export const newCheckpointId = (): string => `${CHECKPOINT_ID_START}${timeOrderedId()}`
 export const newCommentId = (): string => `com_${timeOrderedId()}`
 export const newOperationId = (): string => `op_${timeOrderedId()}`
 export const newEntryId = (): string => `log_${timeOrderedId()}`

@@ -105,8 +105,12 @@ export async function insertAutomatic(
   return id
 }
 
-/** The end of the name of a checkpoint after a change. It begins with the id of the one before the change. */
 const AFTER = '-after'
+/** Returns the name of a checkpoint after a change: the id of the one before the change, and an end. */
+export const afterName = (beforeId: Sql): Sql => sql`${beforeId} || ${AFTER}::text`
+/** Returns the id of the checkpoint before a change by the name of the one after it; null for another name. */
+export const beforeOfAfterName = (name: Sql): Sql =>
+  sql`substring(${name} from ${`^(.*)${AFTER}$`}::text)`
 
 /**
  * Returns a statement that makes a checkpoint of a branch after a change, as the last step of its transaction, and the id of
@@ -194,20 +198,29 @@ export async function updateCheckpoint(
     update offshoot.checkpoints set name = ${name}, note = ${note} where id = ${id}`)
 }
 
-/** Deletes checkpoints, and those after the same changes. Returns their pins, which are unused now. */
+/**
+ * Deletes checkpoints, and those after the same changes. Returns their pins, which are unused now. The history may have states
+ * that only the pins needed.
+ */
 export async function deleteCheckpoints(
   database: Queryable,
   ids: readonly string[],
 ): Promise<string[]> {
   const rows = await database.query<{ pinId: string }>(sql`
-    delete from offshoot.checkpoints
-    where id = any(${ids}::text[] || array(
-      select a.id
-      from offshoot.checkpoints b
-      join offshoot.checkpoints a on a.branch_id = b.branch_id and a.name = b.id || ${AFTER}::text
-      where b.id = any(${ids}::text[])
-    ))
-    returning pin_id as "pinId"`)
+    with deleted as (
+      delete from offshoot.checkpoints
+      where id = any(${ids}::text[] || array(
+        select a.id
+        from offshoot.checkpoints b
+        join offshoot.checkpoints a on a.branch_id = b.branch_id and a.name = ${afterName(sql`b.id`)}
+        where a.kind = 'automatic' and a.before is null and b.id = any(${ids}::text[])
+      ))
+      returning pin_id, database_id
+    ),
+    requested as (
+      insert into offshoot.work (kind, database_id) select distinct 'compact', database_id from deleted
+    )
+    select pin_id as "pinId" from deleted`)
   return rows.map(({ pinId }) => pinId)
 }
 

@@ -10,7 +10,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { LIST_PAGE_SIZE } from '@offshoot/contract/paging'
 import { cutPage } from '../../common/cut-page.js'
-import { newCheckpointId, newEntryId } from '../../common/ids.js'
+import { CHECKPOINT_ID_START, newCheckpointId, newEntryId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
@@ -43,6 +43,7 @@ export async function createCheckpoint(
   { name, note, limits }: CreateCheckpoint & { limits: Limits },
 ): Promise<Checkpoint> {
   requireAccess(access.principal.scope, 'write')
+  requireOwnName(name)
   const id = newCheckpointId()
   const entryId = newEntryId()
   const entry = entryOf(access)
@@ -60,6 +61,15 @@ export async function createCheckpoint(
   throw new AppError(
     'limit_reached',
     `branch [${branchName}]: a branch can have at most ${limit} checkpoints; delete one first`,
+  )
+}
+
+/** Throws for a name that looks like an id. The service finds checkpoints by their ids, and names some after others. */
+function requireOwnName(name: string | undefined): void {
+  if (name?.startsWith(CHECKPOINT_ID_START) !== true) return
+  throw new AppError(
+    'invalid_request',
+    `body: field [name]: [${name}] begins with [${CHECKPOINT_ID_START}], as only ids do`,
   )
 }
 
@@ -116,7 +126,14 @@ export async function changeCheckpoint(
   try {
     return await runTransaction(database, async (transaction) => {
       const found = await getNamed(transaction, access, at)
+      if (found.kind === 'automatic' && found.before === null) {
+        throw new AppError(
+          'conflict',
+          `branch [${access.branchName}]: checkpoint [${at}] belongs to an entry of the log and cannot be changed`,
+        )
+      }
       const { name = found.name, note = found.note } = fields
+      if (name !== found.id) requireOwnName(fields.name)
       await updateCheckpoint(transaction, { id: found.id, name, note })
       return toCheckpoint({ ...found, name, note })
     })

@@ -13,6 +13,8 @@ import { withoutAdded } from '../schemas/additions.js'
 
 /** A change of a branch that can be taken back. */
 export interface Step {
+  /** The branch that was changed. */
+  readonly branchId: string
   /** How a message names the change. */
   readonly name: string
   /** What the log tells about a revert of the change. */
@@ -78,7 +80,7 @@ async function getEntryStep(
     throw new AppError('entry_not_found', `branch [${branchName}]: entry [${entry}] not found`)
   }
   const { checkpoint: before, after, added, removedLoad, restoredLoad } = found.details
-  const step = { name: `entry [${entry}]`, details: { reverts: entry } }
+  const step = { branchId, name: `entry [${entry}]`, details: { reverts: entry } }
   if (Array.isArray(added)) return { ...step, kept: { added } }
   if (typeof before === 'string' && typeof after === 'string') {
     const kept = { before, after }
@@ -155,6 +157,7 @@ async function getPairStep(
     )
   }
   return {
+    branchId: access.branchId,
     name: `the changes from checkpoint [${before.name}] to [${after.name}]`,
     details: { fromCheckpoint: before.id, toCheckpoint: after.id },
     kept: { before: before.id, after: after.id },
@@ -167,7 +170,7 @@ async function getPairStep(
  */
 export async function getStepStates(
   transaction: Queryable,
-  { name, kept }: Step,
+  { branchId, name, kept }: Step,
   { now, locks, limits }: { now: BranchState; locks: boolean; limits: Limits },
 ): Promise<Record<'before' | 'after', BranchState> & { loaded?: LoadedRows | undefined }> {
   if ('loaded' in kept) {
@@ -187,7 +190,7 @@ export async function getStepStates(
     select c.id, b.id as "pinId"
     from offshoot.checkpoints c
     join offshoot.branches b on b.id = c.pin_id
-    where c.id = any(${[before, after]}::text[])
+    where c.branch_id = ${branchId} and c.id = any(${[before, after]}::text[])
     order by b.id
     ${locks ? sql`for key share of b` : empty}`)
   const stateOf = (id: string): Promise<BranchState> => {
