@@ -7,7 +7,7 @@ import { SummaryReporter } from './test/support/summary-reporter.js'
  * These measure what the machine can do, or fill a disk up to a certain moment, so nothing else of the run may
  * use the machine at the same time.
  */
-const ALONE = ['test/e2e/overload.test.ts', 'test/proof/disk-full.test.ts']
+const ALONE = ['test/proof/overload.test.ts', 'test/proof/disk-full.test.ts']
 
 /**
  * Time limits of tests only end those that hang. They are far above what a test takes, because the
@@ -33,6 +33,16 @@ const EXPLORING = ['SEED', 'LONG', 'STEPS', 'ROUNDS', 'REQUESTS', 'COST_REQUESTS
 process.env.OFFSHOOT_TEST_EXPLORES ??= String(
   EXPLORING.some((name) => process.env[`OFFSHOOT_TEST_${name}`] !== undefined),
 )
+
+/**
+ * Proofs take about as long as all other tests together, so they only run when they are asked for: by
+ * `npm run test:proofs`, in the long form, or by their project or path.
+ */
+const PROVES =
+  process.env.OFFSHOOT_TEST_PROOFS === '1' ||
+  process.env.OFFSHOOT_TEST_LONG === '1' ||
+  process.argv.some((argument) => /\bproof\b/.test(argument))
+const proofs = PROVES ? ['test/proof/**/*.test.ts'] : []
 
 /**
  * All random tests of a run start from one seed. It is fixed in a normal run, which then fails because of a change and
@@ -94,7 +104,6 @@ export default defineConfig({
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
           setupFiles: ['test/support/cpu-meter.ts'],
-          exclude: ALONE,
           ...timeouts,
         },
       },
@@ -102,9 +111,10 @@ export default defineConfig({
         plugins: [compiledCode()],
         test: {
           name: 'proof',
-          include: ['test/proof/**/*.test.ts'],
-          setupFiles: ['test/support/cpu-meter.ts'],
+          include: proofs,
           exclude: ALONE,
+          globalSetup: ['test/support/global-setup.ts'],
+          setupFiles: ['test/support/cpu-meter.ts', 'test/support/property-seed.ts'],
           ...timeouts,
         },
       },
@@ -112,7 +122,7 @@ export default defineConfig({
         plugins: [compiledCode()],
         test: {
           name: 'alone',
-          include: ALONE,
+          include: PROVES ? ALONE : [],
           setupFiles: ['test/support/cpu-meter.ts'],
           ...timeouts,
           // After all others, one file at a time.

@@ -111,7 +111,7 @@ describe('migrate', () => {
 
 describe('the migration to a schema for each database', () => {
   /** Each has a heap and a past. */
-  const TABLES = amount('TABLES', { short: 500, long: 5000 })
+  const TABLES = amount('TABLES', { short: 250, long: 5000 })
 
   it('moves thousands of tables in steps, and continues after an interruption', async () => {
     const fresh = await createTestDatabase()

@@ -18,17 +18,29 @@ import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { findPackage, prepareBinaries, readPackage } from './binaries.js'
-import { exists } from './files.js'
-import { allows, chooseIdentity, parseAccounts, spawnIdentity } from './identity.js'
-import { compileForProcesses, type SeparateProcesses } from './separate-process.js'
+import {
+  findPackage,
+  prepareBinaries,
+  readPackage,
+} from '../../packages/embedded-postgres/src/binaries.js'
+import { exists } from '../../packages/embedded-postgres/src/files.js'
+import {
+  allows,
+  chooseIdentity,
+  parseAccounts,
+  spawnIdentity,
+} from '../../packages/embedded-postgres/src/identity.js'
+import {
+  compileForProcesses,
+  type SeparateProcesses,
+} from '../../packages/embedded-postgres/src/separate-process.js'
 import {
   EmbeddedError,
   type EmbeddedOptions,
   type EmbeddedPostgres,
   startEmbedded,
   startFromPackage,
-} from './start-embedded.js'
+} from '../../packages/embedded-postgres/src/start-embedded.js'
 
 const isRoot = process.geteuid?.() === 0
 if (!isRoot) console.log('tests of running as root are skipped because this is not root')
