@@ -59,6 +59,22 @@ const file = (name: string) =>
   readFileSync(new URL(`../fixtures/migrations/${name}.sql`, import.meta.url), 'utf8')
 
 describe('create table', () => {
+  it('has an entry of the log, which the answer names', async () => {
+    const { branches, sql } = await open()
+    const made = await sql('create table items (id text primary key)')
+    const batch = await branches.call('main', 'POST', '/sql/batch', {
+      statements: [
+        { statement: 'alter table items add column a int' },
+        { statement: 'alter table items add column b int' },
+      ],
+    })
+    const { entries } = expectOk(await branches.call('main', 'GET', '/log?kind=migration')).body
+    const named = [batch, made].map(({ headers }) => headers['offshoot-entry'])
+    expect(entries.map(({ id }: { id: string }) => id)).toEqual(named)
+    const read = await sql('select count(*) from items')
+    expect(expectOk(read).headers['offshoot-entry']).toBeUndefined()
+  })
+
   it('maps the types of PostgreSQL to those of columns', async () => {
     const { run, table } = await open()
     await run(`create table everything (

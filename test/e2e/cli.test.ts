@@ -389,6 +389,8 @@ describe('the command line', () => {
     await call('POST', `${at('main')}/checkpoints`, { name: 'monday' })
     const compared = await run(['diff', 'main', '--against-at', 'monday'])
     expect(compared.stderr).toContain('main against main at monday')
+    const earlier = await run(['diff', 'main', '--at', 'monday'])
+    expect(earlier.stderr).toContain('main at monday against main')
     const states = await run(['history', 'people', 'p1'])
     expect(states).toMatchObject({ code: 0 })
     expect(states.stderr).toContain('Table people keeps no versions.')

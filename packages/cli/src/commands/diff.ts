@@ -72,7 +72,8 @@ export const diffCommand = () =>
         )
         const { branch: other, at } = overview.against
         const moment = againstAt === undefined ? MOMENTS[at] : ` at ${againstAt}`
-        notice(`${overview.branch} against ${other ?? 'its source'}${moment}`)
+        const state = flags.at === undefined ? '' : ` at ${flags.at}`
+        notice(`${overview.branch}${state} against ${other ?? 'its source'}${moment}`)
         const out = stdoutWriter('text')
         const write = (text: string) =>
           new Promise<void>((resolve) => out.write(text, () => resolve()))

@@ -58,6 +58,8 @@ export interface SqlContext extends TransactionContext {
   readonly planner: StatementPlanner
   /** The zone of times in the results; undefined for UTC. */
   readonly timeZone?: string | undefined
+  /** Called with the entry of the log, if the statements have changed the schema. */
+  readonly onEntry?: ((id: string) => void) | undefined
 }
 
 /** A statement, as a caller gives it. */

@@ -19,14 +19,12 @@ import { overloaded } from '../admission/ticket.js'
 import { readColumns } from '../columns.js'
 import { idempotencyKey, idempotent } from '../idempotency-key.js'
 import type { LongAnswers } from '../long-answers.js'
+import { noteEntry } from '../note-entry.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { readBody } from '../read-body.js'
 import { refusals } from '../responses.js'
 import { sendJson } from '../send-json.js'
 import type { Services } from '../services.js'
-
-/** The header of answers that have the id of the entry of the log. */
-const ENTRY_HEADER = 'offshoot-entry'
 
 type BulkRequest = FastifyRequest<{
   Params: { databaseBranch: string; tableName: string }
@@ -50,11 +48,6 @@ export function bulkRoutes(
   { database, storage, sessions, files, limits }: Services,
   longAnswers: LongAnswers,
 ): FastifyPluginAsyncTypebox {
-  /** Names the entry of the log in the answer, unless it was sent already. */
-  const noteEntry = (reply: FastifyReply) => (id: string) => {
-    if (!reply.sent) reply.header(ENTRY_HEADER, id)
-  }
-
   const insertBody = (request: BulkRequest, reply: FastifyReply, body: Buffer): Promise<JsonText> =>
     sessions.run(sessionRequest(request, 'write'), (session) => {
       const { tableName } = request.params

@@ -14,6 +14,7 @@ import { jsonForm, type ResultForm, requireStatementCount, runSql } from '../../
 import type { SqlEngine } from '../../data/sql/sql-engine.js'
 import { boundedRun } from '../bounded-run.js'
 import { idempotent } from '../idempotency-key.js'
+import { noteEntry } from '../note-entry.js'
 import { limitBodies } from '../read-body.js'
 import { refusals } from '../responses.js'
 import { sendJson } from '../send-json.js'
@@ -44,6 +45,7 @@ export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginA
           database,
           ...engine,
           idempotent: idempotent(request),
+          onEntry: noteEntry(reply),
         },
         asked,
       ),
@@ -61,7 +63,7 @@ export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginA
           operationId: 'runSql',
           summary: 'Run a SQL statement on a branch',
           description:
-            'Runs one SELECT, VALUES, INSERT, UPDATE, DELETE or TRUNCATE with parameters `$1`, `$2` and so on, or any number of statements that change the schema, which become one migration. Only the tables of the branch are visible. Statements that write are executed once for all requests with the same `Idempotency-Key`.',
+            'Runs one SELECT, VALUES, INSERT, UPDATE, DELETE or TRUNCATE with parameters `$1`, `$2` and so on, or any number of statements that change the schema, which become one migration; the header `Offshoot-Entry` of the answer has its entry of the log. Only the tables of the branch are visible. Statements that write are executed once for all requests with the same `Idempotency-Key`.',
           params: BranchParamsSchema,
           querystring: AtQuerySchema,
           body: SqlRequestSchema,

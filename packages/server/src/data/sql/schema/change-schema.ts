@@ -18,6 +18,8 @@ interface ChangeContext extends IdempotencyContext {
   readonly storage: Storage
   readonly limits: Limits
   readonly bounds: Bounds
+  /** Called with the entry of the log of a change that has taken effect. */
+  readonly onEntry?: ((id: string) => void) | undefined
 }
 
 /** What a client has allowed and made before. */
@@ -48,7 +50,7 @@ export async function changeSchema(
     await branch.runReads([], context.bounds)
     let answer: JsonText = ''
     let indexes: SchemaPlan['indexes'] = []
-    await editDirectly(
+    const { entry } = await editDirectly(
       storage,
       { access, limits, allowDataLoss, withPin },
       async ({ schema }, transaction) => {
@@ -66,6 +68,7 @@ export async function changeSchema(
       },
       (transaction) => setIndexes(transaction, { access, limits }, indexes),
     )
+    if (entry !== undefined) context.onEntry?.(entry)
     return answer
   }
   return answerOnce(context, execute, { isShort: true })
