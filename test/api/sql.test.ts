@@ -1,3 +1,4 @@
+import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { PATTERN_BYTES_MAX } from '../../packages/server/src/dialect/allowed.js'
 import { runPipeline } from '../../packages/server/src/postgres/pipeline.js'
@@ -105,6 +106,11 @@ function ask(statement: string, { branch = 'main', key, headers, ...body }: Aske
 
 async function records(statement: string, asked?: Asked) {
   return expectOk(await ask(statement, asked)).body.records
+}
+
+function addTable(table: string, columns: readonly Column[]) {
+  const added = columns.map((column) => ({ addColumn: { table, column } }))
+  return branches.edit('main', { addTable: { table } }, ...added)
 }
 
 async function refused(statement: string, asked?: Asked): Promise<string> {
@@ -496,6 +502,25 @@ describe('branches', () => {
     expect(await records("select age from users where id = 'ada'")).toEqual([{ age: 36 }])
   })
 
+  it('have columns of any name that statements can name', async () => {
+    const names = ['q', 'r', 's', 't', 'h', 'k', 'v', 'row', 'source', 'value']
+    await addTable(
+      'letters',
+      names.map((name) => ({ name, type: 'int' })),
+    )
+    for (const name of names) {
+      const inserted = `insert into letters (id, "${name}") values ('${name}', 1) returning "${name}"`
+      expect(await records(inserted)).toEqual([{ [name]: 1 }])
+      expect(await records(`select "${name}" from letters where id = '${name}'`)).toEqual([
+        { [name]: 1 },
+      ])
+      const changed = `update letters set "${name}" = "${name}" + 1 where "${name}" = 1 returning "${name}"`
+      expect(await records(changed)).toEqual([{ [name]: 2 }])
+    }
+    const { body } = await ask("select q, r from letters where id = 'q'", { responseType: 'array' })
+    expect(body.rows).toEqual([[2, null]])
+  })
+
   it('do not see those of others, whatever these are called', async () => {
     const other = await TestBranches.create(service, 'secret', {
       treasure: [{ name: 'gold', type: 'int' }],
@@ -560,6 +585,34 @@ describe('writing', () => {
       { id: 't-core', name: 'Core', count: null },
       { id: 't-edge', name: 'Edge', count: null },
     ])
+  })
+
+  it('sets columns to their defaults', async () => {
+    await addTable('settled', [
+      { name: 'state', type: 'string', notNull: true, defaultValue: "it's new" },
+      { name: 'price', type: 'decimal', decimal: { precision: 5, scale: 2 }, defaultValue: '1.50' },
+      { name: 'at', type: 'datetime', defaultValue: 'now' },
+      { name: 'day', type: 'date', defaultValue: 'now' },
+      { name: 'note', type: 'string' },
+      { name: 'number', type: 'int', generate: 'sequence' },
+    ])
+    await records("insert into settled (id, state, price, note) values ('a', 'old', 9, 'x')")
+    const [row] = await records(
+      `update settled set state = default, (price, note) = (default, default), at = default, day = default
+       where id = 'a' returning state, price::text, note, at > '2020-01-01' as is_now, day > '2020-01-01' as is_today`,
+    )
+    expect(row).toEqual({
+      state: "it's new",
+      price: '1.50',
+      note: null,
+      is_now: true,
+      is_today: true,
+    })
+    expect(await refused('update settled set number = default')).toContain('generates it')
+    await records("update settled set note = 'y' where id = 'a'")
+    const upsert = `insert into settled (id, note) values ('a', 'z')
+      on conflict (id) do update set note = default returning note`
+    expect(await records(upsert)).toEqual([{ note: null }])
   })
 
   it('leaves out what is there already, ON CONFLICT DO NOTHING', async () => {
@@ -705,6 +758,14 @@ describe('writing', () => {
     ["update things set id = 'x'", 'column [id]: cannot be changed'],
     ['update things set "place.city" = \'x\'', 'is part of an object and cannot be set alone'],
     ['update things set name = null', 'column [name]: cannot be null'],
+    [
+      'update things t set count = u.age from users u where u.id = t.id returning t.id, u.name',
+      'RETURNING: columns of [u] are not supported, only those of [t]',
+    ],
+    [
+      'delete from things using (select 1 as one) x join users on true returning x.one',
+      'RETURNING: columns of [x] are not supported, only those of [things]',
+    ],
     [
       "insert into things (id) values ('a') on conflict (name) do nothing",
       'ON CONFLICT: [name] is not the id, nor a unique column',

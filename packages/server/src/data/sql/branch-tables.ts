@@ -1,8 +1,9 @@
 import type { ColumnType } from '@offshoot/contract/schema'
 import { invalidSql } from '../../dialect/invalid-sql.js'
 import { cutName, findName } from '../../dialect/scope.js'
-import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
+import { NOW } from '../../rows/columns/column-type.js'
 import { isFileType } from '../../rows/columns/column-types.js'
 import type { StoredTable } from '../../rows/columns/stored-schema.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
@@ -61,6 +62,8 @@ export interface WrittenColumn {
 export interface TargetColumn extends WrittenColumn {
   /** Converts an expression of any type to JSON input for the column. */
   valueOf(expression: Sql): Sql
+  /** The default of the column. undefined: the service generates it, which SQL cannot. */
+  readonly defaultValue: Sql | undefined
 }
 
 export interface WritableTables extends SqlTables {
@@ -319,6 +322,7 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
     {
       name,
       path,
+      defaultValue: defaultOf(column),
       valueOf(expression) {
         const value = sql`cast(${expression} as ${inputType})`
         // As text, so that numbers keep all digits.
@@ -328,6 +332,16 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
       },
     },
   ]
+}
+
+function defaultOf(column: OwnColumn['column']): Sql | undefined {
+  const { generate } = column?.column ?? {}
+  if (generate !== undefined && generate !== 'updatedAt') return undefined
+  if (generate !== undefined || column?.defaultText === NOW) {
+    const isMoment = column?.column.type === 'datetime'
+    return isMoment ? sql`now()` : sql`(now() at time zone 'UTC')`
+  }
+  return typeof column?.defaultText === 'string' ? literal(column.defaultText) : sql`null`
 }
 
 /** Puts the value of a column into a record. */

@@ -630,12 +630,13 @@ async function truncate(
 const NOTHING: Evaluated = { columns: [], rows: [], hasMore: false }
 
 /** Converts rows to JSON objects. Of several columns with the same name, JSON parsers keep the last. */
-const recordText = (query: Sql): Sql => sql`select row_to_json(q)::text as row from (${query}) as q`
+const recordText = (query: Sql): Sql =>
+  sql`select row_to_json(q.*)::text as row from (${query}) as q`
 
 /** Converts rows to JSON arrays of values. */
 const rowText = (query: Sql): Sql => sql`
   select (
-    select coalesce(json_agg(v.value), '[]'::json) from json_each(row_to_json(q)) v
+    select coalesce(json_agg(v.value), '[]'::json) from json_each(row_to_json(q.*)) v
   )::text as row
   from (${query}) as q`
 

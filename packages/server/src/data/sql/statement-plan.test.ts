@@ -33,6 +33,7 @@ function fakeTable(name: string, columns: readonly string[]): StatementTable {
       name: column,
       path: [column],
       valueOf: (expression) => sql`to_json(${expression})`,
+      defaultValue: undefined,
     }),
   )
   return {

@@ -1,7 +1,14 @@
 import type { Node } from 'libpg-query'
 import { ExpressionWriter } from '../../dialect/expression-sql.js'
 import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
-import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from '../../dialect/nodes.js'
+import {
+  contentOf,
+  kindOf,
+  type NodeKind,
+  type NodeOf,
+  namesOf,
+  requireKnown,
+} from '../../dialect/nodes.js'
 import { parseSql, SqlSyntaxError, tooDeep } from '../../dialect/parser.js'
 import { cutName, findName, type NamedQuery, Scope } from '../../dialect/scope.js'
 import { textLength } from '../../postgres/place.js'
@@ -17,6 +24,7 @@ import {
   type WrittenKey,
 } from './branch-tables.js'
 import { isLookup } from './lookup.js'
+import { listColumnRefs } from './schema/parse-schema.js'
 import {
   type NamedParts,
   namesSql,
@@ -198,11 +206,23 @@ export async function parseStatement(
 }
 
 /** Returns what a statement begins with. */
-const wordsOf = (node: Node): string =>
-  kindOf(node)
-    .replace(/Stmt$/, '')
-    .replace(/([a-z])([A-Z])/g, '$1 $2')
-    .toUpperCase()
+function wordsOf(node: Node): string {
+  const kind = kindOf(node)
+  if (contentOf(node, 'CreateTableAsStmt')?.objtype === 'OBJECT_MATVIEW') {
+    return 'CREATE MATERIALIZED VIEW'
+  }
+  const words = kind.replace(/Stmt$/, '').replace(/([a-z])([A-Z])/g, '$1 $2')
+  return WORDS[kind] ?? words.toUpperCase()
+}
+
+/** The words of statements whose nodes have other names. */
+const WORDS: Readonly<Partial<Record<NodeKind, string>>> = {
+  ViewStmt: 'CREATE VIEW',
+  RuleStmt: 'CREATE RULE',
+  CreateTrigStmt: 'CREATE TRIGGER',
+  CreatePLangStmt: 'CREATE LANGUAGE',
+  CreatePolicyStmt: 'CREATE POLICY',
+}
 
 /** Reports a parameter at an invalid place as unused, as clients expect. */
 function describeSyntax({ message, position }: SqlSyntaxError, text: string, count: number) {
@@ -550,7 +570,7 @@ class Planner {
       table: table.fullName,
       columns: plainColumns(columns),
       rows: sql`${first}${statement.fromClause === undefined ? eachRow(rows) : firstRows(rows)}`,
-      returning: this.#returning(statement),
+      returning: this.#returning(statement, statement.fromClause),
     }
   }
 
@@ -563,11 +583,13 @@ class Planner {
     const values = columns.map((column, index) => {
       const value = contentOf(nodes?.[index], 'ResTarget')?.val
       const { source, colno = 1, ncolumns = 1 } = contentOf(value, 'MultiAssignRef') ?? {}
-      if (source === undefined) return column.valueOf(writer.write(value))
+      const write = (node: Node | undefined) =>
+        contentOf(node, 'SetToDefault') === undefined ? writer.write(node) : defaultOf(column)
+      if (source === undefined) return column.valueOf(write(value))
       const row = contentOf(source, 'RowExpr')
       if (row !== undefined) {
         if (row.args?.length !== ncolumns) throw unequalColumns()
-        return column.valueOf(writer.write(row.args[colno - 1]))
+        return column.valueOf(write(row.args[colno - 1]))
       }
       if (colno === 1) {
         sources.push(this.#rowSource(source, columns.slice(index, index + ncolumns), scope))
@@ -625,7 +647,7 @@ class Planner {
       kind: 'delete',
       table: table.fullName,
       rows: sql`${first}${statement.usingClause === undefined ? eachRow(rows) : firstRows(rows)}`,
-      returning: this.#returning(statement),
+      returning: this.#returning(statement, statement.usingClause),
     }
   }
 
@@ -660,13 +682,14 @@ class Planner {
     return { scope, named, from, where, id: sql`${target.alias}.id` }
   }
 
-  /** Writes the query for RETURNING. It returns the written records in order. */
-  #returning({
-    relation,
-    returningClause,
-  }: Pick<NodeOf<'UpdateStmt'>, 'relation' | 'returningClause'>): Sql | undefined {
+  /** Writes the query for RETURNING. It returns the written records in order. `beside` are the tables of FROM or USING. */
+  #returning(
+    { relation, returningClause }: Pick<NodeOf<'UpdateStmt'>, 'relation' | 'returningClause'>,
+    beside: readonly Node[] = [],
+  ): Sql | undefined {
     if (returningClause === undefined || relation === undefined) return undefined
     requireKnown(returningClause, 'RETURNING', ['exprs'])
+    requireOwnColumns(returningClause.exprs, { relation, beside })
     const scope = this.#newScope()
     const target = this.#writer.target(relation, scope)
     const star = () => sql`${target.alias}.*`
@@ -707,6 +730,33 @@ function withoutWith(node: Node): Node {
   const kind = kindOf(node)
   const { withClause: _, ...content } = Object.values(node)[0] as NodeOf<'SelectStmt'>
   return { [kind]: content } as unknown as Node
+}
+
+/** Throws if RETURNING names a column of a table that the statement only reads. */
+function requireOwnColumns(
+  targets: readonly Node[] | undefined,
+  { relation, beside }: { relation: NodeOf<'RangeVar'>; beside: readonly Node[] },
+): void {
+  const own = relation.alias?.aliasname ?? relation.relname
+  const names = new Set(beside.flatMap(listRelationNames))
+  for (const node of targets ?? []) {
+    for (const { fields = [] } of listColumnRefs(node)) {
+      const name = fields.length > 1 ? namesOf(fields).at(-2) : undefined
+      if (name === undefined || name === own || !names.has(name)) continue
+      throw invalidSql(`RETURNING: columns of [${name}] are not supported, only those of [${own}]`)
+    }
+  }
+}
+
+/** Lists the names of the relations of a FROM clause. */
+function listRelationNames(node: Node): (string | undefined)[] {
+  const { alias, larg, rarg } = contentOf(node, 'JoinExpr') ?? {}
+  if (larg !== undefined && rarg !== undefined) {
+    return [alias?.aliasname, ...listRelationNames(larg), ...listRelationNames(rarg)]
+  }
+  const table = contentOf(node, 'RangeVar')
+  const other = contentOf(node, 'RangeSubselect') ?? contentOf(node, 'RangeFunction')
+  return [(table ?? other)?.alias?.aliasname ?? table?.relname]
 }
 
 const CONFLICT_PARTS = ['action', 'infer', 'targetList', 'whereClause', 'location']
@@ -790,6 +840,13 @@ function requireSameLength(columns: readonly TargetColumn[], query: WrittenQuery
     targets > expressions
       ? 'INSERT has more target columns than expressions'
       : 'INSERT has more expressions than target columns',
+  )
+}
+
+function defaultOf({ name, defaultValue }: TargetColumn): Sql {
+  if (defaultValue !== undefined) return defaultValue
+  throw invalidSql(
+    `SET: column [${name}]: DEFAULT is not possible, because the service generates it`,
   )
 }
 

@@ -14,6 +14,8 @@ export interface PhysicalColumn {
   readonly physicalName: string
   readonly sqlType: string
   readonly codec: ValueCodec
+  /** The default in the text form of PostgreSQL. null: there is none. */
+  readonly defaultText: string | typeof NOW | null
   /** How the value is calculated. undefined: it is stored. */
   readonly computed: ComputedValue | undefined
 }
@@ -87,6 +89,7 @@ export function compileColumns(table: StoredTable, options: CodecOptions): Colum
     const entry = COLUMN_TYPE_ENTRIES[column.type]
     const codec = entry.compile(column, options)
     const index = physical.length
+    const defaultText = compileDefault(column, options)
     physical.push({
       id: column.id,
       path,
@@ -94,6 +97,7 @@ export function compileColumns(table: StoredTable, options: CodecOptions): Colum
       physicalName: physicalName(column),
       sqlType: entry.sqlType,
       codec,
+      defaultText,
       computed: computedOf(column, all),
     })
     const nested = column.type === 'object' ? compileLevel(column.columns ?? [], path) : undefined
@@ -106,7 +110,7 @@ export function compileColumns(table: StoredTable, options: CodecOptions): Colum
       codec,
       isFile: isFileType(column.type),
       notNull: column.notNull === true,
-      defaultText: compileDefault(column, options),
+      defaultText,
       nested,
     }
   }
