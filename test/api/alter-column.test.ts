@@ -437,6 +437,42 @@ describe('a merge', () => {
     expect(await valuesOf(branches, 'n')).toEqual({ a: 1, b: 2 })
   })
 
+  it.each([
+    ['fork', 'main'],
+    ['main', 'fork'],
+  ])('takes what %s made of values that do not convert', async (changed, other) => {
+    const more: Column = { name: 'more', type: 'int' }
+    const branches = await items([n, more], {
+      a: { n: '1' },
+      b: { n: 'two' },
+      c: { n: 'three' },
+      d: { n: 'four' },
+      e: { n: 'five' },
+    })
+    await branches.fork('fork')
+    await branches.put(changed, 'items', 'b', { n: '2' })
+    await branches.remove(changed, 'items', 'c')
+    await branches.put(changed, 'items', 'd', { n: null })
+    await branches.remove(changed, 'items', 'e')
+    await altered(branches, 'n', { type: 'int' }, changed)
+    await branches.put(changed, 'items', 'b', { n: 22 })
+    await branches.patch(other, 'items', 'b', { more: 7 })
+    // A record that one side has deleted and the other has changed may keep its value.
+    await branches.patch(other, 'items', 'e', { more: 5 })
+    const answer = await merge(branches, 'fork')
+    expect(answer.body.conflicts).toMatchObject([
+      { kind: 'schema', table: 'items', column: 'n', records: 1 },
+      { kind: other === 'main' ? 'deletedThere' : 'deletedHere', id: 'e' },
+    ])
+    expect(answer.body.conflicts[0].message).toContain('[e]')
+    await branches.remove(other, 'items', 'e')
+    expectOk(await merge(branches, 'fork'))
+    expect(await valuesOf(branches, 'n')).toEqual({ a: 1, b: 22, d: null })
+    expect(await valuesOf(branches, 'more')).toEqual({ a: null, b: 7, d: null })
+    expectOk(await merge(branches, 'main', 'fork'))
+    expect(await valuesOf(branches, 'n', 'fork')).toEqual({ a: 1, b: 22, d: null })
+  })
+
   it('reports a value that both sides have changed', async () => {
     const branches = await items([n], { a: { n: '1' } })
     await branches.fork('fork')

@@ -4,7 +4,11 @@ import type { Queryable } from '../postgres/database.js'
 import { empty, ident, join, type Sql, sql } from '../postgres/sql.js'
 import { listAllColumns, type StoredColumn, type StoredTable } from './columns/stored-schema.js'
 import { compileTable } from './columns/table-codec.js'
-import { type AlteredColumn, findColumnProblems } from './heaps/column-problems.js'
+import {
+  type AlteredColumn,
+  findColumnProblems,
+  type MergedStates,
+} from './heaps/column-problems.js'
 import {
   applySchemaChanges,
   checkRows,
@@ -120,7 +124,7 @@ export class RowState {
   /** Finds the records that do not allow a change of a column. Reads all records of the table, if any rule is new. */
   findProblems(
     transaction: Queryable,
-    change: AlteredColumn & { limits: Limits },
+    change: AlteredColumn & { limits: Limits; merged?: MergedStates | undefined },
   ): Promise<ColumnProblem[]> {
     return findColumnProblems(transaction, { rows: this.#layout }, change)
   }

@@ -287,6 +287,7 @@ export async function planMerge(
     ours,
     theirs,
     merged: merged.schema,
+    bases,
     ruleOf,
     limits,
   })

@@ -5,6 +5,7 @@ import { RowState } from '../../rows/row-state.js'
 import type { BranchState } from '../branches/branch-state.js'
 import { pairColumns } from '../schemas/alter-column.js'
 import type { SchemaConflict, TableRule } from '../schemas/merge-schemas.js'
+import { type Bases, baseOfTable, tableOf } from './merge-base.js'
 
 /*
  * One side may have changed the type of a column, and the other one its values. The values of both sides must convert to
@@ -18,22 +19,38 @@ export async function findUnfit(
     ours: BranchState
     theirs: BranchState
     merged: StoredSchema
+    bases: Bases
     ruleOf(tableId: number): TableRule
     limits: Limits
   },
 ): Promise<SchemaConflict[]> {
+  const { ours, theirs, bases, ruleOf } = options
   const conflicts: SchemaConflict[] = []
   const tables = new Map(options.merged.tables.map((table) => [table.id, table]))
-  const checkSide = async (state: BranchState, name: string, modes: readonly string[]) => {
+  const checkSide = async (
+    state: BranchState,
+    other: BranchState,
+    { name, modes }: { name: string; modes: readonly string[] },
+  ) => {
     for (const before of state.schema.tables) {
       const after = tables.get(before.id)
-      if (after === undefined || !modes.includes(options.ruleOf(before.id).mode)) continue
-      conflicts.push(...(await checkTable(transaction, { ...options, state, name, before, after })))
+      const { mode } = ruleOf(before.id)
+      if (after === undefined || !modes.includes(mode)) continue
+      const isMerged = mode === 'merge' && tableOf(other, before) !== undefined
+      const base = isMerged ? singleBase(bases, before) : undefined
+      const checked = { ...options, state, name, before, after, base, other }
+      conflicts.push(...(await checkTable(transaction, checked)))
     }
   }
-  await checkSide(options.ours, 'the target', ['merge', 'schema'])
-  await checkSide(options.theirs, 'the merged branch', ['merge'])
+  await checkSide(ours, theirs, { name: 'the target', modes: ['merge', 'schema'] })
+  await checkSide(theirs, ours, { name: 'the merged branch', modes: ['merge'] })
   return conflicts
+}
+
+/** Returns the base of a table, unless it has several states, or is that of a bulk load. */
+function singleBase(bases: Bases, table: StoredTable): BranchState | undefined {
+  const { states, loaded } = baseOfTable(bases, table.id)
+  return states.length === 1 && loaded === undefined ? states[0] : undefined
 }
 
 async function checkTable(
@@ -43,10 +60,13 @@ async function checkTable(
     name: string
     before: StoredTable
     after: StoredTable
+    base: BranchState | undefined
+    other: BranchState
     limits: Limits
   },
 ): Promise<SchemaConflict[]> {
-  const { state, name, before, after, limits } = options
+  const { state, name, before, after, base, other, limits } = options
+  const known = base && tableOf(base, before)?.columns
   const conflicts: SchemaConflict[] = []
   const successors = pairColumns(before.columns, after.columns)
   for (const column of before.columns) {
@@ -54,23 +74,28 @@ async function checkTable(
     if (successor === undefined || successor.id === column.id) continue
     // Rules of values are judged by the outcome.
     const { notNull: _, unique: __, onDelete: ___, ...unruled } = successor
+    // The base must have the value itself, and not one that it is converted from.
+    const isKnown = known?.some(({ id, fill }) => id === column.id && fill === column.fill) === true
     const problems = await new RowState(state.rows).findProblems(transaction, {
       table: before,
       before: column,
       column: unruled,
+      merged: base && isKnown ? { base: base.rows, other: other.rows } : undefined,
       limits,
     })
     for (const { records, samples, kind } of problems) {
       const ids = samples.map(({ id }) => `[${id}]`).join(', ')
+      const values = records === 1 ? 'the value of 1 record' : `values of ${records} records`
+      const [does, are, it] = records === 1 ? ['does', 'is', 'it'] : ['do', 'are', 'them']
       const what =
         kind === 'conversion'
-          ? `do not convert to [${successor.type}]`
-          : 'are not among those that the merged column can have'
+          ? `${does} not convert to [${successor.type}]`
+          : `${are} not among those that the merged column can have`
       conflicts.push({
         id: column.id,
         table: after.name,
         column: successor.name,
-        message: `values of ${records} records of ${name} ${what}: ${ids}; change them first`,
+        message: `${values} of ${name} ${what}: ${ids}; change ${it} first`,
         takes: [],
         records,
       })

@@ -8,7 +8,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { RowExpression } from '../../dialect/row-expression.js'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
-import { ident, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, type Sql, sql } from '../../postgres/sql.js'
 import { physicalName } from '../columns/column-tree.js'
 import {
   type ComputedColumn,
@@ -20,7 +20,8 @@ import { fitsSql, narrows } from '../columns/conversions.js'
 import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
 import { failsCheck } from '../columns/table-rules.js'
-import { layoutOf } from '../layout/layout.js'
+import { type BranchRows, layoutOf } from '../layout/layout.js'
+import { joinVisible } from '../reading/arms.js'
 import {
   type CheckedRows,
   selectChecked,
@@ -43,6 +44,12 @@ export interface AlteredColumn {
 export interface Rewriting {
   readonly expression: RowExpression
   readonly columns: readonly StoredColumn[]
+}
+
+/** The other states of a merge. The base has the column with its earlier type. */
+export interface MergedStates {
+  readonly base: BranchRows
+  readonly other: BranchRows
 }
 
 type Kind = ColumnProblem['kind']
@@ -84,13 +91,16 @@ export function readsRecords(change: AlteredColumn, limits: Limits): boolean {
   return listAddedRules(change, limits).length > 0
 }
 
-/** Finds the records that do not allow a change of a column. Reads all checked rows of the table, if any rule is new. */
+/**
+ * Finds the records that do not allow a change of a column. Reads all checked rows of the table, if any rule is new. With
+ * `merged`, values are left out that a merge does not take: only the other side has changed them.
+ */
 export async function findColumnProblems(
   transaction: Queryable,
   checked: CheckedRows,
-  change: AlteredColumn & { limits: Limits },
+  change: AlteredColumn & { limits: Limits; merged?: MergedStates | undefined },
 ): Promise<ColumnProblem[]> {
-  const { table, before, column, using, limits } = change
+  const { table, before, column, using, limits, merged } = change
   if (using !== undefined) {
     const made = { ...column, computed: using.expression }
     const options = { table: { ...table, columns: using.columns }, column: made, before, limits }
@@ -108,8 +118,10 @@ export async function findColumnProblems(
   const rows = selectChecked(checked, codec)
   const [old, name] = [ident(physicalName(before)), ident(physicalName(column))]
   const value = sql`r.${name}`
-  const find = (kind: Kind, condition: Sql, from: Sql = rows) => {
+  const isLeft = merged === undefined ? empty : sql` and not ${isReplaced(change, merged)}`
+  const find = (kind: Kind, isProblem: Sql, from: Sql = rows) => {
     const shown = { kind, old: sql`r.${old}`, table, column }
+    const condition = sql`(${isProblem})${isLeft}`
     return findRecords(transaction, { ...shown, condition, from: sql`(${from}) r` })
   }
   const finders: Record<RuleKind, () => Promise<ColumnProblem[]>> = {
@@ -132,6 +144,25 @@ export async function findColumnProblems(
   const problems: ColumnProblem[] = []
   for (const kind of listAddedRules(change, limits)) problems.push(...(await finders[kind]()))
   return problems
+}
+
+/**
+ * Returns the condition that the row `r` has the value of the base, and that the other side has changed the row, or has
+ * deleted it while the whole row is that of the base.
+ */
+function isReplaced(
+  { table, before, limits }: AlteredColumn & { limits: Limits },
+  { base, other }: MergedStates,
+): Sql {
+  const codec = compileTable({ ...table, columns: [before] }, { limits, jsonAsText: false })
+  const then = joinVisible(layoutOf(base), codec, { id: sql`r.id`, alias: sql`b` })
+  const name = ident(physicalName(before))
+  return sql`exists (
+    select from (select) any_row ${then}
+    where b.${name}::text is not distinct from r.${name}::text
+      and (${hasRow(layoutOf(other), table.id, sql`r.id`)}
+        or b.version = r.version and b.created_at = r.created_at)
+  )`
 }
 
 /** Finds the records for which an expression fails, or has no value that the column could have. */
