@@ -1,4 +1,4 @@
-import type { Column } from '@offshoot/contract/schema'
+import type { Column, IdType } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
@@ -30,6 +30,7 @@ import {
   readValue,
   recordKey,
   recordOf,
+  rules,
   type State,
   type Strategy,
   settleLinks,
@@ -55,7 +56,15 @@ const BRANCHES_MAX = 7
 const BRANCH_NAMES = Array.from({ length: BRANCHES_MAX + 1 }, (_, number) => `b${number}`)
 const TABLES_MAX = 4
 const COLUMNS_MAX = 6
-const IDS = Array.from({ length: 14 }, (_, number) => `r${number}`)
+const IDS_COUNT = 14
+const idsBy = (idOf: (number: number) => string) =>
+  Array.from({ length: IDS_COUNT }, (_, number) => idOf(number))
+/** The ids of the records of a table, by their type. */
+const IDS: Readonly<Record<IdType, readonly string[]>> = {
+  string: idsBy((number) => `r${number}`),
+  int: idsBy((number) => String(number - 3)),
+  uuid: idsBy((number) => `0190a5c1-7d3e-7cc2-9f0b-${String(number).padStart(12, '0')}`),
+}
 const TABLE_NAMES = ['ants', 'bees', 'cats', 'dogs', 'eels']
 const CONSTRAINTS_MAX = 2
 const CONSTRAINT_NAMES = ['kept', 'held']
@@ -87,11 +96,18 @@ const DEFINITIONS: readonly Omit<Column, 'name'>[] = [
   { type: 'int', notNull: true, defaultValue: '7' },
   { type: 'string', notNull: true, defaultValue: "it's \\ new" },
   { type: 'bool', defaultValue: 'true' },
+  { type: 'decimal', decimal: { precision: 8, scale: 2 } },
+  { type: 'decimal', decimal: { precision: 8, scale: 2 }, notNull: true, defaultValue: '1.50' },
+  { type: 'date', unique: true },
+  { type: 'time' },
+  { type: 'uuid' },
+  { type: 'enum', enum: { values: ['new', 'paid', 'gone'] } },
 ]
 const DEFAULTS: ReadonlyMap<string, Value> = new Map<string, Value>([
   ['7', 7],
   ["it's \\ new", "it's \\ new"],
   ['true', true],
+  ['1.50', '1.50'],
 ])
 
 const VALUES: Readonly<Record<string, readonly Value[]>> = {
@@ -102,13 +118,30 @@ const VALUES: Readonly<Record<string, readonly Value[]>> = {
   json: [{ a: 1 }, [1, null, 'x'], { b: { c: [] } }],
   datetime: ['2026-01-31T09:30:00.123456Z', '1969-12-31T23:59:59.999Z', '0001-01-01T00:00:00.000Z'],
   bool: [true, false],
-  link: IDS.slice(0, 3),
+  decimal: ['0.00', '1.50', '-2.25', '999999.99'],
+  date: ['2026-01-31', '0001-01-01', '9999-12-31'],
+  time: ['09:30:00', '23:59:59.999999', '00:00:00'],
+  uuid: ['a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '0190a5c1-7d3e-7cc2-9f0b-2a6f1c3d4e5f'],
+  enum: ['new', 'paid', 'gone'],
 }
+/** Records that links lead to. */
+const LINKED_COUNT = 3
 
 /** The types whose values are equal if their texts are. */
-const COMPARABLE: ReadonlySet<string> = new Set(['string', 'int', 'float', 'bool', 'link'])
+const COMPARABLE: ReadonlySet<string> = new Set([
+  'string',
+  'int',
+  'float',
+  'bool',
+  'link',
+  'decimal',
+  'date',
+  'time',
+  'uuid',
+  'enum',
+])
 
-const NUMBERS: ReadonlySet<string> = new Set(['int', 'float'])
+const NUMBERS: ReadonlySet<string> = new Set(['int', 'float', 'decimal'])
 
 /** Changes of a branch that may be reverted. */
 const STEPS_KEPT = 3
@@ -165,6 +198,8 @@ class Run {
     readonly step: Step
   }[] = []
   #checkpointCount = 0
+  /** The types of ids of all tables, by their uids. */
+  readonly #idTypes = new Map<number, IdType>()
   readonly #keyName: string
   #key = first.key
 
@@ -355,7 +390,7 @@ class Run {
     const { branch, name, pinned } = picked
     for (const table of pinned.state.tables) {
       const path = `/tables/${table.name}/query?at=${name}`
-      const body = { columns: ['*'], page: { size: IDS.length } }
+      const body = { columns: ['*'], page: { size: IDS_COUNT } }
       const { records } = expectOk(await this.call(branch, 'POST', path, body)).body
       const found = new Map<string, unknown>()
       for (const { id, service, ...record } of records) {
@@ -451,8 +486,10 @@ class Run {
     const isPreviewed = wish.only === undefined && this.random.chance(0.3)
     if (isPreviewed) await this.#preview(from, into, wish)
     const { state: before } = into
+    const ruleOf = rules(from.state, into.state, wish)
     const entry = await this.#carryOut((decided) => model.merge(from, into, decided), {
       wish,
+      ruleOf,
       request,
     })
     if (entry !== undefined) {
@@ -496,6 +533,7 @@ class Run {
     }
     await this.#carryOut((decided) => model.revert(branch, step, decided), {
       wish,
+      ruleOf: rules(step.before, ours, wish),
       request: [branch, '/revert', body],
     })
   }
@@ -503,15 +541,22 @@ class Run {
   /** Compares a merge or a revert with the model, which carries it out. Returns its entry of the log. */
   async #carryOut(
     decide: (wish: MergeWish) => ReturnType<MergeModel['merge']>,
-    { wish, request }: { wish: MergeWish; request: readonly [ModelBranch, string, object] },
+    {
+      wish,
+      ruleOf,
+      request,
+    }: {
+      wish: MergeWish
+      ruleOf: ReturnType<typeof rules>
+      request: readonly [ModelBranch, string, object]
+    },
   ): Promise<string | undefined> {
     const [branch, path, body] = request
     let outcome = decide(wish)
     let resolutions: readonly object[] = []
     if (outcome.kind === 'refused' && outcome.conflicts !== undefined && this.random.chance(0.7)) {
-      const decided = await this.#resolve(outcome, () =>
-        this.call(branch, 'POST', path, { ...body, dryRun: true }),
-      )
+      const dryRun = () => this.call(branch, 'POST', path, { ...body, dryRun: true })
+      const decided = await this.#resolve(outcome, ruleOf, dryRun)
       resolutions = decided.resolutions
       this.note(`resolve ${JSON.stringify(resolutions)}`)
       const { decisions, amendments } = decided
@@ -599,6 +644,7 @@ class Run {
   /** Compares the conflicts of records and rules with those of the service, and decides them at random. */
   async #resolve(
     { conflicts = [], breaches = [] }: Partial<Conflicts>,
+    ruleOf: ReturnType<typeof rules>,
     dryRun: () => Promise<Answer>,
   ): Promise<{
     resolutions: object[]
@@ -628,7 +674,9 @@ class Run {
         .sort(),
     )
     const taken = new Set(conflicts.map(({ table, id }) => recordKey(table, id)))
-    const { resolutions, amendments } = this.#settleBreaches(breaches, broken, taken)
+    // Records of a table that is left out get no values. They may link to records that the merge deletes.
+    const settled = breaches.filter(({ table }) => ruleOf(table.uid).mode !== 'skip')
+    const { resolutions, amendments } = this.#settleBreaches(settled, broken, taken)
     const decisions = new Map<string, RecordDecision>()
     for (const { table, id, columns } of conflicts) {
       // A conflict that nothing decides still refuses the merge.
@@ -668,9 +716,8 @@ class Run {
       [2, 'ours'],
       [4, 'theirs'],
     ])
-    const names = [from, into].flatMap(
-      (branch) => branch?.state.tables.map(({ name }) => name) ?? [],
-    )
+    const both = [from, into].flatMap((branch) => branch?.state.tables ?? [])
+    const names = both.map(({ name }) => name)
     const chosen = random.chance(0.25) ? random.some([...new Set(names)], 0.3) : []
     const tables = chosen.map((name): [string, Rule] => [
       name,
@@ -681,17 +728,19 @@ class Run {
         { strategy: 'theirs' },
       ]),
     ])
-    return { strategy, tables: Object.fromEntries(tables), ...this.#only(names, chosen) }
+    return { strategy, tables: Object.fromEntries(tables), ...this.#only(both, chosen) }
   }
 
   /** Occasionally picks a part of a difference. It must name the tables that have rules. */
-  #only(names: readonly string[], ruled: readonly string[]): Pick<MergeWish, 'only'> {
+  #only(tables: readonly ModelTable[], ruled: readonly string[]): Pick<MergeWish, 'only'> {
     const { random } = this
-    if (names.length === 0 || !random.chance(0.3)) return {}
-    const some = [random.pick(names), ...random.some(names, 0.3), ...ruled]
-    if (random.chance(0.5)) return { only: { tables: [...new Set(some)] } }
-    const records = some.map((table) => ({ table, id: random.pick(IDS) }))
-    const more = random.some(IDS, 0.5).map((id) => ({ table: some[0] as string, id }))
+    if (tables.length === 0 || !random.chance(0.3)) return {}
+    const first = random.pick(tables)
+    const named = tables.filter(({ name }) => ruled.includes(name))
+    const some = [first, ...random.some(tables, 0.3), ...named]
+    if (random.chance(0.5)) return { only: { tables: [...new Set(some.map(({ name }) => name))] } }
+    const records = some.map((table) => ({ table: table.name, id: random.pick(idsOf(table)) }))
+    const more = random.some(idsOf(first), 0.5).map((id) => ({ table: first.name, id }))
     return { only: { records: [...records, ...more] } }
   }
 
@@ -761,11 +810,18 @@ class Run {
       .some(COLUMN_NAMES, 0.4)
       .slice(0, 4)
       .map((columnName) => this.#newColumn(branch, columnName))
-    const plain = { uid: model.nextUid(), name, columns, constraints: [], rows: new Map() }
+    const uid = model.nextUid()
+    const idType = random.weighted<IdType>([
+      [3, 'string'],
+      [2, 'int'],
+      [1, 'uuid'],
+    ])
+    this.#idTypes.set(uid, idType)
+    const plain = { uid, name, idType, columns, constraints: [], rows: new Map() }
     const constraints = random.chance(0.5) ? this.#newConstraint(plain) : []
     const table: ModelTable = { ...plain, constraints }
     const operations = [
-      { addTable: { table: name } },
+      { addTable: { table: name, idType } },
       ...columns.map((column) => ({
         addColumn: { table: name, column: toColumn(branch.state, column) },
       })),
@@ -947,7 +1003,7 @@ class Run {
     const numbers = table.columns.filter(({ definition }) => definition.type === 'int')
     if (numbers.length === 0) return
     const column = random.pick(numbers)
-    const id = random.pick([...table.rows.keys(), random.pick(IDS)])
+    const id = random.pick([...table.rows.keys(), random.pick(idsOf(table))])
     this.note(`increment ${table.name}.${column.name} of ${id} on ${branch.name}`)
     await this.both(
       () => {
@@ -971,7 +1027,7 @@ class Run {
     const { random } = this
     const table = random.pick(branch.state.tables)
     const isRefused = random.chance(0.05)
-    const ids = random.some(IDS.filter((id) => isRefused || !table.rows.has(id)))
+    const ids = random.some(idsOf(table).filter((id) => isRefused || !table.rows.has(id)))
     if (ids.length === 0) return
     const writes = ids.map(
       (id): Write => ({
@@ -1012,8 +1068,10 @@ class Run {
     const by = key?.name ?? 'id'
     const records = Array.from({ length: 1 + random.below(6) }, () => {
       const values = this.#newValues(table, 0.5)
-      if (key === undefined || random.chance(0.3)) return { id: random.pick(IDS), ...values }
-      return { id: random.pick(IDS), ...values, [by]: random.pick(VALUES.string ?? []) }
+      if (key === undefined || random.chance(0.3))
+        return { id: random.pick(idsOf(table)), ...values }
+      const given = this.#valuesOf(key)
+      return { id: random.pick(idsOf(table)), ...values, [by]: random.pick(given) }
     })
     this.note(`${branch.name}: upsert ${table.name} by ${by} ${JSON.stringify(records)}`)
     const body = { records, by }
@@ -1149,7 +1207,7 @@ class Run {
     const column = random.pick(table.columns)
     const { name, definition } = column
     const valueIn = (row: ModelRow) => readValue(row, table, column) ?? null
-    const candidates = COMPARABLE.has(definition.type) ? (VALUES[definition.type] ?? []) : []
+    const candidates = COMPARABLE.has(definition.type) ? this.#valuesOf(column) : []
     if (candidates.length === 0 || random.chance(0.3)) {
       return random.chance(0.7)
         ? { set: { filter: { $exists: name } }, isMet: (row) => valueIn(row) !== null }
@@ -1174,10 +1232,16 @@ class Run {
       [1, 'upsert'],
     ])
     const isKnown = kind === 'create' ? random.chance(0.05) : random.chance(0.95)
-    const known = ids.length > 0 && isKnown ? random.pick(ids) : random.pick(IDS)
+    const known = ids.length > 0 && isKnown ? random.pick(ids) : random.pick(idsOf(table))
     const share = kind === 'update' || kind === 'upsert' ? 0.4 : 0.7
     const values = kind === 'delete' ? {} : this.#newValues(table, share)
     return { kind, table: table.name, id: known, values }
+  }
+
+  /** Returns the values that the records of the test have in a column. */
+  #valuesOf({ definition, link }: ModelColumn): readonly Value[] {
+    if (link === undefined) return VALUES[definition.type] ?? []
+    return IDS[this.#idTypes.get(link) ?? 'string'].slice(0, LINKED_COUNT)
   }
 
   #newValues(table: ModelTable, share: number): Record<string, Value> {
@@ -1187,10 +1251,10 @@ class Run {
         random.chance(share) || (definition.notNull && definition.defaultValue === undefined),
     )
     return Object.fromEntries(
-      columns.map(({ name, definition }) => [
-        name,
-        definition.notNull || random.chance(0.85)
-          ? random.pick(VALUES[definition.type] ?? [])
+      columns.map((column) => [
+        column.name,
+        column.definition.notNull || random.chance(0.85)
+          ? random.pick(this.#valuesOf(column))
           : null,
       ]),
     )
@@ -1220,7 +1284,7 @@ class Run {
   async compare(branch: ModelBranch): Promise<void> {
     const { tables } = branch.state
     const operations = tables.flatMap((table) =>
-      IDS.map((id) => ({ get: { table: table.name, id, columns: ['*'] } })),
+      idsOf(table).map((id) => ({ get: { table: table.name, id, columns: ['*'] } })),
     )
     const wanted: Record<string, unknown> = {}
     for (const table of tables) {
@@ -1295,6 +1359,10 @@ class Run {
       }
     }
   }
+}
+
+function idsOf({ idType }: Pick<ModelTable, 'idType'>): readonly string[] {
+  return IDS[idType]
 }
 
 /** The conflicts of records and of rules. */

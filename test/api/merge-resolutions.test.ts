@@ -258,6 +258,33 @@ describe('resolutions', () => {
     expect([a, d]).toMatchObject([{ name: 'a', price: 1, code: 'W' }, { code: 'X' }])
   })
 
+  it('give a value to a record that one side has deleted, if a strategy keeps it', async () => {
+    const branches = await open()
+    await branches.remove('main', 'items', 'c')
+    await branches.patch('dev', 'items', 'c', { code: 'X' })
+    await branches.patch('main', 'items', 'a', { code: 'X' })
+    const rules = { tables: { items: { strategy: 'theirs' } } }
+    const dry = await branches.merge('dev', { ...rules, dryRun: true })
+    expect(dry.conflicts).toMatchObject([{ kind: 'notUnique', ids: ['a', 'c'] }])
+    const given = {
+      table: 'items',
+      id: 'c',
+      columns: { code: { value: 'Y' } },
+      token: dry.conflicts[0].tokens.c,
+    }
+    const undecided = await branches.merging('dev', { resolutions: [given] })
+    expect(undecided.body.message).toContain('use [take] instead of [columns]')
+    const unneeded = await branches.merging('dev', {
+      tables: { items: { strategy: 'ours' } },
+      resolutions: [given],
+    })
+    expect(unneeded.body.message).toContain('column [code] of record [c] is not in conflict')
+    expect(await branches.merge('dev', { ...rules, resolutions: [given] })).toMatchObject({
+      merged: true,
+    })
+    expect(await read(branches)).toMatchObject({ a: { code: 'X' }, c: { code: 'Y' } })
+  })
+
   it('give records the values that a new column requires', async () => {
     const branches = await open({ notes: [{ name: 'text', type: 'text' }] })
     const column = { name: 'by', type: 'string', notNull: true } as const

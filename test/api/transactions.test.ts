@@ -500,7 +500,7 @@ describe('faults that can be seen beforehand', () => {
     [
       'a null id',
       { delete: { table: 'users', id: null } },
-      'operation [delete]: field [id]: must be a string',
+      'operation [delete]: field [id]: must be a string or a number',
     ],
     [
       'no fields',

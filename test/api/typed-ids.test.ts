@@ -67,6 +67,25 @@ describe('a table with ids of type int', () => {
     )
   })
 
+  it('takes numbers as ids of all operations of a transaction', async () => {
+    await createTable('operated', 'int', [{ name: 'name', type: 'string' }])
+    const operations = [
+      { insert: { table: 'operated', record: { id: 7, name: 'seven' } } },
+      { update: { table: 'operated', id: 7, fields: { name: 'changed' } } },
+      { get: { table: 'operated', id: 7, columns: ['name'] } },
+      { delete: { table: 'operated', id: 7, failIfMissing: true } },
+    ]
+    const { body } = expectOk(await main('POST', '/transaction', { body: { operations } }))
+    expect(body.results[2].columns).toEqual({ name: 'changed' })
+    expect(await ids(main, 'operated')).toEqual([])
+    const refused = await main('POST', '/transaction', {
+      body: { operations: [{ delete: { table: 'operated', id: 1.5 } }] },
+    })
+    expect(refused.body.errors[0].message).toMatch(
+      /^table \[operated\]: column \[id\]: is not a whole number/,
+    )
+  })
+
   it('goes on after a number that a request gives in any way', async () => {
     await createTable('given', 'int')
     expectOk(await main('PUT', '/tables/given/data/5', { body: {} }))
@@ -246,6 +265,27 @@ describe('a table with ids of type uuid', () => {
       expect.stringContaining('column [id]: is not a UUID'),
     ])
   })
+})
+
+it('are numbered for the database that has the name now', async () => {
+  const other = await createTestService({ url: service.url })
+  try {
+    const calls = [service, other].map((via) => branchCall(service, 'again', { via }))
+    for (const round of [1, 2]) {
+      await createTables(service, 'again', {})
+      const [first = main] = calls
+      expectOk(await first('PUT', '/tables/numbers', { body: { id: { type: 'int' } } }))
+      for (const call of calls) {
+        const body = { records: [{ id: round }, {}] }
+        const answer = await call('POST', '/tables/numbers/upsert', { body })
+        expect(answer.status, JSON.stringify(answer.body)).toBe(200)
+      }
+      const url = `/workspaces/${service.workspaceId}/dbs/again`
+      expectOk(await service.call('DELETE', url, { key: service.key }))
+    }
+  } finally {
+    await other.close()
+  }
 })
 
 describe('the type of ids', () => {

@@ -214,6 +214,38 @@ describe('an upsert', () => {
     }
   })
 
+  it('refuses all further records with a taken value, however many there are', async () => {
+    const records = Array.from({ length: UPSERT_REPEATS_MAX + 20 }, (_, index) => ({
+      id: `same${index}`,
+      name: 'Same',
+      code: 'S',
+    }))
+    const results = outcomes(await upsert(main, records))
+    expect(results[0]).toBe('same0 inserted')
+    const other = results.slice(1).filter((text) => !text.endsWith('column [code]: is not unique'))
+    expect(other).toEqual([])
+  })
+
+  it('writes a record after another one that gives up values of a constraint', async () => {
+    const constraint = { unique: ['name', 'age'] }
+    for (const call of [main, fork]) {
+      expectOk(await call('PUT', '/tables/users/constraints/held', { body: constraint }))
+      const records = [
+        { id: 'cyd', name: 'One', age: 1 },
+        // Refused whatever the order is, so that the records are not written together.
+        { id: 'dan', name: 'Ada', age: 36 },
+        { id: 'cyd', name: 'One', age: 2 },
+        { id: 'eve', name: 'One', age: 1 },
+      ]
+      expect(outcomes(await upsert(call, records))).toEqual([
+        'cyd inserted',
+        expect.stringMatching(/^dan failed .* the values are not unique$/),
+        'cyd updated',
+        'eve inserted',
+      ])
+    }
+  })
+
   it('reports a value that PostgreSQL refuses for its record alone', async () => {
     const [heap] = await service.database.query<{ id: string; databaseId: string }>(sql`
       select h.id, h.database_id as "databaseId"

@@ -1,4 +1,4 @@
-import type { Column } from '@offshoot/contract/schema'
+import type { Column, IdType } from '@offshoot/contract/schema'
 
 /*
  * A naive model of merges: every branch is a full copy, and so is every state that can become the base of
@@ -39,6 +39,7 @@ export interface ModelConstraint {
 export interface ModelTable {
   readonly uid: number
   readonly name: string
+  readonly idType: IdType
   readonly columns: readonly ModelColumn[]
   readonly constraints: readonly ModelConstraint[]
   readonly rows: ReadonlyMap<string, ModelRow>
@@ -458,7 +459,11 @@ function recordsIn(
   }
 }
 
-function rules(theirs: State, ours: State, wish: MergeWish): (uid: number) => Required<Rule> {
+export function rules(
+  theirs: State,
+  ours: State,
+  wish: MergeWish,
+): (uid: number) => Required<Rule> {
   const { only } = wish
   const named =
     only && ('tables' in only ? only.tables : only.records.map((record) => record.table))
@@ -996,7 +1001,11 @@ export function changesOf(before: State, table: ModelTable): Change[] {
  * and so are columns of one name and definition in tables that both have.
  */
 export function readBy(other: State, state: State): State {
-  const tableUids = pairAdded(state.tables, other.tables, { state, other, areSame: () => true })
+  const tableUids = pairAdded(state.tables, other.tables, {
+    state,
+    other,
+    areSame: (one, another) => one.idType === another.idType,
+  })
   const tableUidOf = (uid: number) => tableUids.get(uid) ?? uid
   const tables = state.tables.map((table): ModelTable => {
     const uid = tableUidOf(table.uid)

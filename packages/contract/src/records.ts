@@ -75,6 +75,9 @@ export const InputRecordSchema = Type.Unsafe<Record<string, unknown>>(
   ),
 )
 
+/** The id of a record in a request. Ids of type `int` can be numbers. */
+const GivenIdSchema = Type.Union([RecordIdSchema, Type.Integer()])
+
 const metadata = Type.Object({
   version: Type.Number({
     description:
@@ -198,7 +201,7 @@ const OperationSchema = Type.Object(
       Type.Object(
         {
           table: TableNameSchema,
-          id: RecordIdSchema,
+          id: GivenIdSchema,
           fields: InputRecordSchema,
           ifVersion: IfVersionSchema,
           upsert: Type.Optional(Type.Boolean()),
@@ -211,7 +214,7 @@ const OperationSchema = Type.Object(
       Type.Object(
         {
           table: TableNameSchema,
-          id: RecordIdSchema,
+          id: GivenIdSchema,
           failIfMissing: Type.Optional(Type.Boolean()),
           columns: ColumnListSchema,
         },
@@ -219,10 +222,7 @@ const OperationSchema = Type.Object(
       ),
     ),
     get: Type.Optional(
-      Type.Object(
-        { table: TableNameSchema, id: RecordIdSchema, columns: ColumnListSchema },
-        closed,
-      ),
+      Type.Object({ table: TableNameSchema, id: GivenIdSchema, columns: ColumnListSchema }, closed),
     ),
   },
   {

@@ -234,9 +234,14 @@ const GONE: readonly (readonly [suffix: string, code: ErrorCode, message: string
   ['_database_id_fkey', 'database_not_found', 'the database was deleted a moment ago'],
 ]
 
+/** Returns whether a row of the catalogue that a statement refers to does not exist. */
+export function isForeignKeyViolation(error: unknown): boolean {
+  return codeOf(error) === FOREIGN_KEY_VIOLATION
+}
+
 /** Maps a foreign key violation: its target was deleted after it had been checked. */
 function toGoneError(error: unknown): AppError | undefined {
-  if (codeOf(error) !== FOREIGN_KEY_VIOLATION) return undefined
+  if (!isForeignKeyViolation(error)) return undefined
   const found = GONE.find(([suffix]) => constraintOf(error)?.endsWith(suffix))
   return found && new AppError(found[1], found[2], { cause: error })
 }

@@ -3,6 +3,7 @@ import type pg from 'pg'
 import type { CachePart, SharedCache } from '../common/shared-cache.js'
 import type { Bounds } from '../postgres/bounds.js'
 import type { Database } from '../postgres/database.js'
+import { isForeignKeyViolation } from '../postgres/failures.js'
 import type { Transaction } from '../postgres/run-transaction.js'
 import type { Call, Statement, TextRow, TextRows } from '../postgres/statement.js'
 import type { Fault } from './columns/fault.js'
@@ -141,9 +142,15 @@ export class OpenBranch implements TableLookup {
   }
 
   /** Takes numbers of the sequence of a table or column. Returns the first of them. */
-  takeNumbers(itemId: number, numbers: { count: number; above: number }): Promise<number> {
+  async takeNumbers(itemId: number, numbers: { count: number; above: number }): Promise<number> {
     const { databaseId } = this.rows
-    return takeNumbers(this.#shared.database, { databaseId, itemId, ...numbers })
+    try {
+      return await takeNumbers(this.#shared.database, { databaseId, itemId, ...numbers })
+    } catch (error) {
+      // The database was deleted. There may be another one of its name.
+      if (!isForeignKeyViolation(error)) throw error
+      throw new StaleError('the database of the sequence is gone', { cause: error })
+    }
   }
 
   tableById(id: number): TableCodec | undefined {

@@ -53,7 +53,7 @@ const FIELDS: Readonly<Record<Kind, readonly FieldCheck[]>> = {
   ],
   update: [
     required('table', 'string'),
-    required('id', 'string'),
+    required('id', 'id'),
     required('fields', 'object'),
     optional('ifVersion', 'version'),
     optional('upsert', 'boolean'),
@@ -61,14 +61,14 @@ const FIELDS: Readonly<Record<Kind, readonly FieldCheck[]>> = {
   ],
   delete: [
     required('table', 'string'),
-    required('id', 'string'),
+    required('id', 'id'),
     optional('failIfMissing', 'boolean'),
     optional('columns', 'strings'),
   ],
-  get: [required('table', 'string'), required('id', 'string'), optional('columns', 'strings')],
+  get: [required('table', 'string'), required('id', 'id'), optional('columns', 'strings')],
 }
 
-type FieldType = 'string' | 'object' | 'boolean' | 'version' | 'strings'
+type FieldType = 'string' | 'id' | 'object' | 'boolean' | 'version' | 'strings'
 
 interface FieldCheck {
   readonly name: string
@@ -86,6 +86,7 @@ function optional(name: string, type: FieldType): FieldCheck {
 
 const DESCRIPTIONS: Readonly<Record<FieldType, string>> = {
   string: 'a string',
+  id: 'a string or a number',
   object: 'an object',
   boolean: 'a boolean',
   version: 'a whole number from 0',
@@ -284,6 +285,8 @@ function unknownFields(kind: Kind, fields: Shape): string[] {
 
 function hasType(value: unknown, type: FieldType): boolean {
   switch (type) {
+    case 'id':
+      return typeof value === 'string' || typeof value === 'number'
     case 'object':
       return isObject(value)
     case 'version':

@@ -262,6 +262,7 @@ export class Upsert {
     const deferred: UpsertRow[] = []
     const usedIds = new Set<string>()
     const givenIds = new Set(rows.map(({ id = '' }) => id))
+    const released = new ReleasedValues(this.#table.writer.uniqueKeys, rows)
     for (const [index, row] of rows.entries()) {
       const id = row.id ?? ''
       const isRepeated = usedIds.has(id)
@@ -273,7 +274,7 @@ export class Upsert {
       }
       const isUsed = unique.some(({ key, used }) => used.has(textOf(key)))
       const taken = unique.find(({ holders }) => (holders.get(index) ?? id) !== id)
-      if (isRepeated || isUsed) deferred.push(row)
+      if (isRepeated || isUsed || released.has(row)) deferred.push(row)
       else if (row.isNew && present.has(id)) this.#fail(row, takenError(codec, 'id'))
       else if (row.missing !== undefined && !present.has(id)) {
         this.#fail(row, row.missing)
@@ -284,6 +285,9 @@ export class Upsert {
         this.#isContested ||= givenIds.has(taken.holders.get(index) ?? '')
         this.#fail(row, takenError(codec, codec.physical[column]?.path.join('.') ?? ''))
       } else ready.push(row)
+      // A record that has failed just now has none of its values.
+      if (ready.at(-1) !== row && deferred.at(-1) !== row) continue
+      released.add(row)
       for (const { key, used } of unique) {
         const text = textOf(key)
         if (text !== null) used.add(text)
@@ -427,6 +431,42 @@ export class Upsert {
     // Which record has the values of a constraint is not known.
     this.#isContested ||= error.code === 'unique_violation' && 'constraint' in error
     this.#results[position] = { ...(id === undefined ? {} : { id }), outcome: 'failed', error }
+  }
+}
+
+/**
+ * Values of unique constraints that a record may have for a while, because the request gives it other ones later. A record
+ * that is given after them, with such values, has to be written after them.
+ */
+class ReleasedValues {
+  readonly #keys: readonly Key[]
+  readonly #repeated: ReadonlySet<string>
+  readonly #used = new Set<string>()
+
+  constructor(keys: readonly Key[], rows: readonly UpsertRow[]) {
+    this.#keys = keys.filter(({ name }) => name !== undefined)
+    const seen = new Set<string>()
+    const isSeen = (id: string) => seen.has(id) || !seen.add(id)
+    this.#repeated = new Set(
+      this.#keys.length === 0 ? [] : rows.flatMap(({ id = '' }) => (isSeen(id) ? id : [])),
+    )
+  }
+
+  add(row: UpsertRow): void {
+    if (!this.#repeated.has(row.id ?? '')) return
+    for (const value of this.#valuesOf(row)) this.#used.add(value)
+  }
+
+  has(row: UpsertRow): boolean {
+    return this.#repeated.size > 0 && this.#valuesOf(row).some((value) => this.#used.has(value))
+  }
+
+  /** The values of constraints of which a row gives all columns. */
+  #valuesOf({ values, columns }: UpsertRow): string[] {
+    return this.#keys.flatMap((key) => {
+      if (!key.columns.every((column) => columns.includes(column))) return []
+      return JSON.stringify([key.id, ...key.columns.map((column) => values[column] ?? null)])
+    })
   }
 }
 

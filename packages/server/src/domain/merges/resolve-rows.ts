@@ -120,7 +120,12 @@ export class TableResolutions {
       return { id, take: decision, cells }
     }
     if (conflict?.kind === 'deletedHere' || conflict?.kind === 'deletedThere') {
-      this.#refuse(request, `one side deleted record [${id}]; use [take] instead of [columns]`)
+      if (this.#strategy === 'fail' && this.#rest === undefined) {
+        this.#refuse(request, `one side deleted record [${id}]; use [take] instead of [columns]`)
+        return undefined
+      }
+      // The strategy decides whether the record is there. If it is, a value may be needed for a rule.
+      for (const [path, cell] of decision) this.#keep(request, path, cell)
       return undefined
     }
     const paths = conflictPaths(this.#codec, conflict?.columns ?? [])
