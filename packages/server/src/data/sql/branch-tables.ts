@@ -1,9 +1,8 @@
 import type { ColumnType } from '@offshoot/contract/schema'
 import { invalidSql } from '../../dialect/invalid-sql.js'
 import { cutName, findName } from '../../dialect/scope.js'
-import { ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
-import { NOW } from '../../rows/columns/column-type.js'
 import { isFileType } from '../../rows/columns/column-types.js'
 import type { StoredTable } from '../../rows/columns/stored-schema.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
@@ -322,7 +321,7 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
     {
       name,
       path,
-      defaultValue: defaultOf(column),
+      defaultValue: column?.defaultSql,
       valueOf(expression) {
         const value = sql`cast(${expression} as ${inputType})`
         // As text, so that numbers keep all digits.
@@ -332,16 +331,6 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
       },
     },
   ]
-}
-
-function defaultOf(column: OwnColumn['column']): Sql | undefined {
-  const { generate } = column?.column ?? {}
-  if (generate !== undefined && generate !== 'updatedAt') return undefined
-  if (generate !== undefined || column?.defaultText === NOW) {
-    const isMoment = column?.column.type === 'datetime'
-    return isMoment ? sql`now()` : sql`(now() at time zone 'UTC')`
-  }
-  return typeof column?.defaultText === 'string' ? literal(column.defaultText) : sql`null`
 }
 
 /** Puts the value of a column into a record. */

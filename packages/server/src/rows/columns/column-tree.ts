@@ -1,6 +1,6 @@
 import { columnIdsIn } from '../../dialect/row-expression.js'
-import type { Sql } from '../../postgres/sql.js'
-import type { CodecOptions, NOW, ValueCodec } from './column-type.js'
+import { literal, type Sql, sql } from '../../postgres/sql.js'
+import { type CodecOptions, NOW, type ValueCodec } from './column-type.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from './column-types.js'
 import { computedSql, isComputed } from './computed-columns.js'
 import { Fault } from './fault.js'
@@ -14,8 +14,8 @@ export interface PhysicalColumn {
   readonly physicalName: string
   readonly sqlType: string
   readonly codec: ValueCodec
-  /** The default in the text form of PostgreSQL. null: there is none. */
-  readonly defaultText: string | typeof NOW | null
+  /** The default of the column. undefined: the service generates it, which SQL cannot. */
+  readonly defaultSql: Sql | undefined
   /** How the value is calculated. undefined: it is stored. */
   readonly computed: ComputedValue | undefined
 }
@@ -97,7 +97,7 @@ export function compileColumns(table: StoredTable, options: CodecOptions): Colum
       physicalName: physicalName(column),
       sqlType: entry.sqlType,
       codec,
-      defaultText,
+      defaultSql: defaultSql(column, defaultText),
       computed: computedOf(column, all),
     })
     const nested = column.type === 'object' ? compileLevel(column.columns ?? [], path) : undefined
@@ -130,6 +130,17 @@ function computedOf(
     uses: new Map(all.filter(({ id }) => ids.has(id)).map((each) => [each.id, each])),
     valueSql: (columnSql) => computedSql(column, columnSql),
   }
+}
+
+function defaultSql(
+  { type, generate }: StoredColumn,
+  text: ReturnType<typeof compileDefault>,
+): Sql | undefined {
+  if (text === NOW || generate === 'updatedAt') {
+    return type === 'datetime' ? sql`now()` : sql`(now() at time zone 'UTC')`
+  }
+  if (generate !== undefined) return undefined
+  return text === null ? sql`null` : literal(text)
 }
 
 function compileDefault(column: StoredColumn, options: CodecOptions): string | typeof NOW | null {
