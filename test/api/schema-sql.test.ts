@@ -785,7 +785,7 @@ describe('what is not supported', () => {
       'alter table u add column x int, alter x type text using upper(a)',
       'which the same request adds or changes',
     ],
-    ['alter table u alter id type text', 'ALTER COLUMN of column [id]'],
+    ['alter table u alter id type uuid', 'ALTER COLUMN of column [id]'],
     ['alter table u drop column id', 'DROP COLUMN of column [id]'],
     ['alter table u rename id to key', 'RENAME COLUMN of column [id]'],
     ['alter table u cluster on x', 'CLUSTER ON'],
