@@ -359,7 +359,7 @@ async function inferColumns(file: string, format: Format): Promise<ColumnDefinit
         `column [${name}]: a column of a new table has letters, digits and _ - ~ in its name`,
       )
     }
-    return { name, type: type instanceof TypeInference ? type.type : type }
+    return { name, ...(type instanceof TypeInference ? type.definition : { type }) }
   })
 }
 

@@ -8,7 +8,11 @@ import type { ColumnDefinition, ColumnType } from '@offshoot/client'
 /** Longer values need a `text` column. */
 const STRING_LENGTH_MAX = 2048
 
-const INTEGER = /^-?(?:0|[1-9]\d{0,14})$/
+const INTEGER = /^-?(?:0|[1-9]\d*)$/
+/** A number with as many digits after the point as amounts of money have, or more. */
+const DECIMAL = /^-?(?:0|[1-9]\d{0,11})\.(\d{2,6})$/
+/** Room for twelve digits before the point, and six after it. */
+const DECIMAL_PRECISION = 18
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
 const TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?$/
 const DATE = /^\d{4}-\d{2}-\d{2}$/
@@ -19,8 +23,9 @@ const EMAIL = /^[^\s@]+@[^\s@]+\.[^\s@]+$/
 /** The types that a column of a CSV file can have, from the narrowest. */
 const CANDIDATES: readonly { type: ColumnType; fits(text: string): boolean }[] = [
   { type: 'bool', fits: (text) => text === 'true' || text === 'false' },
-  { type: 'int', fits: (text) => INTEGER.test(text) },
-  { type: 'float', fits: (text) => NUMBER.test(text) },
+  { type: 'int', fits: (text) => INTEGER.test(text) && Number.isSafeInteger(Number(text)) },
+  { type: 'decimal', fits: (text) => DECIMAL.test(text) },
+  { type: 'float', fits: isFloat },
   { type: 'datetime', fits: (text) => TIME.test(text) && !Number.isNaN(Date.parse(text)) },
   { type: 'date', fits: (text) => DATE.test(text) && !Number.isNaN(Date.parse(text)) },
   { type: 'time', fits: (text) => TIME_OF_DAY.test(text) },
@@ -29,6 +34,11 @@ const CANDIDATES: readonly { type: ColumnType; fits(text: string): boolean }[] =
   { type: 'multiple', fits: isListOfTexts },
   { type: 'string', fits: (text) => text.length <= STRING_LENGTH_MAX },
 ]
+
+/** Whole numbers that a float would round are texts, such as the ids of other systems. */
+function isFloat(text: string): boolean {
+  return NUMBER.test(text) && (!INTEGER.test(text) || Number.isSafeInteger(Number(text)))
+}
 
 function isListOfTexts(text: string): boolean {
   if (!text.startsWith('[')) return false
@@ -44,11 +54,24 @@ function isListOfTexts(text: string): boolean {
 export class TypeInference {
   #candidates = CANDIDATES
   #values = 0
+  #scale = 0
 
   add(text: string): void {
     if (text === '') return
+    const scale = DECIMAL.exec(text)?.[1]?.length ?? 0
+    if (this.#values === 0) this.#scale = scale
+    const isFixed = scale === this.#scale
     this.#values++
-    this.#candidates = this.#candidates.filter(({ fits }) => fits(text))
+    this.#candidates = this.#candidates.filter(
+      ({ type, fits }) => fits(text) && (isFixed || type !== 'decimal'),
+    )
+  }
+
+  /** The definition of a column of the type. Numbers are exact if all of them have equally many digits after the point. */
+  get definition(): Pick<ColumnDefinition, 'type' | 'decimal'> {
+    const { type } = this
+    if (type !== 'decimal') return { type }
+    return { type, decimal: { precision: DECIMAL_PRECISION, scale: this.#scale } }
   }
 
   get type(): ColumnType {

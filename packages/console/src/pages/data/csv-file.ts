@@ -126,9 +126,24 @@ const GUESSES: readonly ColumnDefinition['type'][] = [
 /** Longer texts become `text`, which has no limit. */
 const STRING_LENGTH_MAX = 500
 
-/** Guesses the type of a column from some of its texts. */
-export function guessType(texts: readonly string[]): ColumnDefinition['type'] {
+/** A number with as many digits after the point as amounts of money have, or more. */
+const DECIMAL = /^\s*-?(?:0|[1-9]\d{0,11})\.(\d{2,6})\s*$/
+/** Exact numbers, with room for twelve digits before the point, and six after it. */
+export const exactNumber = (scale: number): Pick<ColumnDefinition, 'type' | 'decimal'> => ({
+  type: 'decimal',
+  decimal: { precision: 18, scale },
+})
+
+/** Guesses the type of a column from some of its texts. Numbers are exact if all have equally many digits after the point. */
+export function guessColumn(texts: readonly string[]): Pick<ColumnDefinition, 'type' | 'decimal'> {
   const given = texts.filter((text) => text !== '')
+  const scales = new Set(given.map((text) => DECIMAL.exec(text)?.[1]?.length))
+  const [scale] = scales
+  if (scales.size === 1 && scale !== undefined) return exactNumber(scale)
+  return { type: guessType(given) }
+}
+
+function guessType(given: readonly string[]): ColumnDefinition['type'] {
   if (given.length === 0) return 'string'
   const fits = GUESSES.find((type) =>
     given.every((text) => {

@@ -20,7 +20,8 @@ import {
   type CsvSample,
   cellOf,
   columnName,
-  guessType,
+  exactNumber,
+  guessColumn,
   readRows,
   readSample,
   recordOf,
@@ -123,8 +124,8 @@ export function ImportDialog({ table, onClose }: { table?: TableDefinition; onCl
             (column) => column.name.toLowerCase() === heading.toLowerCase() || column.name === name,
           )
           if (same !== undefined) return { to: same.name }
-          const type = guessType(read.rows.map((row) => row[index] ?? ''))
-          return { create: { name, type } }
+          const guessed = guessColumn(read.rows.map((row) => row[index] ?? ''))
+          return { create: { name, ...guessed } }
         }),
       )
     } catch (caught) {
@@ -324,11 +325,14 @@ export function ImportDialog({ table, onClose }: { table?: TableDefinition; onCl
   )
 }
 
+/** Digits after the point of exact numbers, unless the file shows another number of them. */
+const SCALE = 2
 const NEW_TYPES: readonly ColumnDefinition['type'][] = [
   'string',
   'text',
   'int',
   'float',
+  'decimal',
   'bool',
   'datetime',
   'date',
@@ -396,7 +400,9 @@ function Sample({
                         if (kind === 'to') onMap(index, { to: value })
                         else if (kind === 'new') {
                           const type = value as ColumnDefinition['type']
-                          onMap(index, { create: { name: columnName(heading, index), type } })
+                          const definition = type === 'decimal' ? exactNumber(SCALE) : { type }
+                          const name = columnName(heading, index)
+                          onMap(index, { create: { name, ...definition } })
                         } else onMap(index, undefined)
                       }}
                     >

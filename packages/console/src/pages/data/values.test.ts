@@ -1,7 +1,7 @@
 import type { ColumnDefinition } from '@offshoot/client'
 import { describe, expect, it } from 'vitest'
 import { conditionsOf, filterOf } from './conditions.js'
-import { guessType, recordOf } from './csv-file.js'
+import { guessColumn, recordOf } from './csv-file.js'
 import { NOTHING, operationsOf, rebase, stageCell, stageDelete } from './staging.js'
 import { longText, parseText, type Row, shortText } from './values.js'
 import { formatView, parseView } from './view.js'
@@ -147,7 +147,14 @@ describe('files of comma-separated values', () => {
     [['two\nlines'], 'text'],
     [[''], 'string'],
   ] as const)('%j are guessed to be %s', (texts, type) => {
-    expect(guessType(texts)).toBe(type)
+    expect(guessColumn(texts)).toEqual({ type })
+  })
+
+  it('have exact numbers if all have equally many digits after the point', () => {
+    const decimal = { precision: 18, scale: 2 }
+    expect(guessColumn(['12.50', '', '-0.99'])).toEqual({ type: 'decimal', decimal })
+    expect(guessColumn(['12.50', '0.999'])).toEqual({ type: 'float' })
+    expect(guessColumn(['12.50', '7'])).toEqual({ type: 'float' })
   })
 
   it('makes records and names the cells that do not fit', () => {
