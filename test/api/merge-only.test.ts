@@ -164,6 +164,24 @@ describe('a merge of some tables', () => {
     await mergeAll(branches)
   })
 
+  it('keeps the rule of a table that both sides name differently, whichever name has it', async () => {
+    for (const named of ['items', 'goods']) {
+      const branches = await open()
+      await branches.edit('dev', { renameTable: { oldName: 'items', newName: 'goods' } })
+      const before = await branches.read('main', 'items', IDS)
+      expect(
+        await branches.merge('dev', {
+          only: { tables: ['items', 'goods'] },
+          tables: { [named]: { mode: 'schema' } },
+        }),
+      ).toMatchObject({ merged: true })
+      expect(await branches.read('main', 'goods', IDS)).toEqual(before)
+      // The records are merged later, because they were left out.
+      expect(await branches.merge('dev', {})).toMatchObject({ merged: true })
+      expect(await branches.read('main', 'goods', IDS)).toMatchObject({ a: { price: 10 }, d: {} })
+    }
+  })
+
   it('removes a table or a column that the merged branch has removed, by the rule of data loss', async () => {
     const branches = await open()
     await branches.edit('dev', { removeTable: { table: 'notes' } })

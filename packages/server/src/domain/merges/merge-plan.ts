@@ -419,7 +419,8 @@ function rulesOf(options: MergeOptions, { theirs, ours }: Sides): (tableId: numb
   for (const { id, name } of [...ours.schema.tables, ...theirs.schema.tables]) {
     if (!isNamed(options.only, name)) continue
     const rule = rules.get(name)
-    if (rule === undefined && options.only === undefined) continue
+    // A table that both sides name differently may have its rule by either name.
+    if (rule === undefined && (options.only === undefined || byId.has(id))) continue
     byId.set(id, { strategy: rule?.strategy ?? options.strategy, mode: rule?.mode ?? 'merge' })
   }
   const rest: TableRule = {
