@@ -248,6 +248,20 @@ describe.each(['main', 'fork'])('the constraints of a table on %s', (branch) => 
   })
 })
 
+it('a check names the record that fails it, of a set and in SQL, on a branch and a fork', async () => {
+  const { branches } = await open()
+  await branches.put('main', 'bookings', 'low', { room: 's', price: 1, paid: 0 })
+  await branches.fork('fork')
+  for (const branch of ['main', 'fork']) {
+    const set = { filter: { price: { $le: 5 } }, set: { paid: 3 } }
+    const ofSet = await branches.call(branch, 'PATCH', '/tables/bookings/data', set)
+    expect(ofSet).toMatchObject({ status: 400, body: { ...FAILED, record: 'low' } })
+    const statement = "update bookings set paid = 2 where id = 'low'"
+    const ofSql = await branches.call(branch, 'POST', '/sql', { statement })
+    expect(ofSql).toMatchObject({ status: 400, body: { ...FAILED, record: 'low' } })
+  }
+})
+
 describe('a constraint', () => {
   it('is a part of the schema, and follows the names of its columns', async () => {
     const { branches } = await open()

@@ -7,6 +7,7 @@ import type { EncodedUpdate, InputRecord } from '../../rows/columns/record-encod
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
+import { Refusal } from '../../rows/writing/refusals.js'
 import type { RuleCheck, TableWriter } from '../../rows/writing/table-writer.js'
 import type { Filter } from '../query/filter.js'
 import { invalidQuery } from '../query/invalid-query.js'
@@ -143,7 +144,7 @@ async function writeSet(
       bounds,
     })
   } catch (cause) {
-    const error = toRecordError(cause, codec)
+    const error = toRecordError(cause, codec, Refusal.of(cause, [codec])?.record)
     const isMoved = error instanceof AppError && error.code === 'unique_violation'
     if (!isMoved || !change.movesValues || !branch.takesDrafts) throw error
     return branch.runDrafted(

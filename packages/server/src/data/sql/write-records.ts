@@ -448,10 +448,11 @@ async function runPart(
 
 /** Returns the error of a statement whose rows break a rule of one of the tables. Other errors stay as they are. */
 export function toSqlRefusal(error: unknown, codecs: readonly TableCodec[]): unknown {
-  const refusal = Refusal.of(error, codecs)?.message
+  const { message: refusal, record } = Refusal.of(error, codecs) ?? {}
   if (refusal === undefined) return error
   const fields = findViolationFields(error, new Set(codecs))
-  return refused(`table [${fields?.table ?? codecs[0]?.table.name}]: ${refusal}`, fields)
+  const named = fields && record !== undefined ? { ...fields, record } : fields
+  return refused(`table [${fields?.table ?? codecs[0]?.table.name}]: ${refusal}`, named)
 }
 
 function refused(message: string, fields: ViolationFields | undefined): AppError {

@@ -1,4 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
+import { RECORD_ID_PATTERN } from '@offshoot/contract/names'
 import {
   CHECK_VIOLATION,
   codeOf,
@@ -194,7 +195,9 @@ export class Refusal {
   static of(error: unknown, codecs: Iterable<TableCodec>): Refusal | undefined {
     const violation = findViolation(error, codecs)
     const message = violation?.message ?? describeRefusal(error, codecs)
-    return message === undefined ? undefined : new Refusal(message, violation, rowsBefore(error))
+    return message === undefined
+      ? undefined
+      : new Refusal(message, violation, rowsBefore(error), failingId(error))
   }
 
   private constructor(
@@ -204,8 +207,23 @@ export class Refusal {
     readonly violation: Violation | undefined,
     /** The number of rows before the one that made a sink fail, if known. */
     readonly rowsBefore: number | undefined,
+    /** The id of a row that fails a check, if known. */
+    readonly record: string | undefined,
   ) {}
 }
+
+/** The columns of a heap that precede the id: version, epoch, two times and whether the row is deleted. */
+const COLUMNS_BEFORE_ID = 5
+
+/** Reads the id of a row that fails a check from the detail, which has its values. None of those before the id has a comma. */
+function failingId(error: unknown): string | undefined {
+  const { detail } = error as { detail?: unknown }
+  if (codeOf(error) !== CHECK_VIOLATION || typeof detail !== 'string') return undefined
+  const values = /^Failing row contains \(([^)]*)/.exec(detail)?.[1]?.split(', ')
+  const id = values?.[COLUMNS_BEFORE_ID]
+  return id !== undefined && RECORD_ID.test(id) ? id : undefined
+}
+const RECORD_ID = new RegExp(RECORD_ID_PATTERN)
 
 function describeRefusal(error: unknown, codecs: Iterable<TableCodec>): string | undefined {
   switch (codeOf(error)) {
