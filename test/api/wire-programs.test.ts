@@ -31,7 +31,8 @@ const python: Install = async ({ folder, packages }) => {
   return [path.join(folder, 'bin', 'python')]
 }
 const node: Install = async ({ folder, packages }) => {
-  await run('npm', ['install', '--no-audit', '--no-fund', '--prefix', folder, ...packages])
+  const options = ['--no-audit', '--no-fund', '--ignore-scripts']
+  await run('npm', ['install', ...options, '--prefix', folder, ...packages])
   return [process.execPath]
 }
 const go: Install = async ({ folder, packages }) => {
@@ -83,6 +84,12 @@ const PROGRAMS: readonly Program[] = [
     source: 'drizzle-shop.mjs',
     install: node,
     packages: ['drizzle-orm@0.45.4', 'drizzle-kit@0.31.11', 'pg@8.23.1'],
+  },
+  {
+    name: 'Prisma',
+    source: 'prisma-shop.mjs',
+    install: node,
+    packages: ['prisma@6.19.0', '@prisma/client@6.19.0', '@prisma/adapter-pg@6.19.0', 'pg@8.23.1'],
   },
   {
     name: 'pgx',

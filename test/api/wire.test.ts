@@ -367,6 +367,15 @@ describe('the extended protocol', () => {
     raw.close()
   })
 
+  it('is told an error at once, also if it asks for answers by Flush', async () => {
+    const raw = await wire.openRaw()
+    raw.send(parse('select nothing', 'a'), describeStatement('a'), message('H', Buffer.alloc(0)))
+    expect(errorCode([...(await raw.until('E'))])).toBe('42703')
+    raw.send(sync())
+    expect((await raw.until('Z')).map(({ type }) => type).join('')).toBe('Z')
+    raw.close()
+  })
+
   it('skips what follows an error until the next Sync, and goes on after it', async () => {
     const raw = await wire.openRaw()
     raw.send(
@@ -413,7 +422,7 @@ describe('the extended protocol', () => {
     const other = new RawClient(wire.port)
     other.send(int32(16), int32(80_877_102), key)
     // The service closes the connection when it has read the signal.
-    await other.closed
+    await other.closed()
     raw.send(query('select count(*) from people'))
     expect(errorCode(await raw.until('Z'))).toBeUndefined()
     raw.close()
@@ -536,6 +545,18 @@ describe('binary values', () => {
     ['timestamptz', 1184, ['1999-12-31 23:59:59.999999+00', '2026-11-18 04:05:06+00', 'infinity']],
     ['date', 1082, ['1999-12-31', '2000-01-01', '0001-01-01']],
     ['time', 1083, ['00:00:00', '23:59:59.5']],
+    [
+      'interval',
+      1186,
+      [
+        '1 year 2 mons -3 days +04:05:06.7',
+        '-1 days',
+        '-00:00:01',
+        '00:00:00',
+        '30 mons',
+        '100:00:00',
+      ],
+    ],
     ['uuid', 2950, ['01234567-89ab-cdef-0123-456789abcdef']],
     ['bool', 16, ['t', 'f']],
   ])('of type %s have the form of PostgreSQL', async (name, typeId, texts) => {
@@ -544,7 +565,7 @@ describe('binary values', () => {
     for (const text of texts) {
       const { rows } = await direct
         .query(
-          `set timezone to 'UTC'; select encode(${name === 'timestamptz' || name === 'numeric' || name === 'uuid' || name === 'time' || name === 'date' ? `${name}_send` : `${name}send`}('${text}'::${name}), 'hex') as hex, '${text}'::${name}::text as text`,
+          `set timezone to 'UTC'; select encode(${name === 'timestamptz' || name === 'numeric' || name === 'uuid' || name === 'time' || name === 'date' || name === 'interval' ? `${name}_send` : `${name}send`}('${text}'::${name}), 'hex') as hex, '${text}'::${name}::text as text`,
         )
         .then((results) => (results as unknown as pg.QueryResult[])[1] as pg.QueryResult)
       const [{ hex, text: written }] = rows

@@ -143,6 +143,8 @@ export class ClientSession {
     if (error instanceof ProtocolError) throw error
     await this.#fail(error)
     this.#isSkipping = true
+    // A client that asks for answers by Flush reads the error before it sends Sync.
+    await this.#connection.output.send()
   }
 
   /** Tells the client that the next statement can come. */

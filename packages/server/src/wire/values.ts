@@ -138,6 +138,31 @@ function timeText(value: bigint): string {
   return `${parts.map((part) => String(part).padStart(2, '0')).join(':')}.${fraction}`
 }
 
+const INTERVAL =
+  /^(?:(-?\d+) years? ?)?(?:\+?(-?\d+) mons? ?)?(?:\+?(-?\d+) days? ?)?(?:([+-])?(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?$/
+
+/** An interval has microseconds, days and months. */
+function encodeInterval(buffer: Buffer, text: string): void {
+  const found = INTERVAL.exec(text)
+  if (found === null) throw unsupported(`the interval [${text}] has no binary form here`)
+  const [years = 0, months = 0, days = 0] = found.slice(1, 4).map((part) => Number(part ?? 0))
+  const [hours, minutes, seconds] = found.slice(5, 8).map((part) => BigInt(part ?? 0))
+  const whole = ((hours ?? 0n) * 60n + (minutes ?? 0n)) * 60n + (seconds ?? 0n)
+  const microseconds = whole * 1_000_000n + BigInt((found[8] ?? '').padEnd(6, '0'))
+  buffer.writeBigInt64BE(found[4] === '-' ? -microseconds : microseconds, 0)
+  buffer.writeInt32BE(days, 8)
+  buffer.writeInt32BE(years * 12 + months, 12)
+}
+
+function decodeInterval(buffer: Buffer): string {
+  const value = buffer.readBigInt64BE(0)
+  const [sign, size] = value < 0n ? ['-', -value] : ['+', value]
+  const [seconds, fraction] = [size / 1_000_000n, String(size % 1_000_000n).padStart(6, '0')]
+  const parts = [seconds / 3600n, (seconds / 60n) % 60n, seconds % 60n]
+  const clock = parts.map((part) => String(part).padStart(2, '0')).join(':')
+  return `${buffer.readInt32BE(12)} mons ${buffer.readInt32BE(8)} days ${sign}${clock}.${fraction}`
+}
+
 /** The digits of a number are sent in groups of four. */
 const GROUP = 4
 const SIGNS: Readonly<Record<string, number>> = {
@@ -317,6 +342,7 @@ const TYPES: ReadonlyMap<number, ValueType> = new Map<number, ValueType>([
   ],
   [1114, { name: 'timestamp', arrayId: 1115, ...timestamp('') }],
   [1184, { name: 'timestamptz', arrayId: 1185, ...timestamp('+00') }],
+  [1186, { name: 'interval', arrayId: 1187, ...sized(16, encodeInterval, decodeInterval) }],
   [
     1700,
     { name: 'numeric', arrayId: 1231, bytes: -1, encode: encodeNumeric, decode: decodeNumeric },

@@ -78,6 +78,8 @@ const UNIQUE_BROKEN = /have values that other records have/
 
 const RETRY_HINT = 'Every transaction is serializable: repeat it from its beginning.'
 
+const LOSS_HINT = 'SET offshoot.allow_data_loss = on allows it.'
+
 /** Converts what was thrown. Errors that callers must not see become a plain one, and are returned as `hidden`. */
 export function toWireError(error: unknown): { shown: WireError; hidden?: unknown } {
   if (error instanceof WireError) return { shown: error }
@@ -102,6 +104,7 @@ export function toWireError(error: unknown): { shown: WireError; hidden?: unknow
 
 function adviceOf({ code, details }: AppError, state: string) {
   if (state === '40001') return { hint: RETRY_HINT }
+  if (code === 'data_loss') return { hint: LOSS_HINT }
   if (code !== 'merge_conflict') return {}
   const hint = `The second argument resolves conflicts: 'ours' keeps this branch, 'theirs' takes the other one.`
   const { conflicts } = (details ?? {}) as { conflicts?: readonly unknown[] }

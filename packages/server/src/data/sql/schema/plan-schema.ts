@@ -186,10 +186,15 @@ class SchemaPlanner {
   // Tables
 
   #createTable(statement: NodeOf<'CreateStmt'>): string {
-    requireParts(statement, ['relation', 'tableElts', 'if_not_exists', 'oncommit'], {
+    requireParts(statement, ['relation', 'tableElts', 'if_not_exists', 'oncommit', 'options'], {
       of: 'CREATE TABLE',
       names: TABLE_PARTS,
     })
+    for (const option of statement.options ?? []) {
+      const parameter = contentOf(option, 'DefElem')?.defname ?? ''
+      if (!STORAGE.test(parameter)) throw notSupported(`CREATE TABLE: WITH [${parameter}]`)
+      this.#notices.add(`CREATE TABLE: WITH [${parameter}] has no effect`)
+    }
     if (statement.oncommit !== undefined && statement.oncommit !== 'ONCOMMIT_NOOP') {
       throw notSupported('CREATE TABLE: ON COMMIT')
     }
@@ -1019,6 +1024,9 @@ const subtypeWords = (subtype: string | undefined): string =>
     .replace(/^AT_/, '')
     .replace(/([a-z])([A-Z])/g, '$1 $2')
     .toUpperCase()
+
+/** Parameters of a table that change no answer. */
+const STORAGE = /^(?:fillfactor|toast_tuple_target|parallel_workers|autovacuum_\w+)$/
 
 const indexName = (table: TableModel, column: string): string =>
   cutName(`${table.name}_${column}_idx`)

@@ -42,7 +42,7 @@ const PLAIN: Readonly<Record<string, SqlType>> = {
 
 /** Types whose numbers in parentheses are digits of a second, which are stored anyway. */
 const MOMENTS = new Set(['timestamptz', 'timestamp', 'time'])
-const TEXTS = new Set(['text', 'varchar'])
+const TEXTS = new Set(['text', 'varchar', 'bpchar'])
 
 /** Returns the column type that a type of PostgreSQL stands for. */
 export function readType(
@@ -61,6 +61,7 @@ export function readType(
   const values = enums.get(name)
   if (values !== undefined) return { form: { type: 'enum', enum: { values, type: name } } }
   if (name === 'varchar') return varchar(numbers)
+  if (name === 'bpchar') return character(numbers)
   if (name === 'numeric') return numeric(numbers)
   const plain = PLAIN[name]
   if (plain !== undefined && (numbers.length === 0 || MOMENTS.has(name))) return plain
@@ -91,6 +92,11 @@ function varchar([length]: readonly number[]): SqlType {
   if (length === undefined) return { form: { type: 'text' } }
   const type = length <= LIMITS.stringLengthMax ? 'string' : 'text'
   return { form: { type }, notice: `the length of varchar(${length}) is not checked` }
+}
+
+function character([length = 1]: readonly number[]): SqlType {
+  const notice = `values of char(${length}) are not padded, and their length is not checked`
+  return { ...varchar([length]), notice }
 }
 
 function numeric([precision, scale = 0]: readonly number[]): SqlType {
