@@ -44,7 +44,9 @@ const QUICK: Sizes = {
 
 const LIVE_CHECKPOINTS = 100
 /** After these merges, as many states are kept as ever will be. */
-const EARLY_MERGES = 3 * LIMITS.automaticCheckpointsMax
+const EARLY_MERGES = 5 * LIMITS.automaticCheckpointsMax
+/** The rows that merges change in turn, fewer than the early merges: each keeps a version for the fork of the branch. */
+const MERGED_ROWS = 50
 /** The share of a long run that its beginning and its end are measured by. */
 const SHARE = 0.1
 
@@ -249,7 +251,7 @@ async function benchManyMerges(environment: Environment, sizes: Sizes): Promise<
   const times: number[] = []
   let early: Stored | undefined
   for (let number = 0; number < sizes.merges; number++) {
-    const path = `/db/pair:dev/tables/people/data/${rowId((number % 100) + 1)}`
+    const path = `/db/pair:dev/tables/people/data/${rowId((number % MERGED_ROWS) + 1)}`
     await call('PATCH', path, { age: number })
     times.push(await timeMs(() => call('POST', '/db/pair:dev/merge')))
     if (number === EARLY_MERGES) early = await settled(environment, 'pair')
