@@ -4,8 +4,17 @@ import { beyondSql, listParts, partSql } from './bounds-sql.js'
 import { Parameters } from './parameters.js'
 import type { QueryPlan } from './query-plan.js'
 import { reverseLinkSql } from './reverse-link.js'
-import { selectRows } from './select-rows.js'
-import { KEY_ID, keyName, orderSql, type Part, ROOT, sortKeys, sortTypes } from './sort-sql.js'
+import { type ArmSelect, armSelects, type RowSelect } from './select-rows.js'
+import {
+  KEY_ID,
+  type KeyExpression,
+  keyName,
+  orderSql,
+  type Part,
+  ROOT,
+  sortKeys,
+  sortTypes,
+} from './sort-sql.js'
 
 /**
  * Compiles a query to one statement. Each physical table that rows come from is selected separately, with
@@ -17,7 +26,9 @@ export function querySql(plan: QueryPlan): Call {
   for (const read of [plan.read, ...plan.reverseLinks.map((link) => link.read)]) {
     parameters.countTables(read.linkedArmCount)
   }
-  const selects = listParts(plan).flatMap((part) => partSelects(plan, part, parameters))
+  const parts = listParts(plan).map((part) => pagePart(plan, part, parameters))
+  const selects = parts.flatMap((part) => part.selects)
+  const nearest = parts.flatMap((part) => part.nearest ?? [])
   const [only] = selects
   if (only === undefined) {
     return { statement: compileStatement(sql`select null where false`), values: [] }
@@ -29,6 +40,7 @@ export function querySql(plan: QueryPlan): Call {
     selects.length === 1
       ? sql`${only} limit ${limit}${offset}`
       : sql`
+          ${nearest.length === 0 ? empty : sql`with ${join(nearest, ', ')}`}
           select * from (${join(
             selects.map((select) => sql`(${select} limit ${armLimit(plan)})`),
             ' union all ',
@@ -86,10 +98,79 @@ function armLimit({ limit, offset }: QueryPlan): Sql {
   return raw(String(limit + offset))
 }
 
-/** Selects the rows of one part, in order. */
-function partSelects(plan: QueryPlan, part: Part, parameters: Parameters): Sql[] {
+/** The selects of one part. */
+interface PagePart {
+  readonly selects: readonly Sql[]
+  /** A common table expression that some of them read. */
+  readonly nearest?: Sql
+}
+
+/** With more arms, the statement would be too long. */
+const BOUNDED_ARMS_MAX = 6
+
+/**
+ * Selects the rows of one part, in order.
+ *
+ * A layer may hide most rows of the heap below it, and PostgreSQL would pass all that come before the first visible one. So
+ * the page of the layer is read first. If it is full, no row after its last one is needed. If not, the other arms are read
+ * without a bound.
+ */
+function pagePart(plan: QueryPlan, part: Part, parameters: Parameters): PagePart {
+  const arms = partArms(plan, part, parameters)
+  const [layer, ...others] = arms
+  const key = boundKey(plan, part)
+  const { isLayered, armCount } = plan.lookup.rowsOf(plan.codec)
+  if (layer === undefined || key === undefined || !isLayered || armCount > BOUNDED_ARMS_MAX) {
+    return { selects: arms.map((arm) => arm.all()) }
+  }
+  const name = ident(`nearest_${part}`)
+  const last = sql`(
+    select ${key.name} from ${name}
+    order by ${orderSql(plan.sort, plan.isBackward, part)}
+    limit 1 offset ${armLimit(plan)} - 1)`
+  const isWithin = ({ keys }: PartSelect) =>
+    sql`${key.expressionIn(keys)} ${key.isAscending ? sql`<=` : sql`>=`} ${last}`
+  return {
+    nearest: sql`${name} as materialized (${layer.all()} limit ${armLimit(plan)})`,
+    selects: [
+      sql`select * from ${name}`,
+      ...others.map((arm) => arm.whereFew(isWithin(arm.described))),
+      ...others.map((arm) => arm.where(sql`${last} is null`)),
+    ],
+  }
+}
+
+/** The key by which the rows of a part are ordered first. */
+interface BoundKey {
+  readonly name: Sql
+  readonly isAscending: boolean
+  expressionIn(keys: readonly KeyExpression[]): Sql
+}
+
+/** Returns the first sort key or the id. undefined: the rows have no bound, because they begin with nulls or are random. */
+function boundKey({ sort, isBackward }: QueryPlan, part: Part): BoundKey | undefined {
+  const [first, ...further] = sort.keys
+  if (sort.isRandom) return undefined
+  if (first === undefined || (part === 'nulls' && further.length === 0)) {
+    return { name: KEY_ID, isAscending: !isBackward, expressionIn: () => sql`${ROOT}.id` }
+  }
+  const beginsWithNulls = part === 'all' && isBackward && !first.field.isNeverNull
+  if (part === 'nulls' || beginsWithNulls) return undefined
+  return {
+    name: keyName(0),
+    isAscending: (first.direction === 'asc') !== isBackward,
+    expressionIn: ([key]) => key?.expression ?? empty,
+  }
+}
+
+/** A select, and the sort keys of its rows. */
+interface PartSelect extends RowSelect {
+  readonly keys: readonly KeyExpression[]
+}
+
+function partArms(plan: QueryPlan, part: Part, parameters: Parameters): ArmSelect<PartSelect>[] {
   const { after, before, sort, isBackward } = plan
-  return selectRows({ ...plan, parameters }, ({ record, fields }) => {
+  return armSelects({ ...plan, parameters }, ({ record, fields }) => {
     const own = plan.read.selectOwn(record)
     const selected = isWhole(plan)
       ? own
@@ -107,6 +188,7 @@ function partSelects(plan: QueryPlan, part: Part, parameters: Parameters): Sql[]
         : beyondSql(keys, { at: before, isAfter: false, part, parameters })),
     ]
     return {
+      keys,
       selected: sql`${join(selected, ', ')}${join([empty, ...keyColumns], '')}, ${ROOT}.id as ${KEY_ID}`,
       conditions: [...partSql(part, keys), ...bounds],
       end: sql`

@@ -40,28 +40,41 @@ export interface RowSelect {
  * they return every row that meets the filter once. The list is empty if nothing was ever written to the
  * table.
  */
-export function selectRows(
+export function selectRows(source: RowSource, describe: (row: SourceRow) => RowSelect): Sql[] {
+  return armSelects(source, describe).map((select) => select.all())
+}
+
+/** The select from one physical table. */
+export interface ArmSelect<Described extends RowSelect> {
+  readonly described: Described
+  /** Selects all rows of the source. */
+  all(): Sql
+  /** Selects rows that meet a condition. */
+  where(condition: Sql): Sql
+  /** Selects rows that meet a condition, if they are few. */
+  whereFew(condition: Sql): Sql
+}
+
+export function armSelects<Described extends RowSelect>(
   { lookup, codec, filter, parameters }: RowSource,
-  describe: (row: SourceRow) => RowSelect,
-): Sql[] {
+  describe: (row: SourceRow) => Described,
+): ArmSelect<Described>[] {
   const rows = lookup.rowsOf(codec)
   parameters.countTables(rows.scanCount)
   return rows.arms(ROOT).map((arm) => {
     const record = { alias: ROOT, column: arm.column }
     const fields = new FieldExpressions(lookup, record, parameters)
-    const {
-      selected,
-      joins = empty,
-      from = empty,
-      conditions = [],
-      end = empty,
-    } = describe({
-      record,
-      fields,
-    })
+    const described = describe({ record, fields })
+    const { selected, joins = empty, from = empty, conditions = [], end = empty } = described
     const filters = filter === undefined ? [] : [filterSql(filter, fields, parameters)]
-    return sql`
+    const select = (first: readonly Sql[]) => sql`
       select ${selected} from ${arm.table} ${ROOT}${joins}${fields.joins}${from}
-      where ${join([arm.condition, ...filters, ...conditions], ' and ')}${end}`
+      where ${join([...first, ...filters, ...conditions], ' and ')}${end}`
+    return {
+      described,
+      all: () => select([arm.condition]),
+      where: (condition) => select([arm.condition, condition]),
+      whereFew: (condition) => select([arm.conditionOfFew(), condition]),
+    }
   })
 }

@@ -361,6 +361,8 @@ export interface VisibleArm {
   readonly table: Sql
   /** The condition for visible rows, in terms of the requested alias. */
   readonly condition: Sql
+  /** Returns the same condition for a statement that reads few rows: each is looked up in the nearer arms. */
+  conditionOfFew(): Sql
   /** Returns a column of the schema as an expression. */
   column(index: number): Sql
 }
@@ -372,6 +374,7 @@ export function visibleArms(arms: readonly Arm[], codec: TableCodec, alias: Sql)
     table: arm.table,
     // A plain heap has no tombstones. The condition lets PostgreSQL use the partial indexes.
     condition: isPlain ? sql`not ${alias}.deleted` : visibleIn(arm, arm.nearer, alias, isAbsentIn),
+    conditionOfFew: () => visibleIn(arm, arm.nearer, alias),
     column(index) {
       const column = codec.physical[index]
       if (column === undefined) throw new Error('a column must belong to the table')

@@ -65,6 +65,12 @@ export class TableRows {
     return nearScans.reduce((sum, scans) => sum + scans, farScans)
   }
 
+  /** Whether the nearest arm is a layer over a heap, which may hide most rows of that heap. */
+  get isLayered(): boolean {
+    const [nearest] = tiersOf(this.#layout, this.#codec.table.id)
+    return nearest?.kind === 'layer' && !Number.isInteger(nearest.level)
+  }
+
   /** Lists the tables that rows come from. Together they contain each visible row once. */
   arms(alias: Sql): VisibleArm[] {
     return visibleArms(listScannedArms(this.#arms, this.#codec), this.#codec, alias)
