@@ -4,6 +4,7 @@ import { TestBranches } from '../support/branches.js'
 import { type CollectedSpan, type Collector, startCollector } from '../support/otlp-collector.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { openWire } from '../support/wire-clients.js'
 
 const CANARY = 'canary-4711'
 const PARENT = { traceId: '0af7651916cd43dd8448eb211c80319c', spanId: 'b7ad6b7169203331' }
@@ -57,6 +58,26 @@ async function traceOf(id: unknown): Promise<[CollectedSpan, CollectedSpan[]]> {
 }
 
 describe('a trace', () => {
+  it('has each statement of a client of PostgreSQL, with its SQLSTATE and without its text', async () => {
+    const wire = await openWire(service, { tracer: tracing.tracer })
+    const client = await wire.connect('shop:main')
+    await client.query('select name from people where name = $1', [CANARY])
+    await expect(
+      client.query(`select missing from people where name = '${CANARY}'`),
+    ).rejects.toThrow()
+    const statements = () => collector.spans.filter(({ name }) => name === 'statement query')
+    await until(async () => statements().length === 2)
+    expect(statements().map((span) => attribute(span, 'db.response.status_code'))).toEqual([
+      '00000',
+      '42703',
+    ])
+    const [first] = statements()
+    const below = () => collector.spans.filter(({ parentSpanId }) => parentSpanId === first?.spanId)
+    await until(async () => below().length > 0)
+    expect(JSON.stringify(collector.spans)).not.toContain(CANARY)
+    await wire.close()
+  })
+
   it('has the request and every exchange with PostgreSQL that it took', async () => {
     const answer = await branches.call('main', 'PUT', '/tables/people/data/one', { name: CANARY })
     const [request, statements] = await traceOf(answer.headers['x-request-id'])

@@ -4,6 +4,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Column } from '@offshoot/contract/schema'
 import pg from 'pg'
 import { collectShapes } from '../../packages/server/src/shapes/shape-databases.js'
+import type { Tracer } from '../../packages/server/src/telemetry/tracer.js'
 import { WireServer } from '../../packages/server/src/wire/wire-server.js'
 import { TestBranches } from './branches.js'
 import { createTestService, type TestService } from './service.js'
@@ -20,7 +21,7 @@ export interface WireService {
 
 export async function openWire(
   service: TestService,
-  { tls }: { tls?: SecureContext } = {},
+  { tls, tracer }: { tls?: SecureContext; tracer?: Tracer } = {},
 ): Promise<WireService> {
   const { app } = service
   const server = new WireServer({
@@ -30,6 +31,7 @@ export async function openWire(
     log: app.log,
     metrics: null,
     tls,
+    tracer,
   })
   const port = await server.listen({ host: '127.0.0.1', port: 0 })
   const open = new Set<pg.Client>()

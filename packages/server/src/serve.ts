@@ -153,7 +153,7 @@ export async function serve(
     log: app.log,
   })
   cleanUps.push(() => background.stop())
-  wire = await listenForPostgres(config, { app, services, metrics })
+  wire = await listenForPostgres(config, { app, services, metrics, tracing })
   const server = wire?.server
   if (server !== undefined) cleanUps.push(() => server.close())
   const { port } = app.server.address() as AddressInfo
@@ -195,7 +195,17 @@ export async function serve(
 /** Listens for clients of PostgreSQL. A port that nobody has asked for can be in use: then there is none. */
 async function listenForPostgres(
   config: Config,
-  { app, services, metrics }: { app: FastifyInstance; services: Services; metrics: Metrics | null },
+  {
+    app,
+    services,
+    metrics,
+    tracing,
+  }: {
+    app: FastifyInstance
+    services: Services
+    metrics: Metrics | null
+    tracing: Tracing | undefined
+  },
 ): Promise<{ server: WireServer; port: number } | undefined> {
   const { pgPort, pgTlsCert, pgTlsKey, host } = config
   if (pgPort.port === 0) return undefined
@@ -204,7 +214,15 @@ async function listenForPostgres(
       ? undefined
       : createSecureContext({ cert: await readFile(pgTlsCert), key: await readFile(pgTlsKey) })
   const { sqlEngine: engine, admission, log } = app
-  const server = new WireServer({ services, engine, admission, log, metrics, tls })
+  const server = new WireServer({
+    services,
+    engine,
+    admission,
+    log,
+    metrics,
+    tracer: tracing?.tracer,
+    tls,
+  })
   try {
     return { server, port: await server.listen({ host, port: pgPort.port }) }
   } catch (error) {

@@ -68,8 +68,8 @@ export class Tracer {
   }
 
   /** Runs a function with the span as the current one, also for its asynchronous work. */
-  run(span: Span | undefined, body: () => void): void {
-    this.#current.run(span, body)
+  run<Result>(span: Span | undefined, body: () => Result): Result {
+    return this.#current.run(span, body)
   }
 
   #start(options: Pick<EndedSpan, 'traceId' | 'parentSpanId' | 'name' | 'kind'>): Span {

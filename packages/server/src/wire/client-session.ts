@@ -5,6 +5,7 @@ import type { RowSink } from '../data/sql/run-sql.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import type { SchemaTypes } from '../data/sql/schema/plan-schema.js'
 import { MessageWriter } from '../postgres/message-writer.js'
+import type { Tracer } from '../telemetry/tracer.js'
 import { findBranchCalls, withoutBranchCalls } from './branch-calls.js'
 import type { BranchRunner, StatementRun } from './branch-runner.js'
 import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
@@ -72,6 +73,8 @@ interface ClientConnection {
   readonly facts: Omit<SessionFacts, 'parameters'>
   /** Notes a statement that has ended, for the log and for metrics. */
   note(event: { kind: string; code: string | undefined; durationMs: number }): void
+  /** undefined: statements are not traced. */
+  readonly tracer: Tracer | undefined
   /** Notes an error that the client must not see. */
   hide(error: unknown): void
 }
@@ -604,14 +607,20 @@ export class ClientSession {
       return
     }
     const startedAt = performance.now()
-    const note = (code: string | undefined) =>
-      this.#connection.note({
-        kind: statement.kind,
-        code,
-        durationMs: performance.now() - startedAt,
+    const { kind } = statement
+    const { tracer } = this.#connection
+    const span = tracer?.startRequest(undefined)
+    const note = (code: string | undefined) => {
+      this.#connection.note({ kind, code, durationMs: performance.now() - startedAt })
+      span?.end({
+        name: `statement ${kind}`,
+        hasFailed: code === 'XX000',
+        attributes: { 'db.response.status_code': code ?? '00000' },
       })
+    }
+    const run = () => this.#run(portal, statement, { rowsMax, isSimple })
     try {
-      await this.#run(portal, statement, { rowsMax, isSimple })
+      await (tracer === undefined ? run() : tracer.run(span, run))
       note(undefined)
       const { output } = this.#connection
       if (output.isFull) await output.send()

@@ -5,6 +5,7 @@ import { NAME_PATTERN } from '@offshoot/contract/names'
 import type { FastifyBaseLogger } from 'fastify'
 import { plainAddress } from '../http/client-address.js'
 import { MessageWriter } from '../postgres/message-writer.js'
+import type { Tracer } from '../telemetry/tracer.js'
 import { version } from '../version.js'
 import { BranchRunner, type WireContext } from './branch-runner.js'
 import { ClientBytes } from './client-bytes.js'
@@ -29,6 +30,8 @@ export interface WireOptions extends WireContext {
   readonly log: FastifyBaseLogger
   /** undefined: the service has no certificate. */
   readonly tls: SecureContext | undefined
+  /** undefined: statements are not traced. */
+  readonly tracer: Tracer | undefined
 }
 
 interface ConnectionOptions extends WireOptions {
@@ -301,6 +304,7 @@ export class WireConnection {
           'statement',
         )
       },
+      tracer: this.#options.tracer,
       hide: (error) => log.error({ err: error, ...subject() }, 'a statement failed'),
     })
     this.#startup = new Map()
