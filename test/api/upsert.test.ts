@@ -318,6 +318,23 @@ describe('a stream of upserts', () => {
     }
   })
 
+  it('answers with the outcome of each line, unless there are more than a body may have', async () => {
+    const lines = ['{"code": "A", "age": 50}', '', 'not json', '{"code": "B", "name": "Bob"}']
+    const answer = await stream(fork, [...lines, '{"id": "new", "code": "C"}'], '?by=code')
+    expect(outcomes(answer)).toEqual([
+      'ada updated',
+      expect.stringMatching(/^ failed is not valid JSON/),
+      'bob unchanged',
+      'new failed invalid record: column [name]: a value is required',
+    ])
+    const ids = Array.from({ length: LIMITS.bulkRecordsMax }, (_, n) => `{"id": "r${n}"}`)
+    const all = expectOk(await stream(main, ids)).body
+    expect(all.results).toHaveLength(LIMITS.bulkRecordsMax)
+    const more = expectOk(await stream(main, [...ids, '{}'])).body
+    expect(more).toMatchObject({ failed: LIMITS.bulkRecordsMax + 1 })
+    expect(more).not.toHaveProperty('results')
+  })
+
   it('refuses an idempotency key, and a column that is not unique', async () => {
     const keyed = await main('POST', '/tables/users/upsert', {
       body: '{}',

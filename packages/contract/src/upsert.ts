@@ -64,7 +64,8 @@ export const UpsertedSchema = Type.Object(
   {
     title: 'Upserted',
     description:
-      '`results`, in the order of the records. For a stream, the numbers of records by outcome.',
+      '`results`, in the order of the records. For a stream, the numbers of records by outcome, too. A stream of more ' +
+      `records than a body may have (${LIMITS.bulkRecordsMax}) is answered with the numbers alone.`,
     examples: [{ results: [{ id: 'rec_d2m4o9k8v3q1t7h5n6c0', outcome: 'inserted' }] }],
   },
 )

@@ -36,6 +36,8 @@ export class Tally {
     | { readonly skipped: number }
     | undefined
   readonly faults: FaultEntry[] = []
+  /** The result of each line, in their order. undefined if it was not asked for, or if there are too many. */
+  results: unknown[] | undefined
 
   refuse(line: number, fault: InvalidRecord): void {
     this.failed++
@@ -51,8 +53,8 @@ export class Tally {
 
   toJson(): string {
     const errors = this.sorted.map(({ index, status, ...fault }) => fault)
-    const { inserted, failed, kept } = this
-    return JSON.stringify({ inserted, ...kept, failed, errors })
+    const { results, inserted, failed, kept } = this
+    return JSON.stringify({ results, inserted, ...kept, failed, errors })
   }
 }
 

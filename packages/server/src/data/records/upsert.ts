@@ -134,29 +134,29 @@ export async function streamUpserts(
   context: PartialContext,
   request: StreamRequest & { readonly by: string },
 ): Promise<string> {
-  const { sessions, tableName } = context
+  const { sessions, tableName, limits } = context
   await sessions.run(context.session, async (session) => {
     findKey(session.table(tableName).codec, request.by)
   })
+  let results: UpsertResult[] | undefined = []
   const writeBatch: BatchWriter = (partial, batch, { tally, entryOf, onStored }) =>
     sessions.run(partial.session, async (session) => {
       await session.growth.admit(batch.bytes)
       const asked = { by: request.by, rows: batch.lines }
       const table = session.table(tableName)
       const entry = entryOf(session, table)
-      const { results, isLogged } = await write(
-        session,
-        table,
-        asked,
-        async (transaction, results) => ({
-          results,
-          isLogged: await log(session, { transaction, entry, results }),
-        }),
-      )
-      if (isLogged) onStored(entry)
-      for (const [index, result] of results.entries()) {
+      const written = await write(session, table, asked, async (transaction, results) => ({
+        results,
+        isLogged: await log(session, { transaction, entry, results }),
+      }))
+      if (written.isLogged) onStored(entry)
+      for (const [index, result] of written.results.entries()) {
         count(tally, result, batch.lines[index]?.line ?? 0)
       }
+      // A long stream is answered with counts alone, so that its answer has a limited size.
+      const all = results?.concat(written.results)
+      results = all === undefined || all.length > limits.bulkRecordsMax ? undefined : all
+      tally.results = results
     })
   return streamPartially(context, request, writeBatch)
 }

@@ -209,7 +209,7 @@ export function bulkRoutes(
             'Finds each record by its id, or by a unique column, and changes the given fields or creates it. ' +
             'The answer has an outcome for each record: one that is refused does not affect the others. A body of ' +
             'type `application/x-ndjson` is a stream of any number of records, one per line, and is answered with ' +
-            'counts. The header `Offshoot-Entry` of the answer has the entry of the log, by which records that were ' +
+            'counts, too; one of more records than a body may have, with counts alone. The header `Offshoot-Entry` of the answer has the entry of the log, by which records that were ' +
             'inserted can be taken back, unless others were updated. Other requests with the same `Idempotency-Key` ' +
             'are executed once.',
           params: TableParamsSchema,
