@@ -53,8 +53,8 @@ process.env.OFFSHOOT_TEST_SEED ??=
 
 export default defineConfig({
   test: {
-    // Tests wait for processes and time limits during a third of their time, so two cores serve three.
-    maxWorkers: 3,
+    // Tests wait for processes and time limits during much of their time, so two cores serve four.
+    maxWorkers: 4,
     // Tests are not slow by the clock: the machine decides. The summary names the slowest files.
     slowTestThreshold: HANGING_MS,
     sequence: { sequencer: ProjectSequencer },

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { sql } from '../../packages/server/src/postgres/sql.js'
+import { hasChromium, PATIENCE_MS, testConsole } from '../console/chromium.js'
 import { createDatabase } from '../support/people.js'
 import { branchCall, createTables, expectOk } from '../support/tables.js'
-import { hasChromium, PATIENCE_MS, testConsole } from './chromium.js'
 
 const SCRIPT = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 /** Right-to-left text with an override that would turn the rest of a line around, and joined emoji. */
