@@ -504,7 +504,7 @@ describe('the history of a restored database', () => {
     await branches.bulk('main', 'items', [{ id: 'b' }, { id: 'c' }])
     const source = await backUp(service, 'past')
     await restore(service, source, { name: 'past', as: 'past-copy' })
-    // What the copy needs is not taken from the database that it was copied from.
+    // The copy reads nothing of the database that it was copied from.
     expectOk(await service.call('DELETE', `/workspaces/${service.workspaceId}/dbs/past`))
     await runBackground(service)
 

@@ -140,7 +140,7 @@ interface PlanContext {
 /** Returns the source of new ids of a table. */
 type NewIdOf = (table: BranchTable) => NewId
 
-/** What is found out before operations are planned: their tables, and the values of new records. */
+/** The tables of operations, and the values of new records, which are read before operations are planned. */
 interface NewValues {
   readonly tableOf: (name: string) => BranchTable | undefined
   readonly newIdOf: NewIdOf
