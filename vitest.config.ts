@@ -35,7 +35,7 @@ process.env.OFFSHOOT_TEST_EXPLORES ??= String(
 )
 
 /**
- * Proofs take about as long as all other tests together, so they only run when they are asked for: by
+ * Proofs are the heaviest tests, so they only run when they are asked for: by
  * `npm run test:proofs`, in the long form, or by their project or path.
  */
 const PROVES =
