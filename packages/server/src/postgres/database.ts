@@ -11,6 +11,7 @@ import { PROBE_MS_MAX } from './node-watch.js'
 import { explainPooled, notePooled, PoolerError, requireSessionMode } from './pooler.js'
 import { prepareConnection } from './prepare-connection.js'
 import { breakConnection, surviveProtocolErrors } from './protocol-errors.js'
+import { handOnRows } from './row-messages.js'
 import { type Queryable, type Server, SINGLE, serverOf, settle } from './server.js'
 import { raw, type Sql } from './sql.js'
 import { toQuery } from './statement.js'
@@ -131,6 +132,7 @@ export class Database implements Queryable {
       ...this.#options,
       poolMax: (this.#options.userPoolMax ?? USER_POOL_MAX)[lane],
       maxUses: USER_CONNECTION_USES_MAX[lane],
+      handsOnRows: true,
     }
     return this.#createPool(connection, options, (client) =>
       prepareForUsers(client, { lane, ...options }),
@@ -139,7 +141,7 @@ export class Database implements Queryable {
 
   #createPool(
     connection: Connection,
-    options: DatabaseOptions & Pick<pg.PoolConfig, 'maxUses'>,
+    options: DatabaseOptions & PoolOptions,
     prepareMore?: (client: pg.ClientBase) => Promise<void>,
   ): pg.Pool {
     const prepare = async (client: pg.ClientBase) => {
@@ -419,12 +421,16 @@ function tooManyRequests(): AppError {
   return new AppError('overloaded', 'all connections to the database are in use; try again later')
 }
 
+interface PoolOptions extends Pick<pg.PoolConfig, 'maxUses'> {
+  /** Whether rows can be handed on as messages. */
+  readonly handsOnRows?: boolean
+}
+
 function createPool(
   connection: Connection,
-  options: DatabaseOptions &
-    Pick<pg.PoolConfig, 'maxUses'> & { prepare(client: pg.ClientBase): Promise<void> },
+  options: DatabaseOptions & PoolOptions & { prepare(client: pg.ClientBase): Promise<void> },
 ): pg.Pool {
-  const { maxUses } = options
+  const { maxUses, handsOnRows = false } = options
   const pool = new pg.Pool({
     ...clientConfig(connection, options.connectTimeoutMs),
     max: options.poolMax,
@@ -438,6 +444,7 @@ function createPool(
   // by itself.
   pool.on('connect', (client) => {
     client.on('error', () => undefined)
+    if (handsOnRows) handOnRows(client)
     surviveProtocolErrors(client)
     watchWarnings(client)
     options.tracing?.watch(client)

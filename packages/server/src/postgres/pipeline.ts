@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { noteLastStatementFailed } from './failures.js'
 import { MessageWriter } from './message-writer.js'
 import { checkBatch } from './pooler.js'
+import { type RowReader, readRowsOn } from './row-messages.js'
 import { serverOf } from './server.js'
 import {
   type Call,
@@ -161,14 +162,19 @@ class BatchWriter {
     this.#writer.begin('D').letter(kind).text(name)
   }
 
-  /** Binds the unnamed portal. All values are texts, and those of the rows, too. */
-  bind(statement: string, slots: Statement['slots'], values: readonly Parameter[]): void {
+  /** Binds the unnamed portal. All values are texts, and those of the rows, too, unless there are formats for them. */
+  bind(
+    statement: string,
+    slots: Statement['slots'],
+    { values, formats }: { values: readonly Parameter[]; formats: readonly number[] },
+  ): void {
     const writer = this.#writer.begin('B').text(UNNAMED).text(statement).int16(0)
     writer.int16(slots.length)
     for (const slot of slots) {
       writer.value(typeof slot === 'string' ? slot : (values[slot] ?? null))
     }
-    writer.int16(0)
+    writer.int16(formats.length)
+    for (const format of formats) writer.int16(format)
   }
 
   /** Executes the unnamed portal. */
@@ -205,7 +211,9 @@ class BatchWriter {
   }
 }
 
-class Pipeline {
+const TEXTS: readonly number[] = []
+
+class Pipeline implements RowReader {
   readonly #calls: readonly Call[]
   readonly #rows: (string | null)[][][] = []
   readonly #sent: SentChanges = { parsed: new Set(), closed: [] }
@@ -214,6 +222,8 @@ class Pipeline {
   #current: (string | null)[][] = []
   #isSettled = false
   #isSpent = false
+  /** Whether rows are handed on as messages, where calls want them so. */
+  #forwards = false
   #stopListening: () => void = () => undefined
 
   constructor(
@@ -255,9 +265,12 @@ class Pipeline {
     if (this.#calls.some(({ describeParameters }) => describeParameters !== undefined)) {
       this.#listen(connection)
     }
+    if (this.#calls.some(({ forward }) => forward !== undefined)) {
+      this.#forwards = readRowsOn(connection, this)
+    }
     const batch = new BatchWriter()
     for (const call of this.#calls) {
-      const { statement, values, input, describes } = call
+      const { statement, values, input, describes, forward } = call
       const isUnnamed = call.isUnnamed || statement.text.length > PREPARED_TEXT_LENGTH_MAX
       const name = isUnnamed ? UNNAMED : prepared.use(batch, statement.text, this.#sent)
       if (isUnnamed) batch.parse(name, statement.text)
@@ -265,7 +278,8 @@ class Pipeline {
         batch.describe('S', name)
         continue
       }
-      batch.bind(name, statement.slots, values)
+      const formats = (this.#forwards && forward?.formats) || TEXTS
+      batch.bind(name, statement.slots, { values, formats })
       if (call.describeRows !== undefined) batch.describe('P', UNNAMED)
       batch.execute()
       // PostgreSQL reads the data when it reaches the COPY, and skips it if an earlier statement failed.
@@ -291,6 +305,10 @@ class Pipeline {
 
   handleCopyInResponse(): void {
     // The data was already sent with the statement.
+  }
+
+  rowReceiver(): ((message: Buffer) => void) | undefined {
+    return this.#calls[this.#rows.length]?.forward?.row
   }
 
   handleDataRow(message: DataRowMessage): void {
@@ -326,18 +344,22 @@ class Pipeline {
     // Sent only after an Execute with a row limit.
   }
 
-  handleReadyForQuery(): void {
+  handleReadyForQuery(connection: Connection): void {
     if (this.#isSettled) return
-    this.#isSettled = true
-    this.#stopListening()
+    this.#settled(connection)
     if (this.#isSpent) this.#settle.reject(new RoomSpentError())
     else this.#settle.resolve(this.#rows)
   }
 
-  handleError(error: Error, connection: Connection): void {
-    if (this.#isSettled) return
+  #settled(connection: Connection): void {
     this.#isSettled = true
     this.#stopListening()
+    if (this.#forwards) readRowsOn(connection, undefined)
+  }
+
+  handleError(error: Error, connection: Connection): void {
+    if (this.#isSettled) return
+    this.#settled(connection)
     const prepared = preparedOf.get(connection)
     // Of the statements that the batch prepared, the failed one may not exist on the server, and
     // the later ones do not.

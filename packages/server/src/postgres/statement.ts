@@ -227,6 +227,14 @@ export interface Field {
   readonly dataTypeID: number
 }
 
+/** Receives rows as PostgreSQL sends them. */
+export interface RowForward {
+  /** The formats of the values, as in a Bind message: one for all columns, one for each, or none: texts. */
+  readonly formats: readonly number[]
+  /** The message stays as it is: its memory is not used again. */
+  readonly row: (message: Buffer) => void
+}
+
 /** One run of a statement. */
 export interface Call {
   readonly statement: Statement
@@ -244,6 +252,8 @@ export interface Call {
   describeParameters?(typeIds: readonly number[]): void
   /** Receives each row as it arrives. The rows are not returned then, and not limited. */
   receiveRow?(row: TextRow): void
+  /** Receives the messages of rows instead, if the connection can hand them on. */
+  readonly forward?: RowForward | undefined
   /** Receives the columns of the result before its rows, unless it has none. */
   describeRows?(fields: readonly Field[]): void
   /** The text that the statement passes to a node of a cluster, for tracing. */

@@ -5,15 +5,17 @@ import type { SessionRequest } from '../data/session/sessions.js'
 import type { CopyLoad } from '../data/sql/copy-load.js'
 import type { Description, ResultColumn } from '../data/sql/evaluate.js'
 import { explainSql } from '../data/sql/explain.js'
+import type { KnownQuery } from '../data/sql/quick-queries.js'
 import {
   describeSql,
   type RowSink,
   type RunStatement,
   rowsForm,
+  runKnown,
   runSql,
-  type SqlContext,
 } from '../data/sql/run-sql.js'
 import type { ChangeOptions } from '../data/sql/schema/change-schema.js'
+import type { SqlContext } from '../data/sql/sql-context.js'
 import type { SqlEngine } from '../data/sql/sql-engine.js'
 import {
   type HoldOptions,
@@ -92,16 +94,24 @@ export class BranchRunner {
   readonly #connected: Connected
   /** The request that each statement makes, with the branch that is checked out. */
   #request: SessionRequest
+  /** The same for queries that are known. */
+  #bareRequest: SessionRequest
   /** What all statements run with. */
   readonly #shared: Omit<SqlContext & SqlEngine, 'session' | 'bounds' | 'timeZone'>
   #principal: Principal | undefined
   /** The branch of the transaction that is open. */
   #heldBranchId: string | undefined
+  /** The queries that the connection has run, by statement, with the types that were declared. */
+  readonly #known = new WeakMap<
+    StatementRun['statement'],
+    { readonly declared: ParameterTypes; readonly query: KnownQuery }
+  >()
 
   constructor(context: WireContext, connected: Connected) {
     this.#context = context
     this.#connected = connected
     this.#request = { ...connected.request, need: 'read' }
+    this.#bareRequest = { ...this.#request, isBare: true }
     const { files, limits, database, storage } = context.services
     this.#shared = { files, limits, database, storage, ...context.engine, idempotent: undefined }
   }
@@ -117,7 +127,9 @@ export class BranchRunner {
       await branch.runReads([])
     })
     this.#request = request
+    this.#bareRequest = { ...request, isBare: true }
   }
+
 
   /** Runs a function about branches, as a request of the key. */
   callBranches(
@@ -172,17 +184,43 @@ export class BranchRunner {
     )
   }
 
-  async run(run: StatementRun, sink: RowSink): Promise<void> {
-    await this.admitted(() =>
-      this.#onSession(run, (context, statement) =>
+  run(run: StatementRun, sink: RowSink): Promise<void> {
+    const known = this.#knownOf(run)
+    return this.admitted(async () => {
+      if (known !== undefined && (await this.#runKnown(run, known, sink))) return
+      await this.#onSession(run, (context, statement) =>
         runSql(context, {
           statements: [statement],
           form: rowsForm(sink),
           change: run.change,
           toAnswer: () => '',
+          onKnown: (query) => this.#remember(run, query),
         }),
-      ),
-    )
+      )
+    })
+  }
+
+  /** Runs a query that has run before. Returns false if it has to run like one that has not. */
+  #runKnown(run: StatementRun, known: KnownQuery, sink: RowSink): Promise<boolean> {
+    const { parameters } = run
+    return this.#context.services.sessions.run(this.#bareRequest, async (session) => {
+      if (!known.isOn(session.branch)) return false
+      return runKnown(this.#contextOf(session, run), known, { parameters, sink })
+    })
+  }
+
+  /** Returns the query of a statement that was run before. */
+  #knownOf({ statement, declared, copied }: StatementRun): KnownQuery | undefined {
+    const known = this.#known.get(statement)
+    if (copied !== undefined || known === undefined) return undefined
+    const isSame =
+      known.declared.length === declared.length &&
+      known.declared.every((type, index) => type === declared[index])
+    return isSame ? known.query : undefined
+  }
+
+  #remember({ statement, declared, copied }: StatementRun, query: KnownQuery): void {
+    if (copied === undefined) this.#known.set(statement, { declared, query })
   }
 
   /** Returns the plan of a statement, as lines. */
@@ -341,7 +379,9 @@ export class BranchRunner {
     })
     ticket.belongTo(caller)
     try {
-      await enterLane(ticket, lane)
+      const entering = enterLane(ticket, lane)
+      // Most enter at once, and waiting costs more than that.
+      if (entering !== undefined) await entering
       return await work()
     } finally {
       ticket.close()

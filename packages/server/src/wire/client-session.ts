@@ -18,7 +18,7 @@ import { CopyIn, readTexts } from './copy-in.js'
 import { type CopyPlan, planCopy } from './copy-statement.js'
 import { planCursor } from './cursor-statement.js'
 import { type ExplainPlan, planExplain } from './explain-statement.js'
-import { type Frame, FrameContent, ProtocolError, rowMessage } from './frames.js'
+import { type Frame, FrameContent, ProtocolError, rowContent, rowMessage } from './frames.js'
 import { NamedItems } from './named-items.js'
 import type { ParsedTexts } from './parsed-texts.js'
 import { type PreparedPlan, planPrepared } from './prepared-statement.js'
@@ -318,7 +318,8 @@ export class ClientSession {
     if (portal !== this.#described) await this.#describePortal()
     this.#described = undefined
     await this.#execute(portal, rowsMax)
-    this.#keep(name, portal)
+    // What it has not returned yet takes memory.
+    if ((portal.stream ?? portal.executed?.stream)?.bytes) this.#keep(name, portal)
   }
 
   #sync(): Promise<void> | undefined {
@@ -582,7 +583,7 @@ export class ClientSession {
     const { settings } = this.#connection.facts
     return {
       statement,
-      declared: declaredIds.map(declaredName),
+      declared: declaredIds.length === 0 ? NO_TYPES : declaredIds.map(declaredName),
       parameters,
       signal: this.#running.signal,
       timeoutMs: settings.statementTimeoutMs,
@@ -608,9 +609,17 @@ export class ClientSession {
     }
     const startedAt = performance.now()
     const { kind } = statement
-    const { tracer } = this.#connection
+    const { tracer, output } = this.#connection
     const span = tracer?.startRequest(undefined)
-    const note = (code: string | undefined) => {
+    const options = { rowsMax, isSimple }
+    let code: string | undefined
+    try {
+      if (tracer === undefined) await this.#run(portal, statement, options)
+      else await tracer.run(span, () => this.#run(portal, statement, options))
+    } catch (error) {
+      code = toWireError(error).shown.code
+      throw error
+    } finally {
       this.#connection.note({ kind, code, durationMs: performance.now() - startedAt })
       span?.end({
         name: `statement ${kind}`,
@@ -618,16 +627,7 @@ export class ClientSession {
         attributes: { 'db.response.status_code': code ?? '00000' },
       })
     }
-    const run = () => this.#run(portal, statement, { rowsMax, isSimple })
-    try {
-      await (tracer === undefined ? run() : tracer.run(span, run))
-      note(undefined)
-      const { output } = this.#connection
-      if (output.isFull) await output.send()
-    } catch (error) {
-      note(toWireError(error).shown.code)
-      throw error
-    }
+    if (output.isFull) await output.send()
   }
 
   async #run(
@@ -854,12 +854,15 @@ export class ClientSession {
         this.#write(copyResponse('H', columns.length, plan))
         if (!isBinary && format.hasHeader) this.#write(toText(columns.map(({ name }) => name)))
       },
-      formats: [],
+      formats: isBinary ? [1] : [],
       isKept: false,
       bytesMax: limits.answerBytesMax,
-      toMessage: isBinary
-        ? (row, columns) => toBinaryData(binaryRow(row, typeIdsOf(columns)))
-        : (row) => toText(row),
+      ...(isBinary
+        ? {
+            toMessage: (row, columns) => toBinaryData(binaryRow(row, typeIdsOf(columns))),
+            fromMessage: (message) => toBinaryData(rowContent(message)),
+          }
+        : { toMessage: toText }),
     })
     const run = { ...(await this.#copyRun(query, [])), copied }
     await this.#cancellable(() => this.#block.run(run, stream))
@@ -962,7 +965,7 @@ export class ClientSession {
   }
 
   #complete(tag: string): void {
-    this.#write(new MessageWriter('C').text(tag).toBuffer())
+    this.#write(tag === ONE_ROW ? ONE_ROW_COMPLETE : completeMessage(tag))
   }
 
   /** Returns the texts of the parameters of a portal. */
@@ -992,6 +995,10 @@ const CLOSE_COMPLETE = new MessageWriter('3').toBuffer()
 const EMPTY_QUERY = new MessageWriter('I').toBuffer()
 const PORTAL_SUSPENDED = new MessageWriter('s').toBuffer()
 const COPY_DONE = new MessageWriter('c').toBuffer()
+const completeMessage = (tag: string) => new MessageWriter('C').text(tag).toBuffer()
+/** The most frequent end of a statement. */
+const ONE_ROW = 'SELECT 1'
+const ONE_ROW_COMPLETE = completeMessage(ONE_ROW)
 const readyMessage = (status: string) => new MessageWriter('Z').letter(status).toBuffer()
 const READY = { I: readyMessage('I'), T: readyMessage('T'), E: readyMessage('E') }
 
@@ -1003,6 +1010,7 @@ const explainColumn = ({ isJson }: ExplainPlan): ResultColumn => ({
 })
 
 const NO_BYTES = Buffer.alloc(0)
+const NO_TYPES: readonly string[] = []
 
 const NO_ROWS: RowSink = { begin() {}, describe() {}, row() {}, end() {} }
 

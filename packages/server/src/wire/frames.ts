@@ -16,11 +16,16 @@ export interface Frame {
 export class ProtocolError extends Error {}
 
 const LENGTH_BYTES = 4
+const NO_BYTES = Buffer.alloc(0)
 
 /** Cuts the bytes of a client into messages. What is not complete is kept, up to the limit of a message. */
 export class FrameReader {
-  #chunks: Buffer[] = []
-  #bytes = 0
+  /** The bytes that messages are cut from, from a position on. */
+  #current: Buffer = NO_BYTES
+  #position = 0
+  /** What has arrived since. */
+  #later: Buffer[] = []
+  #laterBytes = 0
   /** Whether the next message has no letter. */
   isStarting = true
   /** Bytes of one message. */
@@ -32,61 +37,70 @@ export class FrameReader {
 
   /** The bytes that are waiting. */
   get bytes(): number {
-    return this.#bytes
+    return this.#current.length - this.#position + this.#laterBytes
   }
 
   /** The bytes of the message that has begun, as far as they are known. */
   get expectedBytes(): number {
     const typeBytes = this.isStarting ? 0 : 1
-    const head = this.#peek(typeBytes + LENGTH_BYTES)
-    return head === undefined ? 0 : Math.max(0, head.readInt32BE(typeBytes))
+    if (!this.#has(typeBytes + LENGTH_BYTES)) return 0
+    return Math.max(0, this.#current.readInt32BE(this.#position + typeBytes))
   }
 
   push(chunk: Buffer): void {
-    this.#chunks.push(chunk)
-    this.#bytes += chunk.length
+    if (this.#position === this.#current.length && this.#laterBytes === 0) {
+      this.#current = chunk
+      this.#position = 0
+      return
+    }
+    this.#later.push(chunk)
+    this.#laterBytes += chunk.length
   }
 
   /** Takes all bytes that are waiting: they are not part of a message. */
   takeRest(): Buffer {
-    const rest = Buffer.concat(this.#chunks)
-    this.#chunks = []
-    this.#bytes = 0
+    this.#join()
+    const rest = this.#current.subarray(this.#position)
+    this.#current = NO_BYTES
+    this.#position = 0
     return rest
   }
 
   /** Returns the next message, or undefined if it is not complete. */
   next(): Frame | undefined {
     const typeBytes = this.isStarting ? 0 : 1
-    const head = this.#peek(typeBytes + LENGTH_BYTES)
-    if (head === undefined) return undefined
-    const length = head.readInt32BE(typeBytes)
+    if (!this.#has(typeBytes + LENGTH_BYTES)) return undefined
+    const length = this.#current.readInt32BE(this.#position + typeBytes)
     if (length < LENGTH_BYTES || length - LENGTH_BYTES > this.bytesMax) {
       throw new ProtocolError('invalid length of message')
     }
-    const whole = this.#peek(typeBytes + length)
-    if (whole === undefined) return undefined
-    this.#drop(typeBytes + length)
+    if (!this.#has(typeBytes + length)) return undefined
+    const bytes = this.#current
+    const from = this.#position
+    this.#position = from + typeBytes + length
     return {
-      type: this.isStarting ? undefined : String.fromCharCode(head[0] ?? 0),
-      body: whole.subarray(typeBytes + LENGTH_BYTES),
+      type: this.isStarting ? undefined : String.fromCharCode(bytes[from] ?? 0),
+      body:
+        length === LENGTH_BYTES
+          ? NO_BYTES
+          : bytes.subarray(from + typeBytes + LENGTH_BYTES, this.#position),
     }
   }
 
-  /** Returns the next bytes, if they have arrived. */
-  #peek(count: number): Buffer | undefined {
-    if (this.#bytes < count) return undefined
-    const [first] = this.#chunks
-    if (first !== undefined && first.length >= count) return first.subarray(0, count)
-    const joined = Buffer.concat(this.#chunks)
-    this.#chunks = [joined]
-    return joined.subarray(0, count)
+  /** Returns whether a number of bytes has arrived, and puts them into one piece. */
+  #has(count: number): boolean {
+    if (this.#current.length - this.#position >= count) return true
+    if (this.bytes < count) return false
+    this.#join()
+    return true
   }
 
-  #drop(count: number): void {
-    const [first = Buffer.alloc(0), ...rest] = this.#chunks
-    this.#bytes -= count
-    this.#chunks = first.length === count ? rest : [first.subarray(count), ...rest]
+  #join(): void {
+    if (this.#laterBytes === 0) return
+    this.#current = Buffer.concat([this.#current.subarray(this.#position), ...this.#later])
+    this.#position = 0
+    this.#later = []
+    this.#laterBytes = 0
   }
 }
 
@@ -152,6 +166,9 @@ export class FrameContent {
     return taken
   }
 }
+
+/** Returns the content of the message of a row: the number of its values, and each with its length. */
+export const rowContent = (message: Buffer): Buffer => message.subarray(1 + LENGTH_BYTES)
 
 /** Writes a row. It takes no more memory than its bytes, because many may be kept. */
 export function rowMessage(values: readonly (string | Buffer | null)[]): Buffer {

@@ -26,8 +26,10 @@ interface RowStreamOptions {
   readonly isKept: boolean
   /** Bytes of rows that are kept. */
   readonly bytesMax: number
-  /** Writes a row in another form. */
+  /** Writes a row in another form, from its texts. */
   toMessage?(row: readonly (string | null)[], columns: readonly ResultColumn[]): Buffer
+  /** Writes the message of a row in another form. */
+  fromMessage?(message: Buffer): Buffer
 }
 
 /**
@@ -36,6 +38,8 @@ interface RowStreamOptions {
  */
 export class RowStream implements RowSink {
   readonly #options: RowStreamOptions
+  /** Rows with texts can only be written in another form from their texts. */
+  readonly forward: RowSink['forward']
   #rows: Buffer[] = []
   #bytes = 0
   #count = 0
@@ -49,9 +53,24 @@ export class RowStream implements RowSink {
 
   constructor(options: RowStreamOptions) {
     this.#options = options
+    const { formats, toMessage, fromMessage } = options
+    if (toMessage !== undefined && fromMessage === undefined) return
+    this.forward = {
+      formats,
+      row: (message) => {
+        if (!this.#isTooLarge) this.#add(fromMessage?.(message) ?? message)
+      },
+    }
   }
 
   describe({ columns }: Description): void {
+    const { length } = this.#options.formats
+    if (length > 1 && length !== columns.length) {
+      throw new WireError(
+        '08P01',
+        `bind message has ${length} result formats but query has ${columns.length} columns`,
+      )
+    }
     this.#columns = columns
   }
 

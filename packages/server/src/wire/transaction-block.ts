@@ -102,12 +102,12 @@ export class TransactionBlock {
   }
 
   /** Runs a statement, in the transaction if there is one. */
-  async run(run: StatementRun, sink: RowSink): Promise<void> {
+  run(run: StatementRun, sink: RowSink): Promise<void> {
     this.requireUsable()
-    if (this.#state === 'none') {
-      await this.#runner.run(run, sink)
-      return
-    }
+    return this.#state === 'none' ? this.#runner.run(run, sink) : this.#runInside(run, sink)
+  }
+
+  async #runInside(run: StatementRun, sink: RowSink): Promise<void> {
     const { isWrite, node } = run.statement
     // A key that cannot write is told so, whatever the transaction is.
     if (this.#isReadOnly && isWrite && this.#runner.canWrite) {

@@ -45,6 +45,8 @@ export interface SessionRequest extends SessionAddress {
   readonly origin: string
   /** Bytes of the body, which the workspace would grow by. */
   readonly bodyBytes?: number
+  /** The operation neither writes nor returns links to files, so its session is the one in the cache. */
+  readonly isBare?: boolean
 }
 
 /** Creates the links to files in responses. */
@@ -120,13 +122,15 @@ export class Sessions {
       const { scope, keyId } = known.principal
       this.#sources.storage.database.budget.useWorkspace(keyId, known.access.workspaceId)
       const { requestId, at } = request
-      const session = this.#startUse(known, {
-        requestId,
-        origin: request.origin,
-        bodyBytes: request.bodyBytes ?? 0,
-        canUpload: scope.access !== 'read' && known.requiredApprovals === 0,
-        showsUsage: reachesWholeWorkspace(scope),
-      })
+      const session = request.isBare
+        ? known
+        : this.#startUse(known, {
+            requestId,
+            origin: request.origin,
+            bodyBytes: request.bodyBytes ?? 0,
+            canUpload: scope.access !== 'read' && known.requiredApprovals === 0,
+            showsUsage: reachesWholeWorkspace(scope),
+          })
       const endUse = isSliding ? this.#uses.start(known.access.branchId) : undefined
       let used = session
       try {

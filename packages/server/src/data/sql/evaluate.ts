@@ -69,6 +69,9 @@ export interface Description {
   readonly columns: readonly ResultColumn[]
 }
 
+/** Receives the rows of a query while it runs. */
+export type RowReceiver = Required<Pick<Call, 'receiveRow'>> & Pick<Call, 'forward'>
+
 /** A query whose rows are sent on as they are. If it is run again, PostgreSQL keeps its plan. */
 export class PlainQuery {
   readonly #statement: Statement
@@ -95,10 +98,10 @@ export class PlainQuery {
     }
   }
 
-  call(values: readonly Parameter[], receiveRow: NonNullable<Call['receiveRow']>): Call {
+  call(values: readonly Parameter[], { receiveRow, forward }: RowReceiver): Call {
     const isUnnamed = !this.#wasRun
     this.#wasRun = true
-    return { statement: this.#statement, values, isUnnamed, receiveRow }
+    return { statement: this.#statement, values, isUnnamed, receiveRow, forward }
   }
 }
 
@@ -110,14 +113,15 @@ export interface Evaluated {
   readonly hasMore: boolean
 }
 
-/**
- * Runs calls as the role that reads the database, in one round trip. Returns the rows of each. With `countsOn`, what they
- * collect is added to what others have collected, because a cursor keeps it.
- */
-export type RunCalls = (
-  calls: readonly Call[],
-  options?: { readonly countsOn: boolean },
-) => Promise<TextRows[]>
+export interface RunOptions {
+  /** What the calls collect is added to what others have collected, because a cursor keeps it. */
+  readonly countsOn?: boolean
+  /** Called before the calls are sent, which can happen more than once: what they have returned before is void. */
+  readonly begin?: (() => void) | undefined
+}
+
+/** Runs calls as the role that reads the database, in one round trip. Returns the rows of each. */
+export type RunCalls = (calls: readonly Call[], options?: RunOptions) => Promise<TextRows[]>
 
 /** Returns how calls are run in a transaction that also runs others. */
 export function runInside(
@@ -126,6 +130,7 @@ export function runInside(
   { countsOn = false } = {},
 ): RunCalls {
   return async (calls, options) => {
+    options?.begin?.()
     const { before, calls: read, after } = serverOf(transaction.client).readAs(reader, calls)
     const first = countsOn || options?.countsOn ? before : [COUNT_AGAIN, ...before]
     try {
@@ -194,9 +199,9 @@ export class Evaluator {
   /** Runs a query and hands on its rows as they arrive. */
   async stream(
     query: PlainQuery,
-    options: { parameters: readonly Parameter[]; receiveRow: NonNullable<Call['receiveRow']> },
+    options: { parameters: readonly Parameter[]; receiver: RowReceiver; begin(): void },
   ): Promise<void> {
-    await this.run([query.call(options.parameters, options.receiveRow)])
+    await this.run([query.call(options.parameters, options.receiver)], options)
   }
 
   #count(text: string | null): string {

@@ -4,14 +4,14 @@ import { type Sql, sql } from '../../postgres/sql.js'
 import { compileSharing } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Session } from '../session/session.js'
+import { connectionsOf } from './quick-queries.js'
 import {
-  connectionsOf,
   evaluatorIn,
   prepareAll,
   type RunStatement,
   requireLimits,
-  type SqlContext,
 } from './run-sql.js'
+import type { SqlContext } from './sql-context.js'
 import type { StatementPlan } from './statement-plan.js'
 
 /** A plan that can be explained. */

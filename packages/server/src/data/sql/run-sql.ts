@@ -8,18 +8,19 @@ import { isResultType } from '../../dialect/allowed.js'
 import { invalidSql, tooCostly } from '../../dialect/invalid-sql.js'
 import { requireDirectChanges } from '../../domain/access/approvals.js'
 import { requireAccess } from '../../domain/access/scope.js'
-import { type Bounds, runBounded } from '../../postgres/bounds.js'
-import { codeOf, INVALID_PARAMETER_VALUE, QUERY_CANCELED } from '../../postgres/failures.js'
-import type { ReaderRoles } from '../../postgres/reader-role.js'
+import { runBounded } from '../../postgres/bounds.js'
+import { codeOf, INVALID_PARAMETER_VALUE } from '../../postgres/failures.js'
 import type { Reader } from '../../postgres/server.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import { compileSharing, type Parameter, type TextRow, toCall } from '../../postgres/statement.js'
-import type { UserConnections } from '../../postgres/user-connections.js'
-import type { Lane } from '../../postgres/user-settings.js'
+import {
+  compileSharing,
+  type Parameter,
+  type RowForward,
+  type TextRow,
+  toCall,
+} from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
-import type { Storage } from '../../rows/storage.js'
 import { answerOnce, keepAnswer } from '../records/idempotency.js'
-import type { TransactionContext } from '../records/transaction.js'
 import { findBrokenAtEnd, mayHeal } from '../session/record-errors.js'
 import { withBranch } from '../session/session.js'
 import { rowSet } from '../sets/row-set.js'
@@ -28,6 +29,7 @@ import {
   type Evaluated,
   Evaluator,
   type ResultColumn,
+  type RowReceiver,
   type RunCalls,
   runInside,
   SentQuery,
@@ -35,32 +37,21 @@ import {
 import { encodeParameters } from './parameters.js'
 import { PendingWrites } from './pending-writes.js'
 import { type ChangeOptions, changeSchema } from './schema/change-schema.js'
+import { connectionsOf, isTimedOut, KnownQuery, runQuickCalls } from './quick-queries.js'
 import { parseSchema } from './schema/parse-schema.js'
 import type { SchemaPlan } from './schema/plan-schema.js'
-import { PERMISSION_DENIED, toSqlError } from './sql-errors.js'
+import type { SqlContext } from './sql-context.js'
+import { PERMISSION_DENIED } from './sql-errors.js'
 import { type SinglePlan, type StatementPlan, writtenTables } from './statement-plan.js'
 import {
   type GivenStatement,
   inBatch,
   type PlannedStatement,
   type ReadySteps,
-  type StatementPlanner,
 } from './statement-planner.js'
 import { findTypeNames } from './type-names.js'
 import { rowsOfStep, textsOfRows, withRows } from './with-steps.js'
 import { grows, idsOf, planOperations, toSqlRefusal, writeRecords } from './write-records.js'
-
-export interface SqlContext extends TransactionContext {
-  readonly storage: Storage
-  readonly readers: ReaderRoles
-  readonly bounds: Bounds
-  readonly connections: UserConnections
-  readonly planner: StatementPlanner
-  /** The zone of times in the results; undefined for UTC. */
-  readonly timeZone?: string | undefined
-  /** Called with the entry of the log, if the statements have changed the schema. */
-  readonly onEntry?: ((id: string) => void) | undefined
-}
 
 /** A statement, as a caller gives it. */
 export type RunStatement = SqlStatement & Pick<GivenStatement, 'parameterTypes' | 'hidesMetadata'>
@@ -78,6 +69,8 @@ interface SqlRun {
   readonly change?: ChangeOptions
   /** Joins the results of the statements. */
   toAnswer(results: readonly string[]): JsonText
+  /** Called with a query that has run, if it can run again without a look at its text. */
+  onKnown?(query: KnownQuery): void
 }
 
 /** What statements that change the schema have done. */
@@ -187,8 +180,7 @@ export async function fetchInside(
   await runBounded({ database, client, bounds, canLose: true }, async () => {
     sink.begin({ source: client })
     sink.describe({ parameterTypeIds: [], columns })
-    const receiveRow = (row: TextRow) => sink.row(row)
-    await evaluator.run([{ ...toCall(fetch), isUnnamed: true, receiveRow }])
+    await evaluator.run([{ ...toCall(fetch), isUnnamed: true, ...receiverOf(sink) }])
     sink.end({ kind: 'select', written: 0 })
   })
 }
@@ -234,46 +226,52 @@ async function runPrepared(
 /** Runs a query on the connections for those that end soon. Lookups that arrive together share a round trip. */
 async function runQuick(
   context: SqlContext,
-  { form, toAnswer }: Pick<SqlRun, 'form' | 'toAnswer'>,
+  { form, toAnswer, onKnown }: Pick<SqlRun, 'form' | 'toAnswer' | 'onKnown'>,
   { statement, reader }: { statement: PreparedStatement; reader: Reader },
 ): Promise<JsonText> {
-  form.begin?.({ source: undefined })
   const evaluator = quickEvaluator(context, statement, reader)
-  return toAnswer([await runQuery({ context, evaluator, statement }, form)])
+  const answer = toAnswer([await runQuery({ context, evaluator, statement }, form)])
+  if (onKnown !== undefined) {
+    const { branch } = context.session
+    const known = KnownQuery.of(statement.planned, { branch, role: reader.role })
+    if (known !== undefined) onKnown(known)
+  }
+  return answer
 }
 
-function quickEvaluator(
+/**
+ * Runs a query again that is known on the branch of the session. Returns false if it has to run like one that is not: its
+ * parameters are not for its plan, or its role lacks a privilege.
+ */
+export async function runKnown(
   context: SqlContext,
-  { plan }: PreparedStatement,
-  reader: Reader,
-): Evaluator {
-  const { session, bounds, limits, database } = context
-  const connections = connectionsOf(context, 'quick')
-  const run: RunCalls = (given) => {
-    const isShared =
-      plan.kind === 'select' &&
-      plan.isLookup &&
-      reader.timeZone === undefined &&
-      !given.some((each) => each.describes)
-    const { before, calls } = database.server.readAs(reader, given)
-    return session.branch.runQuery({
-      before,
-      calls,
-      sharedAs: isShared ? (reader.role ?? '') : undefined,
-      connections,
-      bounds,
-      explain: toSqlError,
-    })
+  known: KnownQuery,
+  { parameters, sink }: { parameters: readonly Parameter[]; sink: RowSink },
+): Promise<boolean> {
+  if (!known.fits(parameters)) return false
+  const { planned, plan, description } = known
+  const reader = known.reader(context.timeZone)
+  const calls = [planned.plain(plan.query).call(parameters, receiverOf(sink))]
+  try {
+    await runQuickCalls(context, { plan, reader }, { calls, begin: beginAgain(sink, description) })
+    sink.end({ kind: 'select', written: 0 })
+    return true
+  } catch (error) {
+    if (isTimedOut(error)) {
+      const request = { statements: [], form: rowsForm(sink), toAnswer: () => '' }
+      const prepared = [{ planned, plan, parameters }]
+      await runInTransaction(context, request, { prepared, reader, isWrite: false })
+      return true
+    }
+    if (await lacksRights(context, reader.schema, error)) return false
+    throw error
   }
-  return new Evaluator(run, { resultBytesMax: limits.sqlResultBytesMax })
 }
 
-export function connectionsOf({ session, connections }: SqlContext, lane: Lane) {
-  const { workspaceId } = session.access
-  return {
-    connect: (signal: AbortSignal | undefined) =>
-      connections.connect(workspaceId, { lane, signal }),
-  }
+function quickEvaluator(context: SqlContext, { plan }: PreparedStatement, reader: Reader): Evaluator {
+  const run: RunCalls = (calls, options) =>
+    runQuickCalls(context, { plan, reader }, { calls, begin: options?.begin })
+  return new Evaluator(run, { resultBytesMax: context.limits.sqlResultBytesMax })
 }
 
 async function runInTransaction(
@@ -340,10 +338,6 @@ function takesDraft(
   const isUpdate = error.code === 'unique_violation' && first?.plan.kind === 'update'
   const isLone = writes.length === 1 && first?.plan.kind !== 'with'
   return (!isLone || isUpdate) && mayHeal({ ...error.details, code: error.code })
-}
-
-function isTimedOut(error: unknown): boolean {
-  return [error, (error as Error).cause].some((cause) => codeOf(cause) === QUERY_CANCELED)
 }
 
 /** Returns whether a statement failed because its role lacks a privilege, or was dropped by an administrator. */
@@ -710,6 +704,8 @@ export interface RowSink {
   /** Called before the rows, with what they are. */
   describe(description: Description): void
   row(row: TextRow): void
+  /** Receives rows as messages instead, from connections that can hand them on. undefined: all are texts. */
+  readonly forward?: RowForward | undefined
   /** `written` is the number of records that a statement has written, and undefined for a query. */
   end(
     result:
@@ -719,15 +715,28 @@ export interface RowSink {
   ): void
 }
 
+const receiverOf = (sink: RowSink): RowReceiver => ({
+  receiveRow: (row) => sink.row(row),
+  forward: sink.forward,
+})
+
+/** Tells a sink that a quick statement begins, perhaps not for the first time. */
+const beginAgain = (sink: RowSink, description: Description) => () => {
+  sink.begin({ source: undefined })
+  sink.describe(description)
+}
+
 /** Hands on rows as PostgreSQL sends them. */
 export function rowsForm(sink: RowSink): ResultForm {
   return {
     begin: (options) => sink.begin(options),
     async read(run, query, parameters) {
-      sink.describe(await describe(run))
+      const description = await describe(run)
+      sink.describe(description)
       await run.evaluator.stream(run.statement.planned.plain(query), {
         parameters,
-        receiveRow: (row) => sink.row(row),
+        receiver: receiverOf(sink),
+        begin: beginAgain(sink, description),
       })
       return NOTHING
     },

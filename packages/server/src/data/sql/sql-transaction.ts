@@ -22,10 +22,10 @@ import {
   type RunStatement,
   requireSchemaChange,
   runSqlInside,
-  type SqlContext,
 } from './run-sql.js'
 import { type ChangeOptions, changeSchemaWithin } from './schema/change-schema.js'
 import { type ParsedSchema, parseSchema } from './schema/parse-schema.js'
+import type { SqlContext } from './sql-context.js'
 import type { SqlEngine } from './sql-engine.js'
 
 /*

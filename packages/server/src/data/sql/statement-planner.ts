@@ -60,7 +60,7 @@ const KEPT_PLAN_LENGTH_MAX = 64 * 1024
  * Plans are made for parameters of this size, so that one plan serves for all values that are not larger. It is the smallest
  * limit of an argument: a larger size would refuse statements whose values are small enough.
  */
-const KEPT_PARAMETER_BYTES = PATTERN_BYTES_MAX
+export const KEPT_PARAMETER_BYTES = PATTERN_BYTES_MAX
 
 /** A statement whose WITH writes, with the rows of earlier steps in its queries. */
 export interface ReadySteps {
@@ -75,12 +75,19 @@ export interface ReadySteps {
 export class PlannedStatement {
   readonly #sent = new Map<unknown, SentQuery>()
   readonly #plain = new Map<Sql, PlainQuery>()
+  /** Whether the plan serves for all small values of the parameters. */
+  readonly isKept: boolean
   /** Undefined until it was described. */
   description: Description | undefined
   /** The steps of a statement whose WITH writes. Undefined until they were described. */
   steps: ReadySteps | undefined
 
-  constructor(readonly plan: StatementPlan) {}
+  constructor(
+    readonly plan: StatementPlan,
+    { isKept = false } = {},
+  ) {
+    this.isKept = isKept
+  }
 
   /** Returns a query of the plan in a form. A form is a function that is the same each time. */
   sent(query: Sql, form: { valueCount: number; textOf(query: Sql): Sql }): SentQuery {
@@ -185,7 +192,7 @@ export class StatementPlanner {
     const [made] = await this.#planAll(session, [statement], signal)
     if (made === undefined) throw new Error('a statement must have a plan')
     const plan = withTypes(made, parameterTypes)
-    const planned = new PlannedStatement(plan)
+    const planned = new PlannedStatement(plan, { isKept: true })
     if (lengthOf(plan) <= KEPT_PLAN_LENGTH_MAX) this.#kept.set(key, planned)
     return planned
   }

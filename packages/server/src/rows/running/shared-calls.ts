@@ -36,6 +36,8 @@ export interface UserQuery {
   readonly sharedAs: string | undefined
   readonly connections: Connections
   readonly bounds: Bounds
+  /** Called before the calls are sent, which can happen more than once: what they have returned before is void. */
+  readonly begin?: (() => void) | undefined
   /** Converts an error of PostgreSQL. */
   explain(error: unknown): unknown
 }
@@ -82,30 +84,14 @@ export class SharedCalls {
   }
 
   /** Runs a query of a user. Those with the same name that arrive together share a round trip, and read one snapshot. */
-  async query(guard: Guard, query: UserQuery): Promise<TextRows[]> {
+  query(guard: Guard, query: UserQuery): Promise<TextRows[]> {
     const { sharedAs } = query
     if (sharedAs === undefined) {
-      const [rows = []] = await queryTogether(this.#database, [{ guard, query }])
-      return rows
+      return queryTogether(this.#database, [{ guard, query }]).then(([rows = []]) => rows)
     }
     const key = `${sharedBy(guard)} ${sharedAs}`
-    const adding = this.#queries.add(key, {
-      guard,
-      query: { ...query, calls: query.calls.map(kept) },
-    })
-    const rows = await traced(this.#database, 'query', adding)
-    for (const [index, { receiveRow }] of query.calls.entries()) {
-      if (receiveRow !== undefined) for (const row of rows[index] ?? []) receiveRow(row)
-    }
-    return rows
+    return traced(this.#database, 'query', this.#queries.add(key, { guard, query }))
   }
-}
-
-/** Keeps the rows of a call until all have succeeded: otherwise it is run again. */
-function kept(call: Call): Call {
-  if (call.receiveRow === undefined) return call
-  const { receiveRow: _receiveRow, ...others } = call
-  return others
 }
 
 /** Names the calls that may share a round trip, which takes a connection of one owner. */
@@ -172,10 +158,14 @@ async function queryTogether(
     ...before,
   ]
   const calls = items.flatMap(({ query }) => query.calls)
-  const run = () =>
-    reader.run([...opening, ...calls, ...(joinsCalls ? [] : [COMMIT])]).catch((error: unknown) => {
-      throw explain(error)
-    })
+  const run = () => {
+    for (const { query } of items) query.begin?.()
+    return reader
+      .run([...opening, ...calls, ...(joinsCalls ? [] : [COMMIT])])
+      .catch((error: unknown) => {
+        throw explain(error)
+      })
+  }
   try {
     const rows = await withConnection(client, () =>
       runBounded({ database, client, bounds, canLose: true }, run),
