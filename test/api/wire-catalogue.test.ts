@@ -373,7 +373,7 @@ describe('statements on the catalogue', () => {
         'a',
       ),
       describeStatement('a'),
-      bind(['people_pkey'], { name: 'a', resultFormat: 1 }),
+      bind(['people_pkey'], { name: 'a', resultFormats: [1] }),
       execute(),
       sync(),
     )

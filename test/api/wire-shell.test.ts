@@ -171,7 +171,7 @@ describe('cursors', () => {
     expect(described[0]?.body.toString()).toContain('age')
     raw.send(
       parse('fetch forward 10 from c'),
-      bind([], { resultFormat: 1 }),
+      bind([], { resultFormats: [1] }),
       message('D', Buffer.from('P\0')),
       execute(),
       sync(),

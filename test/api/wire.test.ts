@@ -334,7 +334,7 @@ describe('the extended protocol', () => {
         `insert into people (id, age, score, active, at, tags, doc) values ($1, $2, $3, $4, $5, $6, $7)
         returning id, age, score, active, at, tags, doc`,
       ),
-      bind(values, { resultFormat: 1 }),
+      bind(values, { resultFormats: [1] }),
       execute(),
       sync(),
     )
@@ -515,7 +515,7 @@ describe('bad messages', () => {
         const known = [
           parse(random.pick(texts), random.pick(['', 'a'])),
           bind([null], { portal: random.pick(['', 'b']) }),
-          bind([Buffer.from([1, 2, 3])], { resultFormat: 1 }),
+          bind([Buffer.from([1, 2, 3])], { resultFormats: [1] }),
           execute(random.below(3), random.pick(['', 'b'])),
           describeStatement(random.pick(['', 'a'])),
           query(random.pick(texts)),

@@ -198,8 +198,9 @@ export const parse = (sql: string, name = '', typeIds: readonly number[] = []): 
 /** Binds texts, or binary values if they are buffers. */
 export function bind(
   values: readonly (string | Buffer | null)[],
-  options: { name?: string; portal?: string; resultFormat?: number } = {},
+  options: { name?: string; portal?: string; resultFormats?: readonly number[] } = {},
 ): Buffer {
+  const { resultFormats = [0] } = options
   const formats = values.map((value) => int16(Buffer.isBuffer(value) ? 1 : 0))
   const items = values.flatMap((value) => {
     if (value === null) return [int32(-1)]
@@ -215,8 +216,8 @@ export function bind(
       ...formats,
       int16(values.length),
       ...items,
-      int16(1),
-      int16(options.resultFormat ?? 0),
+      int16(resultFormats.length),
+      ...resultFormats.map(int16),
     ]),
   )
 }

@@ -130,7 +130,6 @@ export class BranchRunner {
     this.#bareRequest = { ...request, isBare: true }
   }
 
-
   /** Runs a function about branches, as a request of the key. */
   callBranches(
     { run }: BranchFunction,

@@ -264,6 +264,7 @@ export class ClientSession {
     } catch (error) {
       if (error instanceof ProtocolError) throw error
       this.#copying = undefined
+      await rows.settle().catch(() => undefined)
       await this.#fail(error)
       this.#isSkipping = rest === undefined
     }
@@ -816,7 +817,8 @@ export class ClientSession {
     const { limits } = this.#connection
     const table = { ...(await this.#copyRun(plan.query, [])), copied: plan.copied }
     const { columns } = await this.#block.describe(table)
-    const inserting = await this.#copyRun(plan.insert(columns.map(({ name }) => name)), [null])
+    const statement = plan.insert(columns.map(({ name }) => name))
+    const inserting = await this.#copyRun(statement, new Array<null>(columns.length).fill(null))
     this.#block.beginImplicit()
     const load = new CopyLoad(plan.into)
     const insert = (parameters: readonly string[]) =>
@@ -829,7 +831,7 @@ export class ClientSession {
         ? new BinaryReader(typeIdsOf(columns), bytesMax)
         : readTexts(new CopyReader(plan.format, bytesMax)),
       columnCount: columns.length,
-      insert: (json) => insert([json]),
+      insert,
     })
     this.#copying = { rows, rest: isSimple ? [] : undefined }
     this.#write(copyResponse('G', columns.length, plan))

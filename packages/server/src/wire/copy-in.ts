@@ -1,5 +1,6 @@
 import { StringDecoder } from 'node:string_decoder'
 import { setImmediate as turn } from 'node:timers/promises'
+import { arrayLiteral } from '../postgres/carriers.js'
 import type { CopyReader, CopyRow } from './copy-format.js'
 import { WireError } from './wire-error.js'
 
@@ -33,16 +34,19 @@ export function readTexts(reader: CopyReader): RowReader {
 export class CopyIn {
   readonly #reader: RowReader
   readonly #columnCount: number
-  readonly #insert: (rows: string) => Promise<void>
+  readonly #insert: (columns: readonly string[]) => Promise<void>
   #rows: CopyRow[] = []
   #length = 0
   #count = 0
+  /** The insert that is running. Meanwhile the next rows are read. */
+  #inserting: Promise<void> | undefined
+  #insertingLength = 0
 
-  /** `insert` inserts rows, which are lists of texts in JSON. */
+  /** `insert` inserts rows. Each of their columns is an array of PostgreSQL. */
   constructor(options: {
     reader: RowReader
     columnCount: number
-    insert: (rows: string) => Promise<void>
+    insert: (columns: readonly string[]) => Promise<void>
   }) {
     this.#reader = options.reader
     this.#columnCount = options.columnCount
@@ -51,7 +55,7 @@ export class CopyIn {
 
   /** The bytes that wait for the rest of their row, or to be inserted. */
   get bytes(): number {
-    return this.#reader.bytes + this.#length
+    return this.#reader.bytes + this.#length + this.#insertingLength
   }
 
   async push(bytes: Buffer): Promise<void> {
@@ -65,7 +69,16 @@ export class CopyIn {
   async finish(): Promise<number> {
     await this.#add(this.#reader.end())
     await this.#send()
+    await this.settle()
     return this.#count
+  }
+
+  /** Waits for the insert that is running. Nothing else must run in its transaction before. */
+  async settle(): Promise<void> {
+    const inserting = this.#inserting
+    this.#inserting = undefined
+    await inserting
+    this.#insertingLength = 0
   }
 
   async #add(rows: Iterable<CopyRow>): Promise<void> {
@@ -83,9 +96,18 @@ export class CopyIn {
 
   async #send(): Promise<void> {
     if (this.#rows.length === 0) return
-    const rows = JSON.stringify(this.#rows)
+    const rows = this.#rows
+    const length = this.#length
     this.#rows = []
     this.#length = 0
-    await this.#insert(rows)
+    await this.settle()
+    this.#insertingLength = length
+    this.#inserting = this.#insert(
+      Array.from({ length: this.#columnCount }, (_, column) =>
+        arrayLiteral(rows.map((row) => row[column] ?? null)),
+      ),
+    )
+    // A failure is reported with the next rows, or at the end.
+    this.#inserting.catch(() => undefined)
   }
 }

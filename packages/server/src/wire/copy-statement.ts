@@ -1,7 +1,7 @@
 import type { Node } from 'libpg-query'
 import { contentOf, type NodeOf } from '../dialect/nodes.js'
 import { readParentheses } from '../dialect/source-text.js'
-import { ident, join, literal, type Sql, sql } from '../postgres/sql.js'
+import { ident, join, type Sql, sql } from '../postgres/sql.js'
 import { compileStatement, slot } from '../postgres/statement.js'
 import type { CopyFormat } from './copy-format.js'
 import { unsupported, WireError } from './wire-error.js'
@@ -18,7 +18,7 @@ export interface CopyPlan {
   readonly copied: string | undefined
   /** The table that gets rows. */
   readonly into: string
-  /** Returns the statement that inserts rows, which are its parameter as JSON, and returns their ids. */
+  /** Returns the statement that inserts rows. Its parameters are the columns, as arrays of texts. */
   insert(columns: readonly string[]): string
 }
 
@@ -58,11 +58,11 @@ function columnsOf({ attlist }: NodeOf<'CopyStmt'>): Sql {
 }
 
 function insertRows(table: Sql, columns: readonly string[]): Sql {
-  const values = columns.map((_, index) => sql`r.v ->> ${literal(String(index))}::integer`)
+  const names = columns.map((_, index) => ident(`v${index}`))
+  const arrays = columns.map((_, index) => sql`${slot(index)}::text[]`)
   return sql`
     insert into ${table} (${join(columns.map(ident), ', ')})
-    select ${join(values, ', ')} from jsonb_array_elements(${slot(0)}::jsonb) as r(v)
-    returning id`
+    select ${join(names, ', ')} from unnest(${join(arrays, ', ')}) as r (${join(names, ', ')})`
 }
 
 /** Returns the query of `copy (query) to stdout`. It is planned as a statement of its own. */

@@ -1,10 +1,9 @@
-import type { TextRow } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { LoadEntry } from '../records/load-entry.js'
 import type { Session } from '../session/session.js'
 import type { RowSink } from './run-sql.js'
 
-/** A COPY of a client as a bulk load. Its statements insert some rows at a time, and return their ids. */
+/** A COPY of a client as a bulk load. Its statements insert some rows at a time. */
 export class CopyLoad implements RowSink {
   readonly #tableName: string
   #entry: LoadEntry | undefined
@@ -20,8 +19,10 @@ export class CopyLoad implements RowSink {
 
   describe(): void {}
 
-  row([id]: TextRow): void {
-    if (typeof id === 'string') this.#ids.push(id)
+  row(): void {}
+
+  readonly onWritten = (ids: readonly string[]): void => {
+    this.#ids.push(...ids)
   }
 
   end(): void {}

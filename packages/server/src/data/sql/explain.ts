@@ -5,12 +5,7 @@ import { compileSharing } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Session } from '../session/session.js'
 import { connectionsOf } from './quick-queries.js'
-import {
-  evaluatorIn,
-  prepareAll,
-  type RunStatement,
-  requireLimits,
-} from './run-sql.js'
+import { evaluatorIn, prepareAll, type RunStatement, requireLimits } from './run-sql.js'
 import type { SqlContext } from './sql-context.js'
 import type { StatementPlan } from './statement-plan.js'
 

@@ -36,8 +36,8 @@ import {
 } from './evaluate.js'
 import { encodeParameters } from './parameters.js'
 import { PendingWrites } from './pending-writes.js'
-import { type ChangeOptions, changeSchema } from './schema/change-schema.js'
 import { connectionsOf, isTimedOut, KnownQuery, runQuickCalls } from './quick-queries.js'
+import { type ChangeOptions, changeSchema } from './schema/change-schema.js'
 import { parseSchema } from './schema/parse-schema.js'
 import type { SchemaPlan } from './schema/plan-schema.js'
 import type { SqlContext } from './sql-context.js'
@@ -81,6 +81,8 @@ export interface ResultForm {
   /** Called before the statements run, which they can do more than once. */
   begin?(options: Parameters<RowSink['begin']>[0]): void
   read(run: Run, query: Sql, values: readonly Parameter[]): Promise<Evaluated>
+  /** Called with the ids of records that a statement has written. */
+  onWritten?: ((ids: readonly string[]) => void) | undefined
   /** Returns the result of a statement. `total` is the number of records that it has written. */
   finish(run: Run, result: { found: Evaluated; total: number }): Promise<string>
   /** Returns the result of a text that has changed the schema. */
@@ -268,7 +270,11 @@ export async function runKnown(
   }
 }
 
-function quickEvaluator(context: SqlContext, { plan }: PreparedStatement, reader: Reader): Evaluator {
+function quickEvaluator(
+  context: SqlContext,
+  { plan }: PreparedStatement,
+  reader: Reader,
+): Evaluator {
   const run: RunCalls = (calls, options) =>
     runQuickCalls(context, { plan, reader }, { calls, begin: options?.begin })
   return new Evaluator(run, { resultBytesMax: context.limits.sqlResultBytesMax })
@@ -465,7 +471,9 @@ async function runOne(
   }
   const { returning } = plan
   const table = context.session.table(plan.table)
-  const written = await writeRecords(context, { ...run, plan, table, parameters }, (ids) =>
+  const { onWritten } = form
+  const write = { ...run, plan, table, parameters, onWritten }
+  const written = await writeRecords(context, write, (ids) =>
     returning === undefined ? undefined : form.read(run, returning, [...parameters, ids]),
   )
   const { total, found = NOTHING } = written
@@ -706,6 +714,8 @@ export interface RowSink {
   row(row: TextRow): void
   /** Receives rows as messages instead, from connections that can hand them on. undefined: all are texts. */
   readonly forward?: RowForward | undefined
+  /** Receives the ids of records that the statement has written. */
+  readonly onWritten?: ((ids: readonly string[]) => void) | undefined
   /** `written` is the number of records that a statement has written, and undefined for a query. */
   end(
     result:
@@ -730,6 +740,7 @@ const beginAgain = (sink: RowSink, description: Description) => () => {
 export function rowsForm(sink: RowSink): ResultForm {
   return {
     begin: (options) => sink.begin(options),
+    onWritten: sink.onWritten,
     async read(run, query, parameters) {
       const description = await describe(run)
       sink.describe(description)

@@ -53,6 +53,8 @@ export interface Write {
   readonly parameters: readonly Parameter[]
   /** Whether a cursor of the statement is open, which keeps what it has collected. */
   readonly countsOn?: boolean
+  /** Called with the ids of records that are written. */
+  readonly onWritten?: ((ids: readonly string[]) => void) | undefined
 }
 
 /** JSON values from a statement. */
@@ -80,6 +82,7 @@ export async function writeRecords(
   // Deleted records must be read before the write.
   const before = write.plan.kind === 'delete' ? await read(ids) : undefined
   await runOperations(context, write, operations)
+  write.onWritten?.(operations.map(({ id }) => id))
   const found = write.plan.kind === 'delete' ? before : await read(ids)
   return { total: operations.length, found }
 }
@@ -130,6 +133,7 @@ async function writeParts(context: TransactionContext, write: Write): Promise<nu
     const planned = await planRows(context, write, values, start)
     const operations = await settleConflicts(context, { ...write, countsOn: true }, planned)
     await runOperations(context, write, operations)
+    write.onWritten?.(operations.map(({ id }) => id))
     start += rows.length
     total += operations.length
     // Large rows are read in smaller parts.

@@ -1,0 +1,146 @@
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { TestBranches } from '../support/branches.js'
+import {
+  bind,
+  errorCode,
+  execute,
+  openShop,
+  parse,
+  sync,
+  type WireService,
+  type WireShop,
+} from '../support/wire-clients.js'
+
+/* Queries that a client runs again: what has changed since is seen. */
+
+let shop: WireShop
+let branches: TestBranches
+let wire: WireService
+
+beforeAll(async () => {
+  shop = await openShop({
+    people: [
+      { name: 'name', type: 'string' },
+      { name: 'age', type: 'int' },
+    ],
+  })
+  ;({ branches, wire } = shop)
+  await branches.bulk('main', 'people', [
+    { id: 'p1', name: 'Ann', age: 41 },
+    { id: 'p2', name: 'Bob', age: 17 },
+  ])
+})
+afterAll(() => shop?.close())
+
+const BY_ID = 'select name, age from people where id = $1'
+
+async function connect(branch: string) {
+  const client = await wire.connect(`shop:${branch}`)
+  const find = (id: string, text = BY_ID) =>
+    client.query({ name: text, text, values: [id] }).then(
+      ({ rows }) => rows,
+      (error: pg.DatabaseError) => error.code,
+    )
+  // The first run describes the statement, the second one is known.
+  await find('p1')
+  return { client, find }
+}
+
+describe('a query that has run before', () => {
+  it('sees what was written meanwhile, by itself and by others', async () => {
+    await branches.fork('written')
+    const { client, find } = await connect('written')
+    expect(await find('p2')).toEqual([{ name: 'Bob', age: '17' }])
+    await client.query(`update people set age = 18 where id = 'p2'`)
+    expect(await find('p2')).toEqual([{ name: 'Bob', age: '18' }])
+    await branches.remove('written', 'people', 'p2')
+    expect(await find('p2')).toEqual([])
+    await branches.fork('above', 'written')
+    expect(await find('p1')).toEqual([{ name: 'Ann', age: '41' }])
+  })
+
+  it('reads the column that has its name after the schema has changed', async () => {
+    await branches.fork('edited')
+    const { find } = await connect('edited')
+    expect(await find('p1')).toEqual([{ name: 'Ann', age: '41' }])
+    await branches.edit(
+      'edited',
+      { renameColumn: { table: 'people', oldName: 'name', newName: 'called' } },
+      { addColumn: { table: 'people', column: { name: 'name', type: 'string' } } },
+    )
+    expect(await find('p1')).toEqual([{ name: null, age: '41' }])
+    await branches.edit('edited', { removeColumn: { table: 'people', column: 'name' } })
+    expect(await find('p1')).toBe('42703')
+  })
+
+  it('belongs to the branch of its name, also if that is another one now', async () => {
+    await branches.fork('again')
+    const { find } = await connect('again')
+    await branches.delete('again')
+    expect(await find('p1')).toBe('3D000')
+    await branches.fork('again')
+    await branches.bulk('again', 'people', [{ id: 'new', name: 'Cid', age: 1 }])
+    expect(await find('new')).toEqual([{ name: 'Cid', age: '1' }])
+  })
+
+  it('follows a checkout to another branch', async () => {
+    await branches.fork('one')
+    await branches.fork('two')
+    await branches.bulk('two', 'people', [{ id: 'p3', name: 'Dan', age: 3 }])
+    const { client, find } = await connect('one')
+    expect(await find('p3')).toEqual([])
+    await client.query(`select offshoot.checkout('two')`)
+    expect(await find('p3')).toEqual([{ name: 'Dan', age: '3' }])
+    await client.query(`select offshoot.checkout('one')`)
+    expect(await find('p3')).toEqual([])
+  })
+
+  it('is planned again for parameters that are too large for its plan', async () => {
+    const { find } = await connect('main')
+    for (const length of [8_000, 100_000, 2]) expect(await find('x'.repeat(length))).toEqual([])
+    expect(await find('p1')).toEqual([{ name: 'Ann', age: '41' }])
+    expect(await find('\ud800')).toEqual([])
+  })
+
+  it('fails each time, and works again, with the values that make it so', async () => {
+    const { find } = await connect('main')
+    const divided = 'select 10 / age as part from people where id = $1'
+    await branches.bulk('main', 'people', [{ id: 'zero', name: 'Zoe', age: 0 }])
+    for (let round = 0; round < 3; round++) {
+      expect(await find('p1', divided)).toEqual([{ part: '0' }])
+      expect(await find('zero', divided)).toBe('22012')
+    }
+  })
+
+  it('goes on as a long one if it does not end soon', async () => {
+    const { find } = await connect('main')
+    const slow = `select count(*) from generate_series(1, 3000000) n, people where id = $1`
+    for (let round = 0; round < 2; round++) {
+      expect(await find('p1', slow)).toEqual([{ count: '3000000' }])
+    }
+  })
+
+  it('keeps the settings of its connection', async () => {
+    const client = await wire.connect('shop:main')
+    await client.query(`update people set age = 41 where id = 'p1'`)
+    const read = () => client.query({ name: 'at', text: AT, values: ['2026-01-02T03:04:05Z'] })
+    const AT = 'select $1::timestamptz::text as at from people limit 1'
+    await read()
+    expect((await read()).rows).toEqual([{ at: '2026-01-02 03:04:05+00' }])
+    await client.query(`set time zone 'Asia/Tokyo'`)
+    expect((await read()).rows).toEqual([{ at: '2026-01-02 12:04:05+09' }])
+  })
+})
+
+describe('formats of results', () => {
+  it('are refused if their number is not that of the columns', async () => {
+    const raw = await wire.openRaw()
+    raw.send(parse(BY_ID), bind(['p1'], { resultFormats: [0, 1, 0] }), execute(), sync())
+    expect(errorCode(await raw.until('Z'))).toBe('08P01')
+    raw.send(parse(BY_ID), bind(['p1'], { resultFormats: [0, 1] }), execute(), sync())
+    const row = (await raw.until('Z')).find(({ type }) => type === 'D')
+    expect(row?.body.subarray(-8)).toEqual(Buffer.from([0, 0, 0, 0, 0, 0, 0, 41]))
+    raw.close()
+  })
+})
