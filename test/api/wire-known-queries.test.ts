@@ -133,6 +133,91 @@ describe('a query that has run before', () => {
   })
 })
 
+describe('queries that differ in their literals', () => {
+  /** Returns what a client gets: rows, columns and their types, or an error. */
+  const ask = (client: pg.Client, text: string, values?: unknown[]) =>
+    client
+      .query({ text, ...(values && { values }), rowMode: 'array' })
+      .then(({ rows, fields }) => ({
+        rows,
+        fields: fields.map(({ name, dataTypeID }) => [name, dataTypeID]),
+      }))
+      .catch((error: pg.DatabaseError) => ({ code: error.code, message: error.message }))
+
+  /** The literals of each query, in turn. */
+  const QUERIES: readonly [query: (literal: string) => string, literals: readonly string[]][] = [
+    [(id) => `select * from people where id = ${id}`, [`'p1'`, `'p2'`, `'it''s'`, '1', 'null']],
+    [
+      (age) => `select id, age from people where age >= ${age} and id <> 'zero' order by id`,
+      ['17', '18', '1.5', '3000000000', '1e400', `'17'`, `'x'`, '-1', '99999999999999999999'],
+    ],
+    [
+      (names) => `select id from people where name in (${names}) order by 1`,
+      [`'Ann', 'Bob'`, `'Bob', 'Ann'`, `'Cid'`, `1`, `'Ann', null`],
+    ],
+    [
+      (age) => `select ${age}, age + ${age}, 'a' from people where age between ${age} and 50`,
+      ['17', '1', '2.5', `'18'`],
+    ],
+    [
+      (count) => `select id from people where id > 'a' order by id limit ${count}`,
+      ['1', '2', `'1'`],
+    ],
+    [(age) => `select id from people where (age = ${age}) = (id = 'p1') order by 1`, ['41', '17']],
+    [(id) => `select count(*) from people where ${id} = id or id = ${id}::text`, [`'p1'`, `'p2'`]],
+    [
+      (age) => `select age = ${age} from people where age > 0 group by age = ${age} order by 1`,
+      ['41', '17'],
+    ],
+    [(id) => `explain (costs off) select * from people where id = ${id}`, [`'p1'`, `'p2'`]],
+    [(id) => `select people.nothing from people where id = ${id}`, [`'p1'`, `'p2'`]],
+  ]
+
+  it('answer as if each of them were the first', async () => {
+    const client = await wire.connect('shop:main')
+    for (const [query, literals] of QUERIES) {
+      for (const literal of [...literals, ...literals]) {
+        const text = query(literal)
+        // A text with a comment is read as it is.
+        const alone = await ask(client, `${text} -- ${literal.length}`)
+        expect(await ask(client, text), text).toEqual(alone)
+        const prepared = text.replace(' from people where ', ' from people where $1 and ')
+        if (!prepared.includes('$1')) continue
+        const other = await ask(client, `${prepared} -- alone`, [true])
+        expect(await ask(client, prepared, [true]), prepared).toEqual(other)
+      }
+    }
+  })
+
+  it('are read in transactions and by cursors, too', async () => {
+    const client = await wire.connect('shop:main')
+    for (const id of ['p1', 'p2', 'p1']) {
+      await client.query('begin')
+      const found = await client.query(`select id from people where id = '${id}'`)
+      expect(found.rows).toEqual([{ id }])
+      await client.query(`declare c cursor for select id from people where id = '${id}'`)
+      expect((await client.query('fetch c')).rows).toEqual([{ id }])
+      await client.query('commit')
+    }
+  })
+
+  it('write what they say', async () => {
+    await branches.fork('literal')
+    const client = await wire.connect('shop:literal')
+    for (const [id, age] of [
+      ['p1', 1],
+      ['p2', 2],
+    ]) {
+      await client.query(`update people set age = ${age} where id = '${id}'`)
+    }
+    const { rows } = await client.query('select id, age from people where id < $1', ['q'])
+    expect(rows).toEqual([
+      { id: 'p1', age: '1' },
+      { id: 'p2', age: '2' },
+    ])
+  })
+})
+
 describe('formats of results', () => {
   it('are refused if their number is not that of the columns', async () => {
     const raw = await wire.openRaw()

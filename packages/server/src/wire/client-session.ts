@@ -4,6 +4,7 @@ import type { ResultColumn } from '../data/sql/evaluate.js'
 import type { RowSink } from '../data/sql/run-sql.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import type { SchemaTypes } from '../data/sql/schema/plan-schema.js'
+import type { ParameterTypes } from '../data/sql/typed-plan.js'
 import { MessageWriter } from '../postgres/message-writer.js'
 import type { Tracer } from '../telemetry/tracer.js'
 import { findBranchCalls, withoutBranchCalls } from './branch-calls.js'
@@ -116,6 +117,11 @@ export class ClientSession {
     return texts.read(text, facts.database)
   }
 
+  #readMessage(text: string): readonly ClientStatement[] | Promise<readonly ClientStatement[]> {
+    const { texts, facts } = this.#connection
+    return texts.readMessage(text, facts.database)
+  }
+
   /** Ends the session of a client that is gone. */
   close(): void {
     this.cancel()
@@ -214,7 +220,7 @@ export class ClientSession {
 
   async #simple(text: string): Promise<void> {
     try {
-      const parsed = await this.#read(text)
+      const parsed = await this.#readMessage(text)
       const statements = this.#block.isOpen ? parsed : joinSchemaStatements(parsed)
       if (statements.length === 0) this.#write(EMPTY_QUERY)
       await this.#runAll(statements)
@@ -338,7 +344,7 @@ export class ClientSession {
       this.#prepare({ name, text, declaredIds }, statements)
       this.#write(PARSE_COMPLETE)
     }
-    const statements = this.#read(text)
+    const statements = this.#readMessage(text)
     if (statements instanceof Promise) return statements.then(keep)
     keep(statements)
     return undefined
@@ -582,10 +588,12 @@ export class ClientSession {
     parameters: readonly (string | null)[],
   ): StatementRun {
     const { settings } = this.#connection.facts
+    const { literals } = statement
+    const declared = declaredIds.length === 0 ? NO_TYPES : declaredIds.map(declaredName)
     return {
-      statement,
-      declared: declaredIds.length === 0 ? NO_TYPES : declaredIds.map(declaredName),
-      parameters,
+      statement: literals?.query ?? statement,
+      declared: literals === undefined ? declared : joinTypes(statement, declared, literals.types),
+      parameters: literals === undefined ? parameters : [...parameters, ...literals.values],
       signal: this.#running.signal,
       timeoutMs: settings.statementTimeoutMs,
       change: { allowDataLoss: settings.allowsDataLoss, types: this.#types },
@@ -1012,7 +1020,17 @@ const explainColumn = ({ isJson }: ExplainPlan): ResultColumn => ({
 })
 
 const NO_BYTES = Buffer.alloc(0)
-const NO_TYPES: readonly string[] = []
+const NO_TYPES: ParameterTypes = []
+
+/** Returns the types of the parameters of a statement, and of its literals. */
+const joinTypes = (
+  { parameterCount }: ClientStatement,
+  declared: ParameterTypes,
+  literals: ParameterTypes,
+): ParameterTypes => [
+  ...Array.from({ length: parameterCount }, (_, index) => declared[index]),
+  ...literals,
+]
 
 const NO_ROWS: RowSink = { begin() {}, describe() {}, row() {}, end() {} }
 

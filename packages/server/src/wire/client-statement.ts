@@ -17,13 +17,25 @@ import { callsBranches } from './branch-calls.js'
 import { isCatalogueStatement } from './catalogue/catalogue-use.js'
 import { unsupported, WireError } from './wire-error.js'
 
+interface ClientQuery {
+  readonly kind: 'query'
+  readonly isWrite: boolean
+  readonly namesMetadata: boolean
+  /** The query that runs instead, whose last parameters are literals of the text. */
+  readonly literals?: {
+    readonly query: Extract<ClientStatement, { kind: 'query' }>
+    readonly values: readonly string[]
+    readonly types: ParameterTypes
+  }
+}
+
 /** A statement of a client, by what has to be done with it. */
 export type ClientStatement = {
   readonly text: string
   readonly node: Node
   readonly parameterCount: number
 } & (
-  | { readonly kind: 'query'; readonly isWrite: boolean; readonly namesMetadata: boolean }
+  | ClientQuery
   | { readonly kind: 'session' }
   | { readonly kind: 'catalogue' }
   | { readonly kind: 'transaction' }
