@@ -8,7 +8,7 @@ import { contentOf, type NodeOf, namesOf, visit } from './nodes.js'
  */
 
 /** The types that PostgreSQL gives to literals. undefined: it finds the type of a quoted text by its context. */
-export type LiteralType = 'int4' | 'int8' | 'numeric' | undefined
+type LiteralType = 'int4' | 'int8' | 'numeric' | undefined
 
 interface Literal {
   /** Where it is in the text, in characters. */
