@@ -87,6 +87,8 @@ async function benchReads(
   }
   const bounced: number[] = []
   try {
+    // The compiler of Node.js knows what is hot after some seconds of load.
+    await run(address)
     const rates = await inTurns(rounds, {
       ours: async () => {
         let rate = 0
@@ -102,6 +104,11 @@ async function benchReads(
         return (await run(environment.postgresUrl)).rate
       },
     })
+    await run(address, 'simple')
+    const simple = await inTurns(rounds, {
+      ours: async () => (await run(address, 'simple')).rate,
+      baseline: async () => (await run(environment.postgresUrl, 'simple')).rate,
+    })
     const throughBouncer = { ours: rates.ours, baseline: median(bounced) }
     return [
       figure(`select by id, prepared, ${CLIENTS} clients`, {
@@ -109,6 +116,11 @@ async function benchReads(
         atLeast: 0.25,
         // The backends of the baseline end with pgbench, so that their CPU time cannot be read.
         detail: `${rateDetail(rates, 'of PostgreSQL')}; CPU per read: ${cpu}`,
+      }),
+      figure(`select by id, with the id in the text, ${CLIENTS} clients`, {
+        ratio: simple.ours / simple.baseline,
+        atLeast: 0.25,
+        detail: rateDetail(simple, 'of PostgreSQL'),
       }),
       ...(bouncer === undefined
         ? []

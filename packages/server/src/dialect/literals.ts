@@ -47,6 +47,7 @@ export function patternOf(text: string): TextPattern | undefined {
   let key = ''
   let keptTo = 0
   let isBehindWord = false
+  let isBehindText = false
   for (let at = 0; at < text.length; ) {
     TOKEN.lastIndex = at
     const token = TOKEN.exec(text)?.[0]
@@ -54,8 +55,8 @@ export function patternOf(text: string): TextPattern | undefined {
     const end = at + token.length
     const first = token[0] ?? ''
     const isText = first === "'"
-    // A word before a quote changes what the quoted text means.
-    if (isText && isBehindWord) return undefined
+    // A word before a quote changes what the quoted text means, and quoted texts can be parts of one.
+    if (isText && (isBehindWord || isBehindText)) return undefined
     const isNumber = !isText && isNumeric(token)
     const isParameter = first === '$'
     if ((isNumber || isParameter) && WORD_CHARACTER.test(text[end] ?? '')) return undefined
@@ -67,6 +68,7 @@ export function patternOf(text: string): TextPattern | undefined {
       keptTo = end
     }
     isBehindWord = !isText && !isNumber && !isParameter && WORD_CHARACTER.test(first)
+    isBehindText = isText || (isBehindText && /\s/.test(first))
     at = end
   }
   if (literals.length === 0) return undefined

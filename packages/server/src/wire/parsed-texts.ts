@@ -39,8 +39,6 @@ export class ParsedTexts {
   readonly #limits: Limits
   readonly #kept = new LRUCache<string, readonly ClientStatement[]>(KEPT)
   readonly #patterns = new LRUCache<string, LiteralParameters>(KEPT)
-  /** The queries of patterns, with the literals that cannot. */
-  readonly #queries = new LRUCache<string, Query>(KEPT)
 
   constructor(limits: Limits) {
     this.#limits = limits
@@ -71,9 +69,10 @@ export class ParsedTexts {
     if (parameters === undefined) return this.#parseFirst(patternKey, { text, database, pattern })
     const { positions } = parameters
     if (positions.length === 0) return this.read(text, database)
-    const queryKey = `${patternKey}\n${othersOf(pattern, positions)}`
-    const query = this.#queries.get(queryKey)
-    if (query !== undefined) return [withLiterals(query, pattern, positions)]
+    // No database has a name that begins so.
+    const queryKey = `\n${patternKey}\n${othersOf(pattern, positions)}`
+    const [query] = this.#kept.get(queryKey) ?? []
+    if (query?.kind === 'query') return [withLiterals(query, pattern, positions)]
     return this.#parsePattern(queryKey, { text, database, pattern }, parameters)
   }
 
@@ -110,7 +109,7 @@ export class ParsedTexts {
     const written = withParameters(text, pattern, parameters)
     const [query] = await this.#parse(written, database)
     if (query?.kind !== 'query') throw new Error('a query with parameters must be a query')
-    this.#queries.set(key, query)
+    this.#kept.set(key, [query])
     return [withLiterals(query, pattern, parameters.positions)]
   }
 
