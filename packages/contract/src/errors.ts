@@ -252,7 +252,13 @@ export const ErrorBodySchema = Type.Object(
     ),
     ...brokenRule,
     record: Type.Optional(
-      Type.String({ description: 'For a violated constraint or link: the id of the record.' }),
+      Type.String({ description: 'For a violated rule: the id of the record.' }),
+    ),
+    values: Type.Optional(
+      Type.Array(Type.String(), {
+        description:
+          'For `unique_violation`, if a set or SQL causes it: the values that are taken, by column. Long ones are cut.',
+      }),
     ),
     records: Type.Optional(
       Type.Array(Type.String(), {

@@ -234,3 +234,6 @@ export const QUERY_LIMITS = {
 
 /** The largest quota: the largest integer that every JSON parser represents exactly. */
 export const QUOTA_BYTES_MAX = Number.MAX_SAFE_INTEGER
+
+/** A longer value is cut in the errors that show it. */
+export const SHOWN_VALUE_LENGTH_MAX = 100

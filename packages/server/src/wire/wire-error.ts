@@ -104,11 +104,26 @@ export function toWireError(error: unknown): { shown: WireError; hidden?: unknow
 
 function adviceOf({ code, details }: AppError, state: string) {
   if (state === '40001') return { hint: RETRY_HINT }
+  if (state === '23505' || state === '23514') return { detail: brokenDetail(details) }
   if (code === 'data_loss') return { hint: LOSS_HINT }
   if (code !== 'merge_conflict') return {}
   const hint = `The second argument resolves conflicts: 'ours' keeps this branch, 'theirs' takes the other one.`
   const { conflicts } = (details ?? {}) as { conflicts?: readonly unknown[] }
   return { hint, detail: conflicts?.map((conflict) => JSON.stringify(conflict)).join('\n') }
+}
+
+/** Names the record that breaks a rule, after what PostgreSQL would say of taken values. */
+function brokenDetail(details: AppError['details']): string | undefined {
+  const { column, columns, record, values } = (details ?? {}) as {
+    column?: string
+    columns?: readonly string[]
+    record?: string
+    values?: readonly string[]
+  }
+  if (record === undefined) return undefined
+  const named = columns ?? (column === undefined ? [] : [column])
+  if (values === undefined) return `The record is [${record}].`
+  return `Key (${named.join(', ')})=(${values.join(', ')}) already exists. The record that was to get it is [${record}].`
 }
 
 /** The name that PostgreSQL would give the constraint of a column. */

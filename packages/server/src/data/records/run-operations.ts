@@ -5,7 +5,12 @@ import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import { TableRead } from '../../rows/reading/table-read.js'
 import type { RowInput, RuleCheck } from '../../rows/writing/table-writer.js'
-import { columnTaken, missingFields, violationFields } from '../session/record-errors.js'
+import {
+  columnTaken,
+  missingFields,
+  type Violation,
+  violationFields,
+} from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import type { OperationGroup, PlannedOperation } from './transaction-plan.js'
 
@@ -15,7 +20,15 @@ type Operation<Kind extends PlannedOperation['kind']> = Extract<PlannedOperation
 interface GroupRun {
   readonly calls: readonly Call[]
   /** Writes the result of each operation, with a pause after each. Returns the first fault. */
-  settle(rows: readonly TextRows[], results: string[]): Generator<undefined, FaultEntry | undefined>
+  settle(rows: readonly TextRows[], results: string[]): Generator<undefined, GroupFault | undefined>
+}
+
+/** A fault of an operation. */
+export interface GroupFault {
+  readonly entry: FaultEntry
+  /** The rule that a record breaks, and the id of that record if it is known. */
+  readonly violation?: Violation
+  readonly record?: string | undefined
 }
 
 /** Prepares the calls of a group. With `explains`, also finds out why an update had no effect. */
@@ -131,7 +144,7 @@ function prepareDeletes(session: Session, operations: readonly Operation<'delete
       for (const operation of operations) {
         const { id, index, failIfMissing } = operation
         if (failIfMissing && !deleted.has(id)) {
-          return { index, message: `table [${table.codec.table.name}]: no rows deleted` }
+          return { entry: { index, message: `table [${table.codec.table.name}]: no rows deleted` } }
         }
         const columns = columnsOf(session, operation, found)
         results[index] = `{"operation":"delete","rows":${deleted.has(id) ? 1 : 0}${columns ?? ''}}`
@@ -226,35 +239,28 @@ function readCalls(operations: readonly PlannedOperation[]): {
   }
 }
 
-function refusedInsert(operation: Operation<'insert'>): FaultEntry {
-  const { index, id, table } = operation
-  const prefix = `table [${table.codec.table.name}]`
-  return operation.createOnly
-    ? {
-        index,
-        message: `${prefix}: record [${id}] already exists`,
-        ...violationFields(columnTaken(table.codec)),
-      }
-    : { index, message: `${prefix}: record [${id}]: version condition not met` }
+function refusedInsert({ index, id, table, createOnly }: Operation<'insert'>): GroupFault {
+  const prefix = `table [${table.codec.table.name}]: record [${id}]`
+  if (!createOnly) return { entry: { index, message: `${prefix}: version condition not met` } }
+  const violation = columnTaken(table.codec)
+  const message = `${prefix} already exists`
+  return { entry: { index, message, ...violationFields(violation) }, violation, record: id }
 }
 
-function refusedUpdate(operation: Operation<'update'>, present: TextRow | undefined): FaultEntry {
+function refusedUpdate(operation: Operation<'update'>, present: TextRow | undefined): GroupFault {
   const { index, id, ifVersion, table, whole } = operation
   const prefix = `table [${table.codec.table.name}]`
   if (present === undefined) {
     const faults = whole !== undefined && isFaults(whole) ? whole : undefined
     const reason = faults?.map((fault) => fault.message).join('; ')
-    return {
-      index,
-      message: reason ? `${prefix}: ${reason}` : `${prefix}: record [${id}] not found`,
-      ...(faults && missingFields(table.codec, faults)),
-    }
+    const message = reason ? `${prefix}: ${reason}` : `${prefix}: record [${id}] not found`
+    return { entry: { index, message, ...(faults && missingFields(table.codec, faults)) } }
   }
   const reason =
     ifVersion !== undefined && Number(present[1]) !== ifVersion
       ? 'version condition not met'
       : 'the result of the arithmetic cannot be stored exactly'
-  return { index, message: `${prefix}: record [${id}]: ${reason}` }
+  return { entry: { index, message: `${prefix}: record [${id}]: ${reason}` } }
 }
 
 /**
@@ -264,13 +270,18 @@ function brokenRule(
   operations: readonly PlannedOperation[],
   checks: readonly RuleCheck[],
   rows: readonly TextRows[],
-): FaultEntry | undefined {
-  const violation = checks.find((_, index) => (rows[index]?.length ?? 0) > 0)?.violation
-  if (violation === undefined) return undefined
+): GroupFault | undefined {
+  const position = checks.findIndex((_, index) => (rows[index]?.length ?? 0) > 0)
+  const check = checks[position]
+  if (check === undefined) return undefined
+  const { violation } = check
+  const index = operations[0]?.index ?? 0
+  const message = `table [${violation.codec.table.name}]: ${violation.message}`
+  const [row = []] = rows[position] ?? []
   return {
-    index: operations[0]?.index ?? 0,
-    message: `table [${violation.codec.table.name}]: ${violation.message}`,
-    ...violationFields(violation),
+    entry: { index, message, ...violationFields(violation) },
+    violation,
+    record: check.idOf?.(row),
   }
 }
 

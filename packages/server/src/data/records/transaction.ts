@@ -309,7 +309,7 @@ async function settleAll(
     const own = rows.slice(position, position + calls.length)
     await loadGroupContents(context, group, { calls, rows: own })
     const fault = await inTurns(settle(own, results))
-    if (fault !== undefined) throw transactionFailed([fault])
+    if (fault !== undefined) throw transactionFailed([fault.entry])
     position += calls.length
   }
 }

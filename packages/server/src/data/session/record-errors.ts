@@ -1,4 +1,6 @@
 import { AppError, type ViolationCode } from '@offshoot/contract/errors'
+import { shownValue } from '../../common/shown-value.js'
+import type { TextRow } from '../../postgres/statement.js'
 import type { Fault } from '../../rows/columns/fault.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { Refusal } from '../../rows/writing/refusals.js'
@@ -86,6 +88,19 @@ export function violationError(
   cause?: unknown,
 ): AppError {
   return new AppError(code, message, { cause, details })
+}
+
+/**
+ * Returns an error that names the record which breaks a rule, and its values of a unique key. `found` has the id and the
+ * values. undefined: the record is not known.
+ */
+export function naming(error: AppError, found: TextRow | undefined): AppError {
+  const [record, ...values] = found ?? []
+  if (typeof record !== 'string') return error
+  const { code, message, cause } = error
+  const shown = values.length === 0 ? {} : { values: values.map(shownValue) }
+  const details = { ...error.details, record, ...shown }
+  return new AppError(code, message, { ...(cause !== undefined && { cause }), details })
 }
 
 /** The violation by a record whose value of a unique column, or whose id, is taken. */

@@ -12,7 +12,13 @@ import type { RuleCheck, TableWriter } from '../../rows/writing/table-writer.js'
 import type { Filter } from '../query/filter.js'
 import { invalidQuery } from '../query/invalid-query.js'
 import { answerOnce, type IdempotencyContext, keepAnswer } from '../records/idempotency.js'
-import { invalidRecord, ruleBroken, toRecordError } from '../session/record-errors.js'
+import {
+  invalidRecord,
+  naming,
+  ruleBroken,
+  toRecordError,
+  type Violation,
+} from '../session/record-errors.js'
 import { originOf, type Session, withBranch } from '../session/session.js'
 import { countCall, parseSet, rowSet, type SetRequest } from './row-set.js'
 
@@ -52,6 +58,7 @@ export async function updateSet(
       call: writer.updateSet(update, setFrom),
       checks: writer.checkSet(update),
     }),
+    findTaker: (writer, key, setFrom) => writer.findSetTaker(key, update, setFrom),
     settle: async ([count = '0', found = count]) => {
       if (found !== count) throw notStorable(Number(found) - Number(count))
       const bytes = update.values.reduce((sum, value) => sum + (value?.length ?? 0), 0)
@@ -81,6 +88,12 @@ interface SetChange {
     writer: TableWriter,
     setFrom: Parameters<TableWriter['deleteSet']>[0],
   ): { call: Call; checks: readonly RuleCheck[] }
+  /** Returns a call that finds the record which was to get taken values of a unique key. */
+  findTaker?(
+    writer: TableWriter,
+    key: NonNullable<Violation['key']>,
+    setFrom: Parameters<TableWriter['deleteSet']>[0],
+  ): Call
   /** Takes the row of the call, and refuses the change if it must not be committed. */
   settle(row: readonly string[]): Promise<void>
 }
@@ -111,6 +124,7 @@ async function writeSet(
   work.begin({ step: 'changing records', done: 0, total: 1 })
   await session.growth.admitBody()
   const { writer } = await branch.writable(table)
+  const setFrom = (firstSlot: number) => rowSet(session, { codec, filter }, firstSlot)
   const prepare = (own: Session, by: TableWriter) => {
     const { call, checks } = change.prepare(by, (firstSlot) =>
       rowSet(own, { codec, filter }, firstSlot),
@@ -125,9 +139,7 @@ async function writeSet(
     const row = firstRow(written)
     const [count = '0'] = row
     const taken = checks.find((_, index) => (checked[index]?.length ?? 0) > 0)
-    if (taken !== undefined && count !== '0') {
-      throw ruleBroken(taken.violation)
-    }
+    if (taken !== undefined && count !== '0') throw new TakenBySetError(taken.violation)
     await change.settle(row)
     const answer = change.answerWith(count)
     await keepAnswer(transaction, context, answer)
@@ -144,9 +156,15 @@ async function writeSet(
       bounds,
     })
   } catch (cause) {
-    const error = toRecordError(cause, codec, Refusal.of(cause, [codec])?.record)
-    const isMoved = error instanceof AppError && error.code === 'unique_violation'
-    if (!isMoved || !change.movesValues || !branch.takesDrafts) throw error
+    const { record, violation } = Refusal.of(cause, [codec]) ?? {}
+    const error = toRecordError(cause, codec, record)
+    const isTaken = error instanceof AppError && error.code === 'unique_violation'
+    if (!isTaken) throw error
+    if (!change.movesValues || !branch.takesDrafts) {
+      const key = violation?.key ?? (cause instanceof TakenBySetError ? cause.key : undefined)
+      const call = key && change.findTaker?.(writer, key, setFrom)
+      throw call === undefined ? error : await nameTaker(context, error, call)
+    }
     return branch.runDrafted(
       [table],
       async (draft, transaction) => {
@@ -157,6 +175,32 @@ async function writeSet(
       },
       { bounds },
     )
+  }
+}
+
+/** A record of a set was to get values of a unique key that an inherited record has. */
+class TakenBySetError extends AppError {
+  readonly key: Violation['key']
+
+  constructor(violation: Violation) {
+    const { code, message, details } = ruleBroken(violation)
+    super(code, message, details && { details })
+    this.key = violation.key
+  }
+}
+
+/** Names the record of the set that was to get taken values. The transaction has been rolled back. */
+async function nameTaker(
+  { session, bounds }: SetContext,
+  error: AppError,
+  call: Call,
+): Promise<AppError> {
+  try {
+    const [found = []] = await session.branch.runReads([call], bounds)
+    return naming(error, found[0])
+  } catch {
+    // The branch may have changed since. The error is told without the record.
+    return error
   }
 }
 

@@ -49,6 +49,7 @@ import {
   type PlannedStatement,
   type ReadySteps,
 } from './statement-planner.js'
+import { nameTaker } from './taken-error.js'
 import { findTypeNames } from './type-names.js'
 import { rowsOfStep, textsOfRows, withRows } from './with-steps.js'
 import { grows, idsOf, planOperations, toSqlRefusal, writeRecords } from './write-records.js'
@@ -166,7 +167,9 @@ export async function runSqlInside(
   const evaluator = evaluatorIn(context, open)
   await runBounded({ database, client, bounds, canLose: true }, () => {
     form.begin?.({ source: client })
-    return runOne({ context, transaction, evaluator, statement }, form)
+    return runOne({ context, transaction, evaluator, statement }, form).catch(async (error) => {
+      throw await nameTaker(session, error)
+    })
   })
 }
 
@@ -375,7 +378,10 @@ async function runAll(
     try {
       results.push(await runOne({ context, transaction, evaluator, statement }, form))
     } catch (error) {
-      throw prepared.length === 1 ? error : inBatch(error, index)
+      // A transaction that is tried again on drafts looks at rules in the end.
+      const { session } = context
+      const told = takesDraft(session, prepared, error) ? error : await nameTaker(session, error)
+      throw prepared.length === 1 ? told : inBatch(told, index)
     }
   }
   return results

@@ -357,6 +357,10 @@ async function planEach(
 /** Adds the index of the invalid statement to an error of a batch. */
 export function inBatch(error: unknown, index: number): unknown {
   if (!(error instanceof AppError)) return error
-  const { code, message, cause } = error
-  return new AppError(code, message, { cause, errors: [{ index, message }] })
+  const { code, message, cause, details } = error
+  return new AppError(code, message, {
+    cause,
+    errors: [{ index, message }],
+    ...(details && { details }),
+  })
 }

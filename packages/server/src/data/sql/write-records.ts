@@ -1,4 +1,4 @@
-import type { AppError } from '@offshoot/contract/errors'
+import { AppError } from '@offshoot/contract/errors'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { invalidSql, tooCostly } from '../../dialect/invalid-sql.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
@@ -18,12 +18,13 @@ import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { Refusal } from '../../rows/writing/refusals.js'
 import { type NewId, newIds } from '../records/new-ids.js'
 import { originOfRecords } from '../records/new-numbers.js'
-import { prepareGroup } from '../records/run-operations.js'
+import { type GroupFault, prepareGroup } from '../records/run-operations.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
 import {
   findViolationFields,
   missingFields,
+  naming,
   type ViolationFields,
   violationError,
 } from '../session/record-errors.js'
@@ -37,6 +38,7 @@ import {
   type StatementPlan,
   singlePlans,
 } from './statement-plan.js'
+import { TakenError, type TakingOperations } from './taken-error.js'
 
 /*
  * Statements of users never write directly. Their values are read as JSON and then written by the operations of
@@ -426,7 +428,7 @@ export async function runOperations(
 
 async function runPart(
   { session }: TransactionContext,
-  { transaction, table: { codec } }: Pick<Write, 'transaction' | 'table'>,
+  { transaction, table }: Pick<Write, 'transaction' | 'table'>,
   operations: readonly PlannedOperation[],
 ): Promise<void> {
   // The results have no use: they are read by the ids of records.
@@ -437,26 +439,47 @@ async function runPart(
   const rows = await transaction
     .run(runs.flatMap(({ calls }): readonly Call[] => calls))
     .catch((error: unknown) => {
-      throw toSqlRefusal(error, [codec])
+      const { violation, taken } = Refusal.of(error, [table.codec]) ?? {}
+      const refusal = toSqlRefusal(error, [table.codec])
+      if (violation?.key === undefined || !(refusal instanceof AppError)) throw refusal
+      throw new TakenError(refusal, { table, operations, key: violation.key, taken })
     })
   let position = 0
   for (const { calls, settle } of runs) {
     const fault = await inTurns(settle(rows.slice(position, position + calls.length), results))
     if (fault !== undefined) {
-      const { index: _, message, ...fields } = fault
-      throw refused(message, fields.code && (fields as ViolationFields))
+      const { index: _, message, ...fields } = fault.entry
+      const refusal = refused(message, fields.code && (fields as ViolationFields))
+      throw withFault(refusal, { table, operations, fault })
     }
     position += calls.length
   }
 }
 
+/** Names the record of a fault, or what is needed to find it. */
+function withFault(
+  refusal: AppError,
+  {
+    table,
+    operations,
+    fault: { violation, record },
+  }: Pick<TakingOperations, 'table' | 'operations'> & { fault: GroupFault },
+): AppError {
+  if (violation?.kind !== 'unique') return refusal
+  const { key } = violation
+  if (key === undefined) return naming(refusal, record === undefined ? undefined : [record, record])
+  const own = record === undefined ? operations : operations.filter(({ id }) => id === record)
+  return new TakenError(refusal, { table, operations: own, key, taken: undefined })
+}
+
 /** Returns the error of a statement whose rows break a rule of one of the tables. Other errors stay as they are. */
 export function toSqlRefusal(error: unknown, codecs: readonly TableCodec[]): unknown {
-  const { message: refusal, record } = Refusal.of(error, codecs) ?? {}
+  const { message: refusal, record, violation } = Refusal.of(error, codecs) ?? {}
   if (refusal === undefined) return error
   const fields = findViolationFields(error, new Set(codecs))
-  const named = fields && record !== undefined ? { ...fields, record } : fields
-  return refused(`table [${fields?.table ?? codecs[0]?.table.name}]: ${refusal}`, named)
+  const invalid = refused(`table [${fields?.table ?? codecs[0]?.table.name}]: ${refusal}`, fields)
+  const named = record ?? violation?.records?.[0]
+  return named === undefined ? invalid : naming(invalid, [named, ...(violation?.values ?? [])])
 }
 
 function refused(message: string, fields: ViolationFields | undefined): AppError {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { arrayLiteral } from '../../postgres/carriers.js'
+import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, toCall } from '../../postgres/statement.js'
 import { physicalName } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
@@ -7,6 +8,7 @@ import { type CheckRule, failsCheck, type UniqueKey } from '../columns/table-rul
 import { draftStatement } from '../heaps/heap-ddl.js'
 import { BEGIN_MOVING, END_MOVING, keepLayerVersions } from '../heaps/versions.js'
 import { type Heap, heapName, type Layout } from '../layout/layout.js'
+import { joinVisible } from '../reading/arms.js'
 import type { WriteTransaction } from '../running/transactions.js'
 import { RuleBrokenAtEndError, violationOf } from './refusals.js'
 import { StatementParts } from './statement-parts.js'
@@ -29,6 +31,8 @@ interface DraftedTable {
 export class Draft {
   /** The branch with the drafts in front of its own rows. */
   readonly layout: Layout
+  /** The branch without the drafts. */
+  readonly #below: Layout
   readonly #transaction: WriteTransaction
   readonly #tables: readonly (DraftedTable & { readonly heap: Heap })[]
 
@@ -39,6 +43,7 @@ export class Draft {
   ) {
     this.#transaction = transaction
     this.#tables = tables
+    this.#below = layout
     const heaps = new Map(tables.map(({ codec, heap }) => [codec.table.id, heap]))
     const level = { branchId: '', asOf: undefined, heaps, layers: new Map<number, never>() }
     // No fork sees a draft, so it keeps no old versions.
@@ -98,8 +103,34 @@ export class Draft {
     )
     for (const [index, { rule }] of rules.entries()) {
       const records = (found[index] ?? []).flatMap(([id]) => id ?? [])
-      if (records.length > 0) throw new RuleBrokenAtEndError(violationOf(codec, rule), records)
+      if (records.length === 0) continue
+      const values = 'expression' in rule ? undefined : await this.#taker(parts, rule, records)
+      const [first, ...shown] = values ?? records.slice(0, 1)
+      const others = records.filter((id) => id !== first)
+      throw new RuleBrokenAtEndError(violationOf(codec, rule), [first ?? '', ...others], shown)
     }
+  }
+
+  /** Returns the id of the first row that has changed its value of a key, if one has, and the value of each column. */
+  async #taker(
+    parts: StatementParts,
+    { columns }: UniqueKey,
+    ids: readonly string[],
+  ): Promise<readonly string[] | undefined> {
+    const { codec } = parts
+    const before = joinVisible(this.#below, codec, { id: sql`d.id`, alias: sql`r`, outer: true })
+    const names = columns.map((index) => parts.name(index))
+    const isKept = names.map((name) => sql`d.${name} is not distinct from r.${name}`)
+    const values = names.map((name) => sql`, concat(d.${name})`)
+    const found = sql`
+      select d.id${join([empty, ...values], '')}
+      from ${parts.own} d
+      ${before}
+      where d.id = any(${arrayLiteral(ids)}::text[])
+      order by ${join(isKept, ' and ')}, d.id
+      limit 1`
+    const [[row] = []] = await this.#transaction.run([once(found)])
+    return row?.map((value) => value ?? '')
   }
 
   /** Deletes all rows first, so that values can move between them. */

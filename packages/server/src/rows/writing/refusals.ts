@@ -1,5 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import { RECORD_ID_PATTERN } from '@offshoot/contract/names'
+import { shownValue } from '../../common/shown-value.js'
 import {
   CHECK_VIOLATION,
   codeOf,
@@ -39,15 +40,17 @@ export class BrokenRuleError extends Error {
 export class RuleBrokenAtEndError extends AppError {
   readonly violation: Violation
 
-  constructor(violation: Violation, records: readonly string[]) {
+  /** `values` are those of the first record in the columns of a unique key. */
+  constructor(violation: Violation, records: readonly string[], values: readonly string[] = []) {
     const { kind, codec, columns, constraint } = violation
+    const shown = values.length === 0 ? {} : { values: values.map(shownValue) }
     const rule = constraint === undefined ? { column: columns.join() } : { columns, constraint }
     super(
       kind === 'check' ? 'check_violation' : 'unique_violation',
       `invalid record: ${violation.message}`,
-      { details: { table: codec.table.name, ...rule, record: records[0] } },
+      { details: { table: codec.table.name, ...rule, record: records[0], ...shown } },
     )
-    this.violation = { ...violation, records }
+    this.violation = { ...violation, records, values }
   }
 }
 
@@ -121,10 +124,14 @@ export interface Violation {
   readonly constraint: string | undefined
   /** What is wrong with the row. */
   readonly message: string
+  /** The unique key whose value is taken. undefined: it is the id, or the rule is another one. */
+  readonly key?: UniqueKey
   /** For a link: the linked record. */
   readonly target?: LinkTarget
   /** For a unique key or a check that a whole transaction would have broken: the ids of the rows that break it. */
   readonly records?: readonly string[]
+  /** The values of the unique key that the first of these has. */
+  readonly values?: readonly string[]
   /** For a link that a whole transaction would have broken. */
   readonly broken?: BrokenLink
 }
@@ -158,7 +165,8 @@ export function violationOf(codec: TableCodec, rule: UniqueKey | CheckRule | und
   ]
   const kind = rule !== undefined && 'expression' in rule ? 'check' : 'unique'
   const violation = { kind, codec, columns, constraint: rule?.name } as const
-  return { ...violation, message: describeViolation(violation) }
+  const key = rule === undefined || 'expression' in rule ? {} : { key: rule }
+  return { ...violation, ...key, message: describeViolation(violation) }
 }
 
 function describeViolation({
@@ -197,19 +205,38 @@ export class Refusal {
     const message = violation?.message ?? describeRefusal(error, codecs)
     return message === undefined
       ? undefined
-      : new Refusal(message, violation, rowsBefore(error), failingId(error))
+      : new Refusal(message, violation, {
+          rowsBefore: rowsBefore(error),
+          record: failingId(error),
+          taken: takenText(error),
+        })
   }
+
+  /** The number of rows before the one that made a sink fail, if known. */
+  readonly rowsBefore: number | undefined
+  /** The id of a row that fails a check, if known. */
+  readonly record: string | undefined
+  /** The values of the unique key that are taken, as PostgreSQL writes them together, if known. */
+  readonly taken: string | undefined
 
   private constructor(
     /** The reason. */
     readonly message: string,
     /** The rule that the row breaks. undefined: the value itself is refused. */
     readonly violation: Violation | undefined,
-    /** The number of rows before the one that made a sink fail, if known. */
-    readonly rowsBefore: number | undefined,
-    /** The id of a row that fails a check, if known. */
-    readonly record: string | undefined,
-  ) {}
+    known: Pick<Refusal, 'rowsBefore' | 'record' | 'taken'>,
+  ) {
+    this.rowsBefore = known.rowsBefore
+    this.record = known.record
+    this.taken = known.taken
+  }
+}
+
+/** Reads the taken values from the detail. The names of columns, which precede them, have no parentheses. */
+function takenText(error: unknown): string | undefined {
+  const { detail } = error as { detail?: unknown }
+  if (codeOf(error) !== UNIQUE_VIOLATION || typeof detail !== 'string') return undefined
+  return /^Key \([^)]*\)=\((.*)\) already exists\.$/s.exec(detail)?.[1]
 }
 
 /** The columns of a heap that precede the id: version, epoch, two times and whether the row is deleted. */

@@ -5,6 +5,7 @@ import {
   type Call,
   type Parameter,
   type Statement,
+  type TextRow,
   type TextRows,
   toCall,
 } from '../../postgres/statement.js'
@@ -57,6 +58,8 @@ import {
   inheritedTwinsStatement,
   inheritedValuesStatement,
   repeatedValuesStatement,
+  setTakerStatement,
+  takerStatement,
   visibleValuesStatement,
 } from './unique-statements.js'
 import { upsertStatement } from './upsert-statement.js'
@@ -81,6 +84,17 @@ interface UpdateInput {
 export interface RuleCheck {
   readonly violation: Violation
   readonly call: Call
+  /** Returns the id of the written row that violates the rule. undefined: it was not given. */
+  idOf?(row: TextRow): string | undefined
+}
+
+/** A row that was to get values of a unique key. */
+interface TakingRow {
+  readonly id: string
+  /** The row exists, so that it may have the values already. */
+  readonly exists: boolean
+  /** The value of each column of the key. undefined: it stays as it is. */
+  readonly values: readonly (string | null | undefined)[]
 }
 
 /** A call that finds the positions of rows with a link to a missing record. */
@@ -481,7 +495,7 @@ export class TableWriter {
   }
 
   /** Returns the checks for inserted or replaced rows. */
-  checkRows(rows: readonly Pick<RowInput, 'values'>[]): RuleCheck[] {
+  checkRows(rows: readonly GivenRow[]): RuleCheck[] {
     if (!this.comparesAfterWrites) return NO_CHECKS
     return this.uniqueKeys.flatMap((key) => this.#checkValues(key, rows))
   }
@@ -492,7 +506,8 @@ export class TableWriter {
     return this.uniqueKeys.flatMap((key) => {
       const [column] = key.columns
       if (column !== undefined && key.columns.length === 1) {
-        const given = updates.map(({ update }) => ({
+        const given = updates.map(({ id, update }) => ({
+          id,
           values: [update.values[update.columns.indexOf(column)] ?? null],
         }))
         const calculated = updates.filter(({ update }) => changes(update.arithmetic, key))
@@ -511,18 +526,15 @@ export class TableWriter {
   }
 
   /** `given` is the key in terms of the values of the rows. */
-  #checkValues(
-    given: UniqueKey,
-    rows: readonly Pick<RowInput, 'values'>[],
-    key: UniqueKey = given,
-  ): RuleCheck[] {
+  #checkValues(given: UniqueKey, rows: readonly GivenRow[], key: UniqueKey = given): RuleCheck[] {
     const present = rows.filter(({ values }) => hasAll(given, values))
     if (present.length === 0) return []
     const statement = this.#statement(`inherited ${key.id}`, () =>
       inheritedValuesStatement(this.#parts, key),
     )
     const violation = violationOf(this.#codec, key)
-    return [{ violation, call: { statement, values: arraysOf(given, present) } }]
+    const call = { statement, values: arraysOf(given, present) }
+    return [{ violation, call, idOf: ([position]) => present[Number(position)]?.id }]
   }
 
   /** Returns the checks of unique constraints for rows that were written, of which not all values are known. */
@@ -544,6 +556,7 @@ export class TableWriter {
     return updates.map(({ id }) => ({
       violation,
       call: { statement: inheritedTwinStatement(this.#parts, key), values: [id] },
+      idOf: () => id,
     }))
   }
 
@@ -614,6 +627,45 @@ export class TableWriter {
     return { statement: holdersStatement(this.#parts, key), values: arraysOf(key, rows) }
   }
 
+  /**
+   * Finds which of the given rows was to get the values of a key that are taken. Returns its id and the values. `taken` is
+   * what PostgreSQL says they are; undefined: those of any of the rows.
+   */
+  findTaker(key: UniqueKey, rows: readonly TakingRow[], taken: string | undefined): Call {
+    const readsRows =
+      rows.some(({ values }) => values.includes(undefined)) ||
+      (rows.length > 1 && rows.some(({ exists }) => exists))
+    const positions = key.columns.map((_, position) => position)
+    const arrayOf = (textOf: (row: TakingRow) => string | null) => arrayLiteral(rows.map(textOf))
+    return {
+      statement: takerStatement(this.#parts, key, { readsRows }),
+      values: [
+        arrayOf(({ id }) => id),
+        ...positions.map((position) => arrayOf(({ values }) => values[position] ?? null)),
+        ...positions.map((position) =>
+          arrayOf(({ values }) => String(values[position] !== undefined)),
+        ),
+        taken ?? null,
+      ],
+      isUnnamed: true,
+    }
+  }
+
+  /** Finds a row of a set that cannot get its new values of a key. Returns its id and the values. */
+  findSetTaker(
+    key: UniqueKey,
+    { columns, values }: Pick<EncodedUpdate, 'columns' | 'values'>,
+    setFrom: (firstSlot: number) => RowSet,
+  ): Call {
+    const set = setFrom(FIRST_COLUMN + values.length)
+    const statement = setTakerStatement(this.#parts, key, { columns, set })
+    return {
+      statement,
+      values: [...NO_MOMENT, ...NO_ROW, ...values, ...set.values],
+      isUnnamed: true,
+    }
+  }
+
   /** Returns ids, expected versions, and one array for each column. */
   #arrays(rows: readonly RowInput[], columns: number): string[] {
     const values = [
@@ -635,6 +687,9 @@ export class TableWriter {
     return statement
   }
 }
+
+/** A row that was written, with its id if it is known. */
+type GivenRow = Pick<RowInput, 'values'> & Partial<Pick<RowInput, 'id'>>
 
 /** What belongs to a call besides its statement. */
 type Around = Pick<Call, 'before'> & Partial<Pick<LinkingCall, 'linking'>>

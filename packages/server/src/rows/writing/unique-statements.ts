@@ -1,8 +1,10 @@
-import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
-import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { compileSharing, compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import { type CheckRule, failsCheck, type UniqueKey } from '../columns/table-rules.js'
-import { selectVisible } from '../reading/arms.js'
+import { joinVisible, selectVisible } from '../reading/arms.js'
+import { changedValues } from './change-statements.js'
+import type { RowSet } from './set-statements.js'
 import type { StatementParts } from './statement-parts.js'
 
 /*
@@ -127,4 +129,112 @@ export function failedValuesStatement(parts: StatementParts, check: CheckRule): 
   }
   return compileStatement(sql`
     select g.ordinal - 1 from ${givenValues(check)} where ${failsCheck(check, columnSql)}`)
+}
+
+/**
+ * Finds which of the given rows was to get the value of a key that is taken, and returns its id and the value of each column.
+ * The ids and an array for each column are followed by an array for each column that says whether a row gives it, and by the
+ * values of the key as PostgreSQL writes them together, or null for any. With `readsRows`, what a row does not give is that
+ * of the row that exists.
+ */
+export function takerStatement(
+  parts: StatementParts,
+  key: UniqueKey,
+  { readsRows }: { readsRows: boolean },
+): Statement {
+  const { layout, codec } = parts
+  const width = key.columns.length
+  const arrays = key.columns.map((_, position) => sql`${slot(1 + position)}::text[]`)
+  const flags = key.columns.map((_, position) => sql`${slot(1 + width + position)}::boolean[]`)
+  const names = key.columns.map((_, position) => ident(`value ${position}`))
+  const flagNames = key.columns.map((_, position) => ident(`is given ${position}`))
+  const existing = key.columns.map((index) => sql`r.${parts.name(index)}`)
+  const values = key.columns.map((index, position) => {
+    const value = sql`${given(position)}::${raw(parts.sqlType(index))}`
+    if (!readsRows) return value
+    return sql`case when g.${flagNames[position] ?? empty} then ${value} else ${existing[position] ?? empty} end`
+  })
+  const row = readsRows
+    ? joinVisible(layout, codec, { id: sql`g.id`, alias: sql`r`, outer: true })
+    : empty
+  const isKept = readsRows
+    ? all(
+        values.map(
+          (value, position) => sql`${value} is not distinct from ${existing[position] ?? empty}`,
+        ),
+      )
+    : sql`false`
+  const written = key.columns.map((_, position) => sql`t.${names[position] ?? empty}`)
+  const text = sql`${slot(1 + 2 * width)}::text`
+  return compileStatement(sql`
+    select t.id, ${join(
+      written.map((value) => sql`concat(${value})`),
+      ', ',
+    )}
+    from (
+      select g.id, g.ordinal, ${isKept} as kept,
+        ${join(
+          values.map((value, position) => sql`${value} as ${names[position] ?? empty}`),
+          ', ',
+        )}
+      from unnest(${join([sql`${slot(0)}::text[]`, ...arrays, ...flags], ', ')})
+        with ordinality as g (${join([sql`id`, ...names, ...flagNames, sql`ordinal`], ', ')})
+      ${row}
+    ) t
+    where ${all(written.map((value) => sql`${value} is not null`))}
+      and (${text} is null or concat_ws(', ', ${join(written, ', ')}) = ${text})
+    order by t.kept, t.ordinal desc
+    limit 1`)
+}
+
+/**
+ * Finds a row of a set that cannot get its new value of a key, because another row has it or would get it, too. Returns its
+ * id and the value of each column. The changed values are where a statement for the set has them.
+ */
+export function setTakerStatement(
+  parts: StatementParts,
+  key: UniqueKey,
+  { columns, set }: { columns: readonly number[]; set: RowSet },
+): Statement {
+  const { layout, codec } = parts
+  const { values } = changedValues(parts, { columns, arithmetic: [] })
+  const names = key.columns.map((_, position) => ident(`value ${position}`))
+  const news = key.columns.map((index) => values.get(index) ?? sql`r.${parts.name(index)}`)
+  const isChanged = join(
+    key.columns.map(
+      (index, position) => sql`${news[position] ?? empty} is distinct from r.${parts.name(index)}`,
+    ),
+    ' or ',
+  )
+  const written = names.map((name) => sql`t.${name}`)
+  const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
+    all(
+      key.columns.map(
+        (index, position) =>
+          sql`${expressionOf(parts.column(index))} = ${written[position] ?? empty}`,
+      ),
+    )
+  return compileSharing(sql`
+    with found as (${set.select(key.columns)}),
+    renewed as (
+      select r.id, ${isChanged} as changed,
+        ${join(
+          news.map((value, position) => sql`${value} as ${names[position] ?? empty}`),
+          ', ',
+        )},
+        count(*) over (partition by ${join(news, ', ')}) as count
+      from found r
+    )
+    select t.id, ${join(
+      written.map((value) => sql`concat(${value})`),
+      ', ',
+    )}
+    from renewed t
+    where t.changed and ${all(written.map((value) => sql`${value} is not null`))}
+      and (
+        t.count > 1
+        or exists (select from (${selectVisible(layout, codec, { where })}) o where o.id <> t.id)
+      )
+    order by t.id
+    limit 1`)
 }
