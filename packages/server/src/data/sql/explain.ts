@@ -10,7 +10,7 @@ import type { SqlContext } from './sql-context.js'
 import type { StatementPlan } from './statement-plan.js'
 
 /** A plan that can be explained. */
-type ExplainedPlan = Exclude<StatementPlan, { kind: 'with' | 'setval' }>
+type ExplainedPlan = Exclude<StatementPlan, { kind: 'setval' }>
 
 /** The plan of PostgreSQL for a statement, as lines with the names that callers know. */
 export async function explainSql(
@@ -25,7 +25,7 @@ export async function explainSql(
   if (plan.kind !== 'select' && runs) {
     throw invalidSql('EXPLAIN ANALYZE is not supported for statements that write')
   }
-  if (plan.kind === 'with' || plan.kind === 'setval') {
+  if (plan.kind === 'setval' || (plan.kind === 'with' && plan.isPlain !== true)) {
     throw invalidSql('EXPLAIN is not supported for setval, nor for a statement whose WITH writes')
   }
   const query = explainedQuery(plan)
@@ -52,11 +52,13 @@ export async function explainSql(
 function explainedQuery(plan: ExplainedPlan): Sql | undefined {
   if (plan.kind === 'select') return plan.query
   if (plan.kind === 'insert') return plan.values.rows
+  if (plan.kind === 'with') return explainedQuery(plan.steps[0]?.plan ?? plan.last)
   return plan.kind === 'truncate' ? undefined : plan.rows
 }
 
 function target(plan: ExplainedPlan): string[] {
   if (plan.kind === 'select') return []
+  if (plan.kind === 'with') return target(plan.last)
   const words = `${plan.kind.charAt(0).toUpperCase()}${plan.kind.slice(1)}`
   return plan.kind === 'truncate'
     ? plan.tables.map((table) => `${words} on ${table}`)

@@ -488,7 +488,10 @@ export class QueryWriter implements StatementContext {
   }
 
   /** Adds a relation that is not in the statement, such as EXCLUDED, to the scope. Returns its alias. */
-  introduce(scope: Scope, own: { name: string; columns: readonly string[] }): Sql {
+  introduce(
+    scope: Scope,
+    own: Pick<Relation, 'name' | 'columns'> & Partial<Pick<Relation, 'isStored' | 'isScalar'>>,
+  ): Sql {
     return this.#introduce(scope, own).alias
   }
 

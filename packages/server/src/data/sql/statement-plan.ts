@@ -1,16 +1,9 @@
 import type { Node } from 'libpg-query'
 import { ExpressionWriter } from '../../dialect/expression-sql.js'
 import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
-import {
-  contentOf,
-  kindOf,
-  type NodeKind,
-  type NodeOf,
-  namesOf,
-  requireKnown,
-} from '../../dialect/nodes.js'
+import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from '../../dialect/nodes.js'
 import { parseSql, SqlSyntaxError, tooDeep } from '../../dialect/parser.js'
-import { cutName, findName, type NamedQuery, Scope } from '../../dialect/scope.js'
+import { cutName, findName, type NamedQuery, type Relation, Scope } from '../../dialect/scope.js'
 import { textLength } from '../../postgres/place.js'
 import { empty, ident, integer, join, type Sql, sql } from '../../postgres/sql.js'
 import { type Slot, slot } from '../../postgres/statement.js'
@@ -24,7 +17,13 @@ import {
   type WrittenKey,
 } from './branch-tables.js'
 import { isLookup } from './lookup.js'
-import { listColumnRefs } from './schema/parse-schema.js'
+import {
+  keptColumns,
+  listReferences,
+  otherRelations,
+  ReturnedRelations,
+  returnsOthers,
+} from './returned-relations.js'
 import {
   type NamedParts,
   namesSql,
@@ -65,7 +64,13 @@ export type StatementPlan =
       readonly query: Sql
     }
   /** A statement whose WITH writes. What the steps return follows the parameters, and precedes other values. */
-  | { readonly kind: 'with'; readonly steps: readonly WithStep[]; readonly last: SinglePlan }
+  | {
+      readonly kind: 'with'
+      readonly steps: readonly WithStep[]
+      readonly last: SinglePlan
+      /** The statement has no WITH that writes. Its only step reads the rows that it joins, which RETURNING has. */
+      readonly isPlain?: boolean
+    }
 
 /** A query of a WITH that writes. */
 export interface WithStep {
@@ -260,7 +265,29 @@ interface PlannedPart {
   readonly plan: SinglePlan
   readonly columns: readonly string[] | undefined
   readonly reads: ReadonlySet<string>
+  /** The query for what it writes, if that is a step of its own. */
+  readonly source?: Sql | undefined
 }
+
+/** The step that has what a part writes. */
+interface SourceStep {
+  /** Its position among the steps. */
+  readonly step: number
+  readonly others: readonly Node[]
+}
+
+/** What RETURNING has of other relations than the written one. */
+interface KeptRows {
+  readonly step: number
+  readonly others: readonly Node[]
+  readonly relations: readonly Relation[]
+  readonly columns: ReturnType<typeof keptColumns>
+}
+
+/** A name that no statement can have. */
+const SOURCE_NAME = '\0'
+const WRITTEN_ID = ident('written id')
+const KEPT = ident('kept row')
 
 class Planner {
   readonly #writer: QueryWriter
@@ -272,6 +299,8 @@ class Planner {
   readonly #steps: NamedQuery[] = []
   /** The columns of RETURNING, and the tables that its queries read. */
   #returned: readonly string[] | undefined
+  /** The query for what a part writes, if that is a step of its own. */
+  #source: Sql | undefined
   readonly #readAfter = new Set<string>()
 
   constructor(
@@ -298,6 +327,7 @@ class Planner {
     if (truncate !== undefined) return this.#truncate(truncate)
     const call = readSetval(node)
     if (call !== undefined) return this.#setval(node, call)
+    if (returnsOthers(node)) return { ...this.#planSteps(node, undefined), isPlain: true }
     return this.#part(node).plan
   }
 
@@ -316,17 +346,32 @@ class Planner {
   }
 
   /** Plans a statement whose WITH writes. */
-  #planSteps(node: Node, clause: NodeOf<'WithClause'>): StatementPlan {
-    const isRecursive = clause.recursive === true
-    const queries = partsOf(clause).map((query) => ({ query, ...this.#writer.nameQuery(query) }))
-    this.#valueCount += queries.length
+  #planSteps(
+    node: Node,
+    clause: NodeOf<'WithClause'> | undefined,
+  ): Extract<StatementPlan, { kind: 'with' }> {
+    const isRecursive = clause?.recursive === true
+    const given = clause === undefined ? [] : partsOf(clause)
+    const queries = given.map((query) => ({ query, ...this.#writer.nameQuery(query) }))
+    const rest = clause === undefined ? node : withoutWith(node)
+    let count = 0
+    const places = [...given.map(({ ctequery }) => ctequery), rest].map((inner) => {
+      const hasSource = inner !== undefined && returnsOthers(inner)
+      const source = hasSource ? { step: count++, others: otherRelations(inner) } : undefined
+      return { source, own: count++ }
+    })
+    // What is last is no step.
+    this.#valueCount += count - 1
     const early = (name: string) => `WITH [${name}]: cannot be used before it has run`
     if (isRecursive) {
-      for (const { name, alias } of queries) {
-        this.#steps.push({ name, alias, columns: [], weight: 1, refusal: early(name) })
+      for (let step = 0; step < count - 1; step++) this.#steps.push(NO_STEP)
+      for (const [index, { name, alias }] of queries.entries()) {
+        const own = places[index]?.own ?? 0
+        this.#steps[own] = { name, alias, columns: [], weight: 1, refusal: early(name) }
       }
     }
     const parts = queries.map(({ query, name, alias, columnsOf }, index) => {
+      const { source, own = 0 } = places[index] ?? {}
       if (queries.findIndex((other) => other.name === name) < index) {
         throw invalidSql(`WITH query name "${name}" specified more than once`)
       }
@@ -334,26 +379,28 @@ class Planner {
       if (inner === undefined) throw invalidSql(`WITH [${name}]: a query is missing`)
       const part =
         contentOf(inner, 'SelectStmt') === undefined
-          ? this.#part(inner)
+          ? this.#part(inner, source)
           : this.#selectStep(query, isRecursive)
       const refusal =
         part.columns === undefined
           ? `WITH query "${name}" does not have a RETURNING clause`
           : undefined
       const columns = columnsOf(part.columns ?? [])
-      this.#steps[index] = { name, alias, columns, weight: 1, refusal }
+      this.#steps[own] = { name, alias, columns, weight: 1, refusal }
       return { name, ...part }
     })
-    const last = this.#part(withoutWith(node))
+    const last = this.#part(rest, places.at(-1)?.source)
     this.#requireEarlyReads([...parts, last])
-    return {
-      kind: 'with',
-      steps: parts.map(({ name, plan }, index) => {
-        const later = [...parts.slice(index + 1), last].flatMap(({ reads }) => [...reads])
-        return { name, plan, readLater: [...new Set(later)] }
-      }),
-      last: last.plan,
-    }
+    const all = [...parts, { name: '', ...last }]
+    const steps = all.flatMap(({ name, plan, source }, index): WithStep[] => {
+      const later = all.slice(index + 1).flatMap(({ reads }) => [...reads])
+      const query = source && ({ kind: 'select', query: source, isLookup: false } as const)
+      return [
+        ...(query === undefined ? [] : [{ name: 'FROM', plan: query, readLater: [] }]),
+        { name, plan, readLater: [...new Set(later)] },
+      ]
+    })
+    return { kind: 'with', steps: steps.slice(0, -1), last: last.plan }
   }
 
   /** RETURNING is read when its step has written, but PostgreSQL shows its queries what was there before. */
@@ -387,13 +434,15 @@ class Planner {
   }
 
   /** Plans a statement, or a part of one. */
-  #part(node: Node): PlannedPart {
+  #part(node: Node, source?: SourceStep): PlannedPart {
     this.#writer.reads.clear()
     this.#returned = undefined
+    this.#source = undefined
     const select = contentOf(node, 'SelectStmt')
     if (select === undefined) {
-      const plan = this.#write(node)
-      return { plan, columns: this.#returned, reads: new Set(this.#writer.reads) }
+      const plan = this.#write(node, source)
+      const reads = new Set(this.#writer.reads)
+      return { plan, columns: this.#returned, reads, source: this.#source }
     }
     const scope = this.#newScope()
     const { text, columns } = this.#writer.select(select, scope)
@@ -422,13 +471,13 @@ class Planner {
     return withSql({ parts: [...used, ...parts], isRecursive })
   }
 
-  #write(node: Node): SinglePlan {
+  #write(node: Node, source: SourceStep | undefined): SinglePlan {
     const insert = contentOf(node, 'InsertStmt')
     if (insert !== undefined) return this.#insert(insert)
     const update = contentOf(node, 'UpdateStmt')
-    if (update !== undefined) return this.#update(update)
+    if (update !== undefined) return this.#update(update, source)
     const remove = contentOf(node, 'DeleteStmt')
-    if (remove !== undefined) return this.#delete(remove)
+    if (remove !== undefined) return this.#delete(remove, source)
     throw invalidSql(`${wordsOf(node)} is not supported`)
   }
 
@@ -549,7 +598,7 @@ class Planner {
     return table.target(name)
   }
 
-  #update(statement: NodeOf<'UpdateStmt'>): SinglePlan {
+  #update(statement: NodeOf<'UpdateStmt'>, source: SourceStep | undefined): SinglePlan {
     requireKnown(statement, 'UPDATE', [
       'relation',
       'targetList',
@@ -562,16 +611,72 @@ class Planner {
     const { id, scope, from, named, where } = this.#written(statement, statement.fromClause)
     const { columns, values, sources } = this.#assignments(statement.targetList, table, scope)
     const first = this.#with(scope, named)
+    const written = {
+      kind: 'update',
+      table: table.fullName,
+      columns: plainColumns(columns),
+    } as const
+    if (source !== undefined) {
+      const joined = { first, id, values, from: sql`${from}${sources}${where}` }
+      const kept = this.#keepRows(statement, source, { scope, ...joined })
+      return { ...written, rows: kept.rows, returning: this.#returning(statement, kept) }
+    }
     const texts = join([sql`to_json(${id})`, ...values], ', ')
     const row = sql`to_json(array[${texts}]::json[])`
     const rows = { id, row, from: sql`${from}${sources}${where}` }
     return {
-      kind: 'update',
-      table: table.fullName,
-      columns: plainColumns(columns),
+      ...written,
       rows: sql`${first}${statement.fromClause === undefined ? eachRow(rows) : firstRows(rows)}`,
-      returning: this.#returning(statement, statement.fromClause),
+      returning: this.#returning(statement),
     }
+  }
+
+  /**
+   * Makes the rows that a part joins a step of its own. They have the ids and values to write, and the columns that RETURNING
+   * may have. Returns the query for what is written.
+   */
+  #keepRows(
+    statement: NodeOf<'UpdateStmt'> | NodeOf<'DeleteStmt'>,
+    { step, others }: SourceStep,
+    joined: { scope: Scope; first: Sql; id: Sql; values: readonly Sql[]; from: Sql },
+  ): KeptRows & { rows: Sql } {
+    const [, ...relations] = joined.scope.relations
+    const columns = keptColumns(statement, { relations, others })
+    const values = joined.values.map((value, index) => ({
+      name: `value ${index}`,
+      value: sql`(${value})::json`,
+    }))
+    const kept = columns.map(({ relation, column, name }) => {
+      const { alias = '', columns: own = [] } = relations[relation] ?? {}
+      return { name, value: sql`${ident(alias)}.${ident(own[column] ?? '')}` }
+    })
+    const all = [...values, ...kept]
+    const list = join(
+      [empty, ...all.map(({ name, value }) => sql`, ${value} as ${ident(name)}`)],
+      '',
+    )
+    this.#source = sql`
+      ${joined.first}select distinct on (w.${WRITTEN_ID}) w.*
+      from (select ${joined.id} as ${WRITTEN_ID}${list}${joined.from}) as w`
+    const { alias } = this.#writer.nameQuery({ ctename: 'rows of FROM' })
+    const names = ['written id', ...all.map(({ name }) => name)]
+    this.#steps[step] = { name: SOURCE_NAME, alias, columns: names, weight: 1 }
+    const texts = [
+      sql`to_json(${KEPT}.${WRITTEN_ID})`,
+      ...values.map(({ name }) => sql`${KEPT}.${ident(name)}`),
+    ]
+    const rows = sql`
+      ${this.#with(this.#scopeWith(step))}select to_json(array[${join(texts, ', ')}]::json[])::text as row
+      from ${ident(alias)} as ${KEPT}`
+    return { step, others, relations, columns, rows }
+  }
+
+  /** Creates the scope of a query that uses a step. */
+  #scopeWith(step: number): Scope {
+    const scope = this.#newScope()
+    const query = scope.queries[step]
+    if (query !== undefined) query.isUsed = true
+    return scope
   }
 
   /** Writes the columns and expressions of a SET clause, and the relations that they need. */
@@ -630,7 +735,7 @@ class Planner {
     )`
   }
 
-  #delete(statement: NodeOf<'DeleteStmt'>): SinglePlan {
+  #delete(statement: NodeOf<'DeleteStmt'>, source: SourceStep | undefined): SinglePlan {
     requireKnown(statement, 'DELETE', [
       'relation',
       'usingClause',
@@ -641,13 +746,18 @@ class Planner {
     const table = this.#tableOf(statement.relation)
     const { id, scope, from, named, where } = this.#written(statement, statement.usingClause)
     const first = this.#with(scope, named)
+    const written = { kind: 'delete', table: table.fullName } as const
+    if (source !== undefined) {
+      const joined = { first, id, values: [], from: sql`${from}${where}` }
+      const kept = this.#keepRows(statement, source, { scope, ...joined })
+      return { ...written, rows: kept.rows, returning: this.#returning(statement, kept) }
+    }
     const row = sql`to_json(array[to_json(${id})])`
     const rows = { id, row, from: sql`${from}${where}` }
     return {
-      kind: 'delete',
-      table: table.fullName,
+      ...written,
       rows: sql`${first}${statement.usingClause === undefined ? eachRow(rows) : firstRows(rows)}`,
-      returning: this.#returning(statement, statement.usingClause),
+      returning: this.#returning(statement),
     }
   }
 
@@ -682,17 +792,19 @@ class Planner {
     return { scope, named, from, where, id: sql`${target.alias}.id` }
   }
 
-  /** Writes the query for RETURNING. It returns the written records in order. `beside` are the tables of FROM or USING. */
+  /** Writes the query for RETURNING. It returns the written records in order. */
   #returning(
     { relation, returningClause }: Pick<NodeOf<'UpdateStmt'>, 'relation' | 'returningClause'>,
-    beside: readonly Node[] = [],
+    kept?: KeptRows,
   ): Sql | undefined {
     if (returningClause === undefined || relation === undefined) return undefined
+    if (returningClause.options !== undefined) throw noVersions()
     requireKnown(returningClause, 'RETURNING', ['exprs'])
-    requireOwnColumns(returningClause.exprs, { relation, beside })
-    const scope = this.#newScope()
+    const scope = kept === undefined ? this.#newScope() : this.#scopeWith(kept.step)
     const target = this.#writer.target(relation, scope)
-    const star = () => sql`${target.alias}.*`
+    const beside = kept && this.#besideReturned(kept, scope, target.alias)
+    requireNoVersions(returningClause.exprs, scope)
+    const star = () => join([sql`${target.alias}.*`, ...(beside?.star ?? [])], ', ')
     const before = new Set(this.#writer.reads)
     this.#writer.reads.clear()
     const targets = this.#writer.writeTargets(returningClause.exprs, scope, star)
@@ -706,8 +818,18 @@ class Planner {
       ${this.#with(scope)}select ${targets.text}
       from unnest(${ids}) with ordinality as ${RETURNED}(${RETURNED_ID}, ${RETURNED_POSITION})
       join ${target.text}
-        on ${target.alias}.id = ${RETURNED}.${RETURNED_ID} and ${target.alias}.id = any(${ids})
+        on ${target.alias}.id = ${RETURNED}.${RETURNED_ID} and ${target.alias}.id = any(${ids})${beside?.text ?? empty}
       order by ${RETURNED}.${RETURNED_POSITION}`
+  }
+
+  /** Joins what was kept of other relations to the written records. */
+  #besideReturned(kept: KeptRows, scope: Scope, target: Sql): { text: Sql; star: readonly Sql[] } {
+    const { alias = '' } = this.#steps[kept.step] ?? {}
+    const { text, star } = new ReturnedRelations(this.#writer, scope, { ...kept, row: KEPT }).write(
+      kept.others,
+    )
+    const rows = sql` join ${ident(alias)} as ${KEPT} on ${KEPT}.${WRITTEN_ID} = ${target}.id`
+    return { text: sql`${rows}, ${text}`, star }
   }
 }
 
@@ -724,6 +846,8 @@ const firstRows = ({ id, row, from }: ChangedRows): Sql => sql`
   select distinct on (w.id) w.row from (select ${id} as id, ${row}::text as row${from}) as w`
 
 const NO_PARTS: NamedParts = { parts: [], isRecursive: false }
+/** Stands for a step that is not planned yet, and that no query names. */
+const NO_STEP: NamedQuery = { name: SOURCE_NAME, alias: '', columns: [], weight: 1 }
 
 /** Returns a statement without its WITH clause. */
 function withoutWith(node: Node): Node {
@@ -732,32 +856,15 @@ function withoutWith(node: Node): Node {
   return { [kind]: content } as unknown as Node
 }
 
-/** Throws if RETURNING names a column of a table that the statement only reads. */
-function requireOwnColumns(
-  targets: readonly Node[] | undefined,
-  { relation, beside }: { relation: NodeOf<'RangeVar'>; beside: readonly Node[] },
-): void {
-  const own = relation.alias?.aliasname ?? relation.relname
-  const names = new Set(beside.flatMap(listRelationNames))
-  for (const node of targets ?? []) {
-    for (const { fields = [] } of listColumnRefs(node)) {
-      const name = fields.length > 1 ? namesOf(fields).at(-2) : undefined
-      if (name === undefined || name === own || !names.has(name)) continue
-      throw invalidSql(`RETURNING: columns of [${name}] are not supported, only those of [${own}]`)
-    }
+/** Throws if RETURNING names the record before or after the change. A relation of the statement can have these names. */
+function requireNoVersions(nodes: readonly Node[] | undefined, scope: Scope): void {
+  const names = new Set(listReferences(nodes).map((path) => path.at(-2)))
+  for (const name of ['old', 'new']) {
+    if (names.has(name) && scope.findRelation(name) === undefined) throw noVersions()
   }
 }
 
-/** Lists the names of the relations of a FROM clause. */
-function listRelationNames(node: Node): (string | undefined)[] {
-  const { alias, larg, rarg } = contentOf(node, 'JoinExpr') ?? {}
-  if (larg !== undefined && rarg !== undefined) {
-    return [alias?.aliasname, ...listRelationNames(larg), ...listRelationNames(rarg)]
-  }
-  const table = contentOf(node, 'RangeVar')
-  const other = contentOf(node, 'RangeSubselect') ?? contentOf(node, 'RangeFunction')
-  return [(table ?? other)?.alias?.aliasname ?? table?.relname]
-}
+const noVersions = () => invalidSql('RETURNING: old and new are not supported')
 
 const CONFLICT_PARTS = ['action', 'infer', 'targetList', 'whereClause', 'location']
 
