@@ -178,6 +178,78 @@ describe('setval', () => {
   })
 })
 
+describe.each(['branch', 'fork'])('a foreign key that is deferred on a %s with rows', (kind) => {
+  let client: pg.Client
+  const count = async () =>
+    (await client.query('select count(*)::int as count from kids')).rows[0].count
+  const refused = (text: string) =>
+    client.query(text).then(
+      () => undefined,
+      ({ code, constraint }: pg.DatabaseError) => ({ code, constraint }),
+    )
+  const BROKEN = { code: '23503', constraint: 'kids_parent_id_1a2b_fk_folks_id' }
+
+  beforeAll(async () => {
+    await shop.branches.fork(`${kind}-links`)
+    client = await shop.wire.connect(`shop:${kind}-links`)
+    // As Django writes it.
+    await client.query('create table folks (id bigint not null primary key, name text)')
+    await client.query('create table kids (id bigint not null primary key, parent_id bigint)')
+    await client.query(
+      `alter table kids add constraint kids_parent_id_1a2b_fk_folks_id foreign key (parent_id)
+      references folks (id) deferrable initially deferred`,
+    )
+    await client.query('insert into folks (id) values (1)')
+    await client.query('insert into kids (id, parent_id) values (1, 1)')
+    if (kind === 'branch') return
+    await shop.branches.fork(`${kind}-fork`, `${kind}-links`)
+    client = await shop.wire.connect(`shop:${kind}-fork`)
+  })
+
+  it('lets a transaction write records before those that they link to', async () => {
+    await client.query('begin')
+    await client.query('insert into kids (id, parent_id) values (2, 2), (3, 3)')
+    await client.query('insert into folks (id) values (2), (3)')
+    await client.query('commit')
+    expect(await count()).toBe(3)
+  })
+
+  it('refuses the COMMIT of a broken link by its name, and stores nothing', async () => {
+    for (const statement of [
+      'insert into kids (id, parent_id) values (4, 9)',
+      'update kids set parent_id = 9 where id = 1',
+      'delete from folks where id = 1',
+    ]) {
+      await client.query('begin')
+      await client.query('insert into folks (id) values (4)')
+      await client.query(statement)
+      expect([statement, await refused('commit')]).toEqual([statement, BROKEN])
+      const { rows } = await client.query('select id from folks order by id')
+      expect([statement, rows.map(({ id }) => id)]).toEqual([statement, ['1', '2', '3']])
+      expect(await count()).toBe(3)
+    }
+  })
+
+  it('is judged by SET CONSTRAINTS ALL IMMEDIATE, as tests and fixtures of Django do', async () => {
+    await client.query('begin')
+    await client.query('set constraints all deferred')
+    await client.query('insert into kids (id, parent_id) values (5, 5)')
+    await client.query('savepoint s')
+    expect(await refused('set constraints all immediate')).toEqual(BROKEN)
+    expect(await refused('select 1')).toMatchObject({ code: '25P02' })
+    await client.query('rollback to s')
+    await client.query('insert into folks (id) values (5)')
+    await client.query('set constraints all immediate')
+    await client.query('set constraints all deferred')
+    expect(await count()).toBe(4)
+    // What was judged before is judged again.
+    await client.query('rollback to s')
+    expect(await refused('commit')).toEqual(BROKEN)
+    expect(await count()).toBe(3)
+    await client.query('set constraints all immediate')
+  })
+})
+
 describe('a foreign key that is deferred', () => {
   it('is judged at COMMIT, as the migrations of Django need it', async () => {
     await shop.branches.fork('deferred')

@@ -81,6 +81,7 @@ export interface HeldTransaction {
   describeCatalogue(run: CatalogueRun): Promise<Description>
   runCatalogue(run: CatalogueRun): Promise<CatalogueRows>
   savepoint(step: SavepointStep): Promise<void>
+  judgeLinks(): Promise<void>
   /** Creates a cursor. `words` precede its query, which is the statement. */
   declare(run: StatementRun, words: Sql, sink: Pick<RowSink, 'describe'>): Promise<void>
   fetch(fetch: CursorFetch, sink: RowSink): Promise<void>
@@ -287,6 +288,7 @@ export class BranchRunner {
           describeCatalogue: (run) => catalogue.describe(transaction.session, run),
           runCatalogue: (run) => catalogue.run(transaction.session, run),
           savepoint: (step) => transaction.savepoint(step),
+          judgeLinks: () => transaction.settle(),
           declare: (run, words, sink) =>
             transaction.declare(this.#contextOf(transaction.session, run), {
               statement: toRun(transaction.session, run),

@@ -947,6 +947,7 @@ export class ClientSession {
     const parameters = await this.#textsOf(portal)
     const answer = answerSession(statement, { ...this.#connection.facts, parameters })
     if (answer.transactionOptions !== undefined) this.#block.configure(answer.transactionOptions)
+    if (answer.judgesLinks) await this.#block.judgeLinks()
     const { forgets, rows, columns } = answer
     if (answer.isAlone && this.#block.isOpen) {
       throw new WireError('25001', `${answer.tag} cannot run inside a transaction block`)

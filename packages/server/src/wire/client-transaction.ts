@@ -128,6 +128,11 @@ export class ClientTransaction {
     return this.#work((inside) => inside.savepoint(step))
   }
 
+  /** Carries out what deletions cause, and throws if a link is broken. */
+  judgeLinks(): Promise<void> {
+    return this.#work((inside) => inside.judgeLinks())
+  }
+
   /** Creates a cursor. `words` precede its query. */
   declare(run: StatementRun, words: Sql, sink: Pick<RowSink, 'describe'>): Promise<void> {
     return this.#work((inside) => inside.declare(run, words, sink))

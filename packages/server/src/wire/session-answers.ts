@@ -19,6 +19,8 @@ interface SessionAnswer {
   readonly forgets?: string | null
   /** It cannot run inside a transaction. */
   readonly isAlone?: boolean
+  /** The links that the transaction has written so far are judged now. */
+  readonly judgesLinks?: boolean
   /** What SET TRANSACTION says about the transaction. */
   readonly transactionOptions?: readonly Node[]
 }
@@ -64,7 +66,7 @@ export function answerSession(
       return done('ALTER', { notice: 'OWNER TO has no effect: the workspace owns everything' })
     case 'ConstraintsSetStmt':
       return done('SET CONSTRAINTS', {
-        notice: 'SET CONSTRAINTS has no effect: links are checked when the transaction ends',
+        judgesLinks: contentOf(node, 'ConstraintsSetStmt')?.deferred !== true,
       })
     case 'LockStmt':
       return done('LOCK TABLE', { notice: 'LOCK has no effect: every transaction is serializable' })

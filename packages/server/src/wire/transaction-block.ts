@@ -257,6 +257,13 @@ export class TransactionBlock {
     this.#isReadOnly = isReadOnly
   }
 
+  /** Judges the links that the block has written so far, instead of at its end alone. */
+  async judgeLinks(): Promise<void> {
+    this.requireUsable()
+    const transaction = this.#transaction
+    if (transaction !== undefined) await this.#runner.admitted(() => transaction.judgeLinks())
+  }
+
   /** Runs a statement about transactions. */
   async control(
     { node }: ClientStatement,

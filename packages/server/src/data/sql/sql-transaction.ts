@@ -172,7 +172,7 @@ class SqlTransaction {
     if (kind === 'save') this.#saved.push(this.#stretch)
   }
 
-  /** Keeps links before the transaction is committed. */
+  /** Keeps links: before the transaction is committed, or when its client asks for it. What follows is looked at again. */
   settle(): Promise<void> {
     return this.#stretch.settle()
   }
