@@ -28,7 +28,19 @@ beforeAll(async () => {
     ],
     teams: [{ name: 'level', type: 'int' }],
     empty: [{ name: 'value', type: 'int' }],
+    times: [
+      { name: 'day', type: 'date' },
+      { name: 'hour', type: 'time' },
+      { name: 'at', type: 'datetime' },
+      { name: 'kind', type: 'string' },
+    ],
   })
+  const times = [
+    { id: 'a', kind: 'x', day: '0001-01-01', hour: '09:30:00', at: '2022-01-01T09:00:00.123456Z' },
+    { id: 'b', kind: 'x', day: '9999-12-31', hour: '23:59:59.999999', at: '2022-01-02T09:00:00Z' },
+    { id: 'c', kind: 'y' },
+  ]
+  expectOk(await main('POST', '/tables/times/bulk', { body: { records: times } }))
   expectOk(await main('POST', '/tables/rows/bulk', { body: { records: ROWS.slice(0, 4) } }))
   expectOk(await main('PUT', '/tables/teams/data/one', { body: { level: 7 } }))
   const path = `${service.workspace}/db/aggs:fork`
@@ -268,7 +280,54 @@ describe('aggregate', () => {
     }
   })
 
+  it('have the first and the last of dates and times, as summaries do', async () => {
+    const columns = ['day', 'hour', 'at']
+    const aggs = Object.fromEntries(
+      columns.flatMap((column) => [
+        [`${column}Min`, { min: { column } }],
+        [`${column}Max`, { max: { column } }],
+      ]),
+    )
+    for (const call of branches) {
+      const summaries = Object.fromEntries(
+        columns.flatMap((column) => [
+          [`${column}Min`, { min: column }],
+          [`${column}Max`, { max: column }],
+        ]),
+      )
+      const found = expectOk(await aggregate(call, { aggs }, 'times')).body.aggs
+      expect(found).toMatchObject({
+        dayMin: '0001-01-01',
+        dayMax: '9999-12-31',
+        hourMin: '09:30:00',
+        hourMax: '23:59:59.999999',
+        atMax: '2022-01-02T09:00:00.000Z',
+      })
+      const summed = expectOk(
+        await call('POST', '/tables/times/summarize', { body: { summaries } }),
+      )
+      expect(summed.body.summaries).toEqual([found])
+      const within = {
+        kinds: { topValues: { column: 'kind', aggs: { last: { max: { column: 'day' } } } } },
+      }
+      expect(expectOk(await aggregate(call, { aggs: within }, 'times')).body.aggs.kinds).toEqual({
+        values: [
+          { $key: 'x', $count: 2, last: '9999-12-31' },
+          { $key: 'y', $count: 1, last: null },
+        ],
+      })
+    }
+  })
+
   it.each([
+    [
+      { a: { max: { column: 'name' } } },
+      'aggs: [a]: [max]: column [name]: cannot be used with type [text]',
+    ],
+    [
+      { a: { sum: { column: 'founded' } } },
+      'aggs: [a]: [sum]: column [founded]: cannot be used with type [datetime]',
+    ],
     [
       { a: { sum: { column: 'name' } } },
       'aggs: [a]: [sum]: column [name]: cannot be used with type [text]',

@@ -2,7 +2,7 @@ import type { AggregateRequest } from '@offshoot/contract/aggregation'
 import { type AggregationContext, type Measure, parseAggregations } from './aggregation.js'
 import { type AggregationNode, aggregationSql, BUCKETS_MAX, listNodes } from './aggregation-sql.js'
 import { BaseRows, runCalculation, writeValue } from './base-rows.js'
-import { type Field, resolveField } from './field.js'
+import { type Field, type FieldType, resolveField } from './field.js'
 import { parseFilter } from './filter.js'
 import { invalidQuery } from './invalid-query.js'
 import { lookupOf, type QueryContext } from './query-records.js'
@@ -91,14 +91,18 @@ class Writer {
   }
 }
 
-/** Measures of decimals that are decimals themselves. */
-const EXACT: ReadonlySet<Measure['kind']> = new Set(['sum', 'min', 'max'])
+/** The types that these measures keep. Others are numbers. */
+const KEPT: Readonly<Partial<Record<Measure['kind'], ReadonlySet<FieldType>>>> = {
+  sum: new Set(['decimal']),
+  min: new Set(['decimal', 'datetime', 'date', 'time']),
+  max: new Set(['decimal', 'datetime', 'date', 'time']),
+}
 
 function writeMeasure(measure: Measure, text: string | null | undefined): string {
   if (measure.kind !== 'percentiles') {
     const type = measure.kind === 'count' ? 'int' : measure.field.type
-    const isExact = type === 'decimal' && EXACT.has(measure.kind)
-    return writeValue(isExact ? 'decimal' : 'float', text, { jsonAsText: false })
+    const isKept = KEPT[measure.kind]?.has(type) === true
+    return writeValue(isKept ? type : 'float', text, { jsonAsText: false })
   }
   const values = JSON.parse(text ?? '[]') as (number | null)[]
   const members = measure.percents.map((percent, index) => {

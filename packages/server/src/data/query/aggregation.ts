@@ -53,6 +53,8 @@ const PERCENTILES_MAX = 100
 const INTERVAL_MS_MAX = 100 * 366 * 86_400_000
 
 const TIMES: ReadonlySet<FieldType> = new Set(['datetime', 'date'])
+/** Types whose values have a smallest and a largest one. */
+const MEASURED: ReadonlySet<FieldType> = new Set([...NUMBERS, ...TIMES, 'time'])
 const SINGLE: ReadonlySet<FieldType> = new Set(Object.keys(SQL_TYPES) as FieldType[])
 
 type Shape = Readonly<Record<string, unknown>>
@@ -138,15 +140,18 @@ interface Reader {
   read(options: Shape, field: Field, invalid: Invalid): Measure | Bucketing
 }
 
-const measure = (kind: 'sum' | 'max' | 'min' | 'average'): [string, Reader] => [
+const measure = (
+  kind: 'sum' | 'max' | 'min' | 'average',
+  types: ReadonlySet<FieldType> = NUMBERS,
+): [string, Reader] => [
   kind,
-  { known: ['column'], types: NUMBERS, read: (_options, field) => ({ kind, field }) },
+  { known: ['column'], types, read: (_options, field) => ({ kind, field }) },
 ]
 
 const READERS: ReadonlyMap<string, Reader> = new Map([
   measure('sum'),
-  measure('max'),
-  measure('min'),
+  measure('max', MEASURED),
+  measure('min', MEASURED),
   measure('average'),
   [
     'uniqueCount',
