@@ -261,7 +261,7 @@ describe('POST /db/{branch}/sql', () => {
         exact: 1.1,
         nan: 'NaN',
         bytes: '\\x01ff',
-        span: 'P1D',
+        span: '1 day',
         list: [1, null],
         row: { f1: 1, f2: 'a' },
         day: '2026-01-31',
@@ -356,6 +356,7 @@ describe('what PostgreSQL makes of a statement', () => {
     try {
       await client.query('begin')
       await client.query('set local search_path = plain, pg_catalog')
+      await client.query('set local intervalstyle = postgres')
       const { rows } = await client.query(
         `select row_to_json(q)::text as row from (${statement}) q`,
       )

@@ -27,6 +27,9 @@ const LIMITS_OF_STATEMENTS: Readonly<Record<string, string>> = {
   hash_mem_multiplier: '1',
   max_parallel_workers_per_gather: '0',
   jit: 'off',
+  // Clients of PostgreSQL read intervals and dates in the style of a server with default settings.
+  IntervalStyle: 'postgres',
+  DateStyle: 'ISO,MDY',
 }
 
 const ONLY_READS: Readonly<Record<string, string>> = {

@@ -10,7 +10,7 @@ const FIXED: Readonly<Record<string, { readonly value: string; accepts(value: st
   {
     client_encoding: { value: 'UTF8', accepts: (value) => /^(?:utf-?8|unicode)$/i.test(value) },
     datestyle: { value: 'ISO, MDY', accepts: (value) => /iso/i.test(value) },
-    intervalstyle: { value: 'iso_8601', accepts: (value) => /iso_8601/i.test(value) },
+    intervalstyle: { value: 'postgres', accepts: (value) => /^postgres$/i.test(value) },
     standard_conforming_strings: {
       value: 'on',
       accepts: (value) => /^(?:on|true|1)$/i.test(value),

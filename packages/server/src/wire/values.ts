@@ -1,9 +1,11 @@
 import { arrayLiteral } from '../postgres/carriers.js'
-import { unsupported, WireError } from './wire-error.js'
+import { decodeNetwork, encodeNetwork } from './network-values.js'
+import { decodeMultirange, decodeRange, encodeMultirange, encodeRange } from './range-values.js'
+import { invalidBinary, unsupported } from './wire-error.js'
 
 /*
  * Values are sent to PostgreSQL and read from it as texts. Clients may send and ask for the binary form of the types that
- * columns have. Both forms are those of PostgreSQL.
+ * columns and expressions have. Both forms are those of PostgreSQL.
  */
 
 interface ValueType {
@@ -41,10 +43,6 @@ function sized(
   }
 }
 
-function invalidBinary(): WireError {
-  return new WireError('22P03', 'a binary value does not have the form of its type')
-}
-
 const float = (text: string): number => (text === 'NaN' ? Number.NaN : Number(text))
 
 const floatText = (value: number): string =>
@@ -74,6 +72,7 @@ function toMicroseconds(text: string): bigint {
     Number(month) - 1,
     Number(day),
   )
+  if (Number.isNaN(date.getTime())) throw unsupported(`the time [${text}] has no binary form here`)
   const zone = (Number(found[9] ?? 0) * 60 + Number(found[10] ?? 0)) * (sign === '-' ? -1 : 1)
   const ms = date.getTime() - EPOCH_MS + (Number(hour) * 60 + Number(minute) - zone) * 60_000
   return BigInt(ms + Number(second) * 1000) * 1000n + BigInt(fraction.padEnd(6, '0'))
@@ -138,11 +137,40 @@ function timeText(value: bigint): string {
   return `${parts.map((part) => String(part).padStart(2, '0')).join(':')}.${fraction}`
 }
 
+const ZONED_TIME = /^(.*?)([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?$/
+
+/** A time in a zone has the microseconds of its day, and the seconds that its zone is behind UTC. */
+function encodeTimeInZone(buffer: Buffer, text: string): void {
+  const [, time = '', sign, ...parts] = ZONED_TIME.exec(text) ?? []
+  const [hours = 0, minutes = 0, seconds = 0] = parts.map((part) => Number(part ?? 0))
+  const ahead = (hours * 60 + minutes) * 60 + seconds
+  buffer.writeBigInt64BE(timeMicroseconds(time), 0)
+  buffer.writeInt32BE(sign === '-' ? ahead : -ahead, 8)
+}
+
+function decodeTimeInZone(buffer: Buffer): string {
+  const behind = buffer.readInt32BE(8)
+  const size = Math.abs(behind)
+  const parts = [Math.floor(size / 3600), Math.floor(size / 60) % 60, size % 60]
+  const zone = parts.map((part) => String(part).padStart(2, '0')).join(':')
+  return `${timeText(buffer.readBigInt64BE(0))}${behind > 0 ? '-' : '+'}${zone}`
+}
+
+/** An amount has no unit in its binary form, only hundredths. */
+function moneyText(value: bigint): string {
+  const digits = String(value < 0n ? -value : value).padStart(3, '0')
+  return `${value < 0n ? '-' : ''}${digits.slice(0, -2)}.${digits.slice(-2)}`
+}
+
 const INTERVAL =
   /^(?:(-?\d+) years? ?)?(?:\+?(-?\d+) mons? ?)?(?:\+?(-?\d+) days? ?)?(?:([+-])?(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?$/
 
 /** An interval has microseconds, days and months. */
 function encodeInterval(buffer: Buffer, text: string): void {
+  if (text === 'infinity' || text === '-infinity') {
+    writeInfiniteInterval(buffer, text)
+    return
+  }
   const found = INTERVAL.exec(text)
   if (found === null) throw unsupported(`the interval [${text}] has no binary form here`)
   const [years = 0, months = 0, days = 0] = found.slice(1, 4).map((part) => Number(part ?? 0))
@@ -154,8 +182,17 @@ function encodeInterval(buffer: Buffer, text: string): void {
   buffer.writeInt32BE(years * 12 + months, 12)
 }
 
+function writeInfiniteInterval(buffer: Buffer, text: string): void {
+  const isPositive = text === 'infinity'
+  buffer.writeBigInt64BE(isPositive ? INFINITE : MINUS_INFINITE, 0)
+  buffer.writeInt32BE(isPositive ? INFINITE_DAY : MINUS_INFINITE_DAY, 8)
+  buffer.writeInt32BE(isPositive ? INFINITE_DAY : MINUS_INFINITE_DAY, 12)
+}
+
 function decodeInterval(buffer: Buffer): string {
   const value = buffer.readBigInt64BE(0)
+  if (value === INFINITE && buffer.readInt32BE(12) === INFINITE_DAY) return 'infinity'
+  if (value === MINUS_INFINITE && buffer.readInt32BE(12) === MINUS_INFINITE_DAY) return '-infinity'
   const [sign, size] = value < 0n ? ['-', -value] : ['+', value]
   const [seconds, fraction] = [size / 1_000_000n, String(size % 1_000_000n).padStart(6, '0')]
   const parts = [seconds / 3600n, (seconds / 60n) % 60n, seconds % 60n]
@@ -170,6 +207,8 @@ const SIGNS: Readonly<Record<string, number>> = {
   Infinity: 0xd000,
   '-Infinity': 0xf000,
 }
+/** The scale that PostgreSQL gives infinite numbers. */
+const INFINITE_SCALE = 32
 
 function encodeNumeric(text: string): Buffer {
   const special = SIGNS[text]
@@ -187,7 +226,8 @@ function encodeNumeric(text: string): Buffer {
   buffer.writeUInt16BE(groups.length, 0)
   buffer.writeInt16BE(groups.length === 0 ? 0 : weight, 2)
   buffer.writeUInt16BE(special ?? (sign === '' ? 0 : 0x4000), 4)
-  buffer.writeUInt16BE(fraction.length, 6)
+  const isInfinite = special !== undefined && text !== 'NaN'
+  buffer.writeUInt16BE(isInfinite ? INFINITE_SCALE : fraction.length, 6)
   for (const [index, group] of groups.entries()) buffer.writeUInt16BE(group, 8 + 2 * index)
   return buffer
 }
@@ -216,7 +256,55 @@ function decodeNumeric(buffer: Buffer): string {
   return sign === 0x4000 ? `-${digits}` : digits
 }
 
+const network = ({
+  isCidr,
+}: {
+  isCidr: boolean
+}): Pick<ValueType, 'bytes' | 'encode' | 'decode'> => ({
+  bytes: -1,
+  encode: (text) => encodeNetwork(text, { isCidr }),
+  decode: decodeNetwork,
+})
+
+/** Ranges by their oids: the name, the oid of its array and of its bounds. */
+const RANGES: readonly (readonly [id: number, name: string, arrayId: number, boundId: number])[] = [
+  [3904, 'int4range', 3905, 23],
+  [3906, 'numrange', 3907, 1700],
+  [3908, 'tsrange', 3909, 1114],
+  [3910, 'tstzrange', 3911, 1184],
+  [3912, 'daterange', 3913, 1082],
+  [3926, 'int8range', 3927, 20],
+]
+const MULTIRANGES: typeof RANGES = [
+  [4451, 'int4multirange', 6150, 23],
+  [4532, 'nummultirange', 6151, 1700],
+  [4533, 'tsmultirange', 6152, 1114],
+  [4534, 'tstzmultirange', 6153, 1184],
+  [4535, 'datemultirange', 6155, 1082],
+  [4536, 'int8multirange', 6157, 20],
+]
+
 const TYPES: ReadonlyMap<number, ValueType> = new Map<number, ValueType>([
+  ...RANGES.map(([id, name, arrayId, boundId]): [number, ValueType] => [
+    id,
+    {
+      name,
+      arrayId,
+      bytes: -1,
+      encode: (text) => encodeRange(text, typeOf(boundId)),
+      decode: (bytes) => decodeRange(bytes, typeOf(boundId)),
+    },
+  ]),
+  ...MULTIRANGES.map(([id, name, arrayId, boundId]): [number, ValueType] => [
+    id,
+    {
+      name,
+      arrayId,
+      bytes: -1,
+      encode: (text) => encodeMultirange(text, typeOf(boundId)),
+      decode: (bytes) => decodeMultirange(bytes, typeOf(boundId)),
+    },
+  ]),
   [
     16,
     {
@@ -340,8 +428,37 @@ const TYPES: ReadonlyMap<number, ValueType> = new Map<number, ValueType>([
       ),
     },
   ],
+  [18, { name: 'char', arrayId: 1002, ...plainText }],
+  [19, { name: 'name', arrayId: 1003, ...plainText }],
+  [650, { name: 'cidr', arrayId: 651, ...network({ isCidr: true }) }],
+  [
+    790,
+    {
+      name: 'money',
+      arrayId: 791,
+      ...sized(
+        8,
+        (buffer, text) => buffer.writeBigInt64BE(BigInt(text.replace(/[^\d-]/g, ''))),
+        (buffer) => moneyText(buffer.readBigInt64BE()),
+      ),
+    },
+  ],
+  [
+    829,
+    {
+      name: 'macaddr',
+      arrayId: 1040,
+      ...sized(
+        6,
+        (buffer, text) => void buffer.write(text.replaceAll(':', ''), 'hex'),
+        (buffer) => buffer.toString('hex').replace(/(..)(?=.)/g, '$1:'),
+      ),
+    },
+  ],
+  [869, { name: 'inet', arrayId: 1041, ...network({ isCidr: false }) }],
   [1114, { name: 'timestamp', arrayId: 1115, ...timestamp('') }],
   [1184, { name: 'timestamptz', arrayId: 1185, ...timestamp('+00') }],
+  [1266, { name: 'timetz', arrayId: 1270, ...sized(12, encodeTimeInZone, decodeTimeInZone) }],
   [1186, { name: 'interval', arrayId: 1187, ...sized(16, encodeInterval, decodeInterval) }],
   [
     1700,
@@ -385,7 +502,7 @@ export function typeIdOf(name: string, { isArray }: { isArray: boolean }): numbe
 }
 
 /** Types whose values a statement may compare with anything that has the same text. */
-const LOOSE = new Set([25, 705, 1042, 1043])
+const LOOSE = new Set([18, 19, 25, 705, 1042, 1043])
 
 /** Returns the name of a declared type that PostgreSQL must know, or undefined if it infers the type. */
 export function declaredName(typeId: number): string | undefined {
@@ -425,13 +542,17 @@ const LEVELS_MAX = 6
 function encodeArray(elementId: number, text: string): Buffer {
   const { encode } = typeOf(elementId)
   const { sizes, items } = parseArray(text)
+  // The bounds of levels that do not begin at 1 precede the elements.
+  const lowers = [...text.slice(0, text.indexOf('{')).matchAll(/\[(-?\d+):/g)].map(([, lower]) =>
+    Number(lower),
+  )
   const head = Buffer.alloc(12 + 8 * sizes.length)
   head.writeInt32BE(sizes.length, 0)
   head.writeInt32BE(items.includes(null) ? 1 : 0, 4)
   head.writeInt32BE(elementId, 8)
   for (const [level, size] of sizes.entries()) {
     head.writeInt32BE(size, 12 + 8 * level)
-    head.writeInt32BE(1, 16 + 8 * level)
+    head.writeInt32BE(lowers[level] ?? 1, 16 + 8 * level)
   }
   const parts = items.flatMap((item) => {
     const value = item === null ? undefined : encode(item)
@@ -469,6 +590,7 @@ function decodeArray(elementId: number, bytes: Buffer): string {
   const levels = bytes.readInt32BE(0)
   if (levels < 0 || levels > LEVELS_MAX || bytes.length < 12 + 8 * levels) throw invalidBinary()
   const sizes = Array.from({ length: levels }, (_, level) => bytes.readInt32BE(12 + 8 * level))
+  const lowers = sizes.map((_, level) => bytes.readInt32BE(16 + 8 * level))
   let position = 12 + 8 * levels
   const read = (): string | null => {
     if (position + 4 > bytes.length) throw invalidBinary()
@@ -487,5 +609,6 @@ function decodeArray(elementId: number, bytes: Buffer): string {
   }
   const literal = levels === 0 ? '{}' : write(0)
   if (position !== bytes.length) throw invalidBinary()
-  return literal
+  if (lowers.every((lower) => lower === 1)) return literal
+  return `${lowers.map((lower, level) => `[${lower}:${lower + (sizes[level] ?? 0) - 1}]`).join('')}=${literal}`
 }

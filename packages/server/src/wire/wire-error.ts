@@ -23,6 +23,9 @@ export class WireError extends Error {
 
 export const unsupported = (message: string) => new WireError('0A000', message)
 
+export const invalidBinary = () =>
+  new WireError('22P03', 'a binary value does not have the form of its type')
+
 const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
   invalid_api_key: '28P01',
   workspace_not_found: '28000',
