@@ -58,6 +58,46 @@ async function open() {
 const file = (name: string) =>
   readFileSync(new URL(`../fixtures/migrations/${name}.sql`, import.meta.url), 'utf8')
 
+describe('a list of texts', () => {
+  it('has a default and can be required, in new rows, existing ones and on forks', async () => {
+    const { branches, run, sql, table } = await open()
+    await run(`create table posts (
+      id serial primary key, title text, tags text[] not null default '{}',
+      more varchar(20)[] default array['a b', 'c"d']::varchar(20)[])`)
+    expect((await table('posts')).columns).toMatchObject([
+      { name: 'title' },
+      { name: 'tags', type: 'multiple', notNull: true, defaultValue: '[]' },
+      { name: 'more', defaultValue: '["a b","c\\"d"]' },
+    ])
+    const insert = 'insert into posts (title) values ($1) returning tags, more'
+    const { records } = (await run(insert, { params: ['x'] })) as { records: object[] }
+    expect(records).toEqual([{ tags: [], more: ['a b', 'c"d'] }])
+    await branches.fork('fork')
+    await run(`alter table posts add column kinds text[] not null default '{k}'`, {
+      branch: 'fork',
+    })
+    await run(`alter table posts alter column tags set default '{t}'`, { branch: 'fork' })
+    await run(insert, { params: ['y'], branch: 'fork' })
+    const { records: found } = (await run('select title, tags, kinds from posts order by id', {
+      branch: 'fork',
+    })) as { records: object[] }
+    expect(found).toEqual([
+      { title: 'x', tags: [], kinds: ['k'] },
+      { title: 'y', tags: ['t'], kinds: ['k'] },
+    ])
+    expect(await sql('insert into posts (tags) values (null)')).toMatchObject({
+      body: { message: expect.stringContaining('[tags]') },
+    })
+    for (const value of [`'a'`, `array['a', null]`, `'{a,NULL}'`]) {
+      expect(
+        await sql(`create table x (id int primary key, t text[] default ${value})`),
+      ).toMatchObject({
+        status: 400,
+      })
+    }
+  })
+})
+
 describe('create table', () => {
   it('has an entry of the log, which the answer names', async () => {
     const { branches, sql } = await open()

@@ -713,10 +713,16 @@ describe('columns', () => {
       'table [things]: column [x]: default value: is not an email address',
     ],
     [
-      'a default of a list',
-      { name: 'x', type: 'multiple', defaultValue: 'a' },
+      'a default that is no list',
+      { name: 'x', type: 'multiple', defaultValue: '"a"' },
       400,
-      /type \[multiple\] is not valid for field \[defaultValue\]/,
+      /default value: expected a list as JSON text/,
+    ],
+    [
+      'a default that is a list of numbers',
+      { name: 'x', type: 'multiple', defaultValue: '["a", 1]' },
+      400,
+      /default value: element \[1\]: expected a string/,
     ],
     [
       'a default of another type',

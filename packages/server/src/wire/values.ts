@@ -1,3 +1,4 @@
+import { parseArray } from '../postgres/array-literal.js'
 import { arrayLiteral } from '../postgres/carriers.js'
 import { decodeNetwork, encodeNetwork } from './network-values.js'
 import { decodeMultirange, decodeRange, encodeMultirange, encodeRange } from './range-values.js'
@@ -50,6 +51,24 @@ const floatText = (value: number): string =>
 
 const floatName = (value: number): string =>
   Number.isNaN(value) ? 'NaN' : value > 0 ? 'Infinity' : '-Infinity'
+
+/**
+ * Reads an integer of any size. A column that was declared as `integer` is one of 8 bytes here, and clients of COPY in binary
+ * form send the type that they have declared.
+ */
+function decodeInteger(bytes: Buffer): string {
+  if (bytes.length === 2) return String(bytes.readInt16BE())
+  if (bytes.length === 4) return String(bytes.readInt32BE())
+  if (bytes.length !== 8) throw invalidBinary()
+  return String(bytes.readBigInt64BE())
+}
+
+/** Reads a number that was declared as `real` or as `double precision`. */
+function decodeFloat(bytes: Buffer): string {
+  if (bytes.length === 4) return floatText(bytes.readFloatBE())
+  if (bytes.length !== 8) throw invalidBinary()
+  return floatText(bytes.readDoubleBE())
+}
 
 /** Times are counted from the start of the year 2000. */
 const EPOCH_MS = Date.UTC(2000, 0, 1)
@@ -337,6 +356,7 @@ const TYPES: ReadonlyMap<number, ValueType> = new Map<number, ValueType>([
         (buffer, text) => buffer.writeBigInt64BE(BigInt(text)),
         (buffer) => String(buffer.readBigInt64BE()),
       ),
+      decode: decodeInteger,
     },
   ],
   [
@@ -399,6 +419,7 @@ const TYPES: ReadonlyMap<number, ValueType> = new Map<number, ValueType>([
         (buffer, text) => buffer.writeDoubleBE(float(text)),
         (buffer) => floatText(buffer.readDoubleBE()),
       ),
+      decode: decodeFloat,
     },
   ],
   [705, { name: 'unknown', arrayId: 0, ...plainText }],
@@ -543,9 +564,8 @@ function encodeArray(elementId: number, text: string): Buffer {
   const { encode } = typeOf(elementId)
   const { sizes, items } = parseArray(text)
   // The bounds of levels that do not begin at 1 precede the elements.
-  const lowers = [...text.slice(0, text.indexOf('{')).matchAll(/\[(-?\d+):/g)].map(([, lower]) =>
-    Number(lower),
-  )
+  const bounds = text.slice(0, text.indexOf('{')).matchAll(/\[(-?\d+):/g)
+  const lowers = [...bounds].map(([, lower]) => Number(lower))
   const head = Buffer.alloc(12 + 8 * sizes.length)
   head.writeInt32BE(sizes.length, 0)
   head.writeInt32BE(items.includes(null) ? 1 : 0, 4)
@@ -561,27 +581,6 @@ function encodeArray(elementId: number, text: string): Buffer {
     return value === undefined ? [length] : [length, value]
   })
   return Buffer.concat([head, ...parts])
-}
-
-/** Reads the literal of an array: the size of each level, and all elements. */
-function parseArray(text: string): { sizes: number[]; items: (string | null)[] } {
-  const items: (string | null)[] = []
-  const sizes: number[] = []
-  const counts: number[] = []
-  const tokens = /"((?:[^"\\]|\\.)*)"|([{},])|([^{},"]+)/gs
-  const start = text.indexOf('{')
-  for (const [, quoted, mark, plain] of text.slice(start).matchAll(tokens)) {
-    if (mark === '{') {
-      if (counts.length > 0) counts[counts.length - 1] = (counts.at(-1) ?? 0) + 1
-      counts.push(0)
-    } else if (mark === '}') {
-      sizes[counts.length - 1] = counts.pop() ?? 0
-    } else if (mark === undefined) {
-      counts[counts.length - 1] = (counts.at(-1) ?? 0) + 1
-      items.push(quoted?.replace(/\\(.)/gs, '$1') ?? (plain === 'NULL' ? null : (plain ?? '')))
-    }
-  }
-  return items.length === 0 ? { sizes: [], items } : { sizes, items }
 }
 
 function decodeArray(elementId: number, bytes: Buffer): string {

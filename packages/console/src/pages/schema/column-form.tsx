@@ -41,7 +41,12 @@ const PLAIN: readonly Type[] = [
   'enum',
 ]
 const UNIQUE: ReadonlySet<Type> = new Set<Type>([...PLAIN, 'link'])
-const NOT_NULL: ReadonlySet<Type> = new Set<Type>([...PLAIN, 'bool', 'text', 'json'])
+const DEFAULT_HINTS: Readonly<Partial<Record<Type, string>>> = {
+  datetime: 'A time, or now. ',
+  date: 'A day, or now. ',
+  multiple: 'A list such as ["a", "b"]. ',
+}
+const NOT_NULL: ReadonlySet<Type> = new Set<Type>([...PLAIN, 'bool', 'text', 'json', 'multiple'])
 const COMPUTED: ReadonlySet<Type> = new Set<Type>([
   ...PLAIN.filter((type) => type !== 'email' && type !== 'enum'),
   'bool',
@@ -351,14 +356,7 @@ export function ColumnForm({
       )}
       {!isNested && NOT_NULL.has(type) && (
         <>
-          <Field
-            label="Default"
-            hint={
-              type === 'datetime' || type === 'date'
-                ? `A ${type === 'date' ? 'day' : 'time'}, or now. Leave it empty for none.`
-                : 'Leave it empty for none.'
-            }
-          >
+          <Field label="Default" hint={`${DEFAULT_HINTS[type] ?? ''}Leave it empty for none.`}>
             <input
               value={column.defaultValue ?? ''}
               disabled={

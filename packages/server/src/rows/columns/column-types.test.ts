@@ -15,7 +15,7 @@ test.each<[ColumnType, string, boolean, boolean, boolean, boolean, boolean]>([
   ['string', 'text collate "C"', T, T, T, T, T],
   ['text', 'text collate "C"', f, f, T, T, T],
   ['email', 'text collate "C"', T, T, T, T, f],
-  ['multiple', 'text[]', f, f, f, f, f],
+  ['multiple', 'text[]', f, f, T, T, f],
   ['link', 'text collate "C"', T, T, f, f, f],
   ['object', 'boolean', f, f, f, f, f],
   ['datetime', 'timestamptz', T, T, T, T, T],

@@ -1,8 +1,10 @@
 import { EMAIL_PATTERN } from '@offshoot/contract/names'
 import { arrayLiteral } from '../../postgres/carriers.js'
 import {
+  type CodecOptions,
   type ColumnTypeEntry,
   decodeItself,
+  type Room,
   selectArray,
   selectItself,
   type ValueCodec,
@@ -163,26 +165,47 @@ export const enumType: ColumnTypeEntry = {
   },
 }
 
+function encodeTexts(
+  value: unknown,
+  { limits: { recordBytesMax } }: CodecOptions,
+  room: Room = { left: recordBytesMax },
+): string | Fault {
+  if (!Array.isArray(value)) return Fault.expected('an array of strings', value)
+  // Every element takes two quotes and a comma.
+  room.left -= 3 * value.length
+  for (let index = 0; index < value.length; index++) {
+    const element: unknown = value[index]
+    if (typeof element === 'string') room.left -= element.length
+    if (room.left < 0) return new Fault(`is larger than the limit of ${recordBytesMax} bytes`)
+    const fault =
+      typeof element === 'string' ? checkText(element) : Fault.expected('a string', element)
+    if (fault !== undefined) return new Fault(`element [${index}]: ${fault.message}`)
+  }
+  return arrayLiteral(value)
+}
+
 export const multipleType: ColumnTypeEntry = {
   sqlType: 'text[]',
-  allows: { unique: false, index: false, notNull: false, defaultValue: false },
+  allows: { unique: false, index: false, notNull: true, defaultValue: true },
   select: selectArray,
-  compile: (_column, { limits: { recordBytesMax } }) => ({
-    encode(value, room = { left: recordBytesMax }) {
-      if (!Array.isArray(value)) return Fault.expected('an array of strings', value)
-      // Every element takes two quotes and a comma.
-      room.left -= 3 * value.length
-      for (let index = 0; index < value.length; index++) {
-        const element: unknown = value[index]
-        if (typeof element === 'string') room.left -= element.length
-        if (room.left < 0) return new Fault(`is larger than the limit of ${recordBytesMax} bytes`)
-        const fault =
-          typeof element === 'string' ? checkText(element) : Fault.expected('a string', element)
-        if (fault !== undefined) return new Fault(`element [${index}]: ${fault.message}`)
-      }
-      return arrayLiteral(value)
-    },
+  compile: (_column, options) => ({
+    encode: (value, room) => encodeTexts(value, options, room),
     decode: decodeItself,
   }),
-  parseDefault: () => new Fault('is not possible for an array'),
+  parseDefault(text, _column, options) {
+    const values = parseList(text)
+    return values === undefined
+      ? new Fault('expected a list as JSON text')
+      : encodeTexts(values, options)
+  },
+}
+
+/** Returns the list that a JSON text has, or undefined. */
+function parseList(text: string): readonly unknown[] | undefined {
+  try {
+    const value: unknown = JSON.parse(text)
+    return Array.isArray(value) ? value : undefined
+  } catch {
+    return undefined
+  }
 }

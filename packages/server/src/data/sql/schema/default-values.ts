@@ -1,6 +1,7 @@
 import type { Column, ColumnType } from '@offshoot/contract/schema'
 import type { Node } from 'libpg-query'
 import { contentOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
+import { parseArray } from '../../../postgres/array-literal.js'
 import { notSupported } from './not-supported.js'
 import { type ColumnForm, readType } from './sql-types.js'
 
@@ -37,6 +38,7 @@ export function readDefault(
   }
   const constant = constantOf(node)
   if (constant === null) return {}
+  if (form.type === 'multiple') return { defaultValue: JSON.stringify(textsOf(node, constant)) }
   if (constant !== undefined) {
     if (constant === 'now' && MOMENT_TYPES.includes(form.type)) {
       throw unknownDefault("'now'", 'write now()')
@@ -49,6 +51,26 @@ export function readDefault(
   if (isNow && args.length === 0 && MOMENT_TYPES.includes(form.type)) return { defaultValue: 'now' }
   if (call !== undefined && NEW_UUID.has(call) && args.length === 0) return { generate: 'uuid' }
   throw unknownDefault(call === undefined ? 'an expression' : `function [${call}]`)
+}
+
+/** Returns the texts of a list: those of its literal, or of an expression such as `array['a', 'b']`. */
+function textsOf(node: Node | undefined, literal: string | undefined): readonly string[] {
+  const elements = contentOf(node, 'A_ArrayExpr')
+  const items =
+    literal === undefined
+      ? elements && (elements.elements ?? []).map(elementOf)
+      : /^\{.*\}$/s.test(literal)
+        ? parseArray(literal).items
+        : undefined
+  if (items === undefined) throw unknownDefault('an expression that is not a list of constants')
+  return items.map((item) => {
+    if (typeof item !== 'string') throw unknownDefault('a list of other values than texts')
+    return item
+  })
+}
+
+function elementOf(node: Node): string | null | undefined {
+  return constantOf(contentOf(node, 'TypeCast')?.arg ?? node)
 }
 
 /** Returns a boolean as the service writes it. PostgreSQL has other words for it, too. */

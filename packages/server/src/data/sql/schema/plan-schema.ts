@@ -281,7 +281,7 @@ class SchemaPlanner {
     const name = this.#newName(node.colname ?? '')
     const { form, isSerial = false } = this.#readType(node.typeName, name)
     const constraints = (node.constraints ?? []).map((each) => contentOf(each, 'Constraint') ?? {})
-    const defaults = constraints.map((each) => this.#columnDefault(name, each, form))
+    const defaults = constraints.map((each) => this.#columnDefault(each, form))
     const given = defaults.filter((each) => each !== undefined)
     const isIdentity = constraints.some(({ contype }) => contype === 'CONSTR_IDENTITY')
     if (isSerial || isIdentity) given.push({ generate: 'sequence' })
@@ -301,17 +301,9 @@ class SchemaPlanner {
   }
 
   /** Returns the default that a constraint of a column is. */
-  #columnDefault(name: string, constraint: TableConstraint, form: ColumnForm): Default | undefined {
+  #columnDefault(constraint: TableConstraint, form: ColumnForm): Default | undefined {
     if (constraint.contype !== 'CONSTR_DEFAULT') return undefined
-    return this.#readDefault(name, constraint.raw_expr, form)
-  }
-
-  #readDefault(name: string, expression: Node | undefined, form: ColumnForm): Default {
-    const found = readDefault(expression, form, this.#enums)
-    if (form.type !== 'multiple' || found.defaultValue === undefined) return found
-    // Dumps have them, and an insert that needs one fails.
-    this.#notices.add(`column [${name}]: DEFAULT was not kept, because arrays have none`)
-    return {}
+    return readDefault(constraint.raw_expr, form, this.#enums)
   }
 
   #columnConstraint(table: TableModel, column: ColumnModel, constraint: TableConstraint): void {
@@ -526,7 +518,7 @@ class SchemaPlanner {
         requireOther(name, 'ALTER COLUMN')
         const column = getColumn(table, name)
         const { defaultValue, generate } = def
-          ? this.#readDefault(name, def, column.definition)
+          ? readDefault(def, column.definition, this.#enums)
           : ({} as Default)
         this.#model.changeColumn(table, column, {
           defaultValue: defaultValue ?? null,
