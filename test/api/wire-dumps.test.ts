@@ -250,6 +250,63 @@ describe.each(['branch', 'fork'])('a foreign key that is deferred on a %s with r
   })
 })
 
+describe('nextval', () => {
+  it('takes the next number of a column, on any branch, and stands for its default', async () => {
+    await shop.branches.fork('taken')
+    const client = await shop.wire.connect('shop:taken')
+    await client.query('create table "Things" (id serial primary key, n serial, name text)')
+    const one = async (text: string) => (await rowsOf(client, text))[0]
+    expect(await one(`select nextval('"Things_id_seq"')`)).toEqual(['1'])
+    expect(
+      (await client.query(`select pg_catalog.nextval('public."Things_id_seq"'::regclass) as id`))
+        .rows,
+    ).toEqual([{ id: '2' }])
+    expect(await one(`select nextval(pg_get_serial_sequence('"Things"', 'n'))`)).toEqual(['1'])
+    expect(
+      await rowsOf(
+        client,
+        `insert into "Things" (id, name) values (nextval('"Things_id_seq"'), 'a'), (default, 'b') returning id, n`,
+      ),
+    ).toEqual([
+      ['3', '2'],
+      ['4', '3'],
+    ])
+    const prepared = { name: 'next', text: `select nextval('"Things_id_seq"')`, rowMode: 'array' }
+    expect((await client.query(prepared)).rows).toEqual([['5']])
+    expect((await client.query(prepared)).rows).toEqual([['6']])
+    const { body } = await shop.branches.call('taken', 'POST', '/sql', {
+      statement: `select nextval('"Things_id_seq"')`,
+    })
+    expect(body).toMatchObject({ records: [{ nextval: 7 }] })
+    await client.query('begin')
+    expect(await one(`select nextval('"Things_id_seq"')`)).toEqual(['8'])
+    await client.query('rollback')
+    await shop.branches.fork('taken-too', 'taken')
+    const other = await shop.wire.connect('shop:taken-too')
+    expect(await rowsOf(other, `select nextval('"Things_id_seq"')`)).toEqual([['9']])
+    for (const [text, message] of [
+      [
+        `select nextval('"Things_id_seq"') from "Things"`,
+        'function [nextval] is not supported here',
+      ],
+      [`update "Things" set n = nextval('"Things_n_seq"')`, 'function [nextval] is not supported'],
+      [`select currval('"Things_id_seq"')`, 'RETURNING returns the numbers'],
+      ['select lastval()', 'RETURNING returns the numbers'],
+    ] as const) {
+      await expect(client.query(text)).rejects.toMatchObject({
+        code: '0A000',
+        message: expect.stringContaining(message),
+      })
+    }
+    await expect(client.query(`select nextval('other_seq')`)).rejects.toThrow('not found')
+    await client.query('begin read only')
+    await expect(client.query(`select nextval('"Things_id_seq"')`)).rejects.toMatchObject({
+      code: '25006',
+    })
+    await client.query('rollback')
+  })
+})
+
 describe('a foreign key that is deferred', () => {
   it('is judged at COMMIT, as the migrations of Django need it', async () => {
     await shop.branches.fork('deferred')

@@ -524,12 +524,21 @@ const FUNCTION_PARTS = [
   'location',
 ]
 
+/** Why functions of clients are not supported, or where they are. */
+const REASONS: Readonly<Record<string, string>> = {
+  nextval: ' here: only `select nextval(...)` alone, and in VALUES for the column of the sequence',
+  currval: ': RETURNING returns the numbers of new records',
+  lastval: ': RETURNING returns the numbers of new records',
+}
+
 /** Returns the name of a function. Throws if it is not allowed. */
 export function functionName(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): string {
   const name = catalogueName(call.funcname)
   if (name === undefined || !FUNCTIONS.has(name)) {
     const shown = namesOf(call.funcname).join('.')
-    throw writer.invalid(`function [${shown}] is not supported`, call.location)
+    const reason = REASONS[name ?? '']
+    const message = `function [${shown}] is not supported`
+    throw writer.invalid(reason === undefined ? message : `${message}${reason}`, call.location)
   }
   return name
 }

@@ -3,7 +3,7 @@ import type { Node } from 'libpg-query'
 import type { Session } from '../data/session/session.js'
 import { TableNames } from '../data/sql/branch-tables.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
-import { readSetval } from '../data/sql/setval-call.js'
+import { readNextNumber, readSetval } from '../data/sql/setval-call.js'
 import { writingWith } from '../data/sql/statement-plan.js'
 import type { ParameterTypes } from '../data/sql/typed-plan.js'
 import { contentOf, kindOf, type NodeOf, namesOf, visit } from '../dialect/nodes.js'
@@ -103,7 +103,7 @@ function toStatement(
   if (CURSOR_KINDS.has(kind)) return { ...found, kind: 'cursor' }
   if (kind === 'CopyStmt') return { ...found, kind: 'copy' }
   if (SESSION_KINDS.has(kind) || isSessionSelect(node)) return { ...found, kind: 'session' }
-  const isSetval = readSetval(node) !== undefined
+  const isSetval = readSetval(node) !== undefined || readNextNumber(node) !== undefined
   if (!isSetval && isCatalogueStatement(node)) return { ...found, kind: 'catalogue' }
   const isWrite =
     WRITE_KINDS.has(kind) || isSchemaNode(node) || isSetval || writingWith(node) !== undefined

@@ -466,8 +466,8 @@ async function runOne(
   if (plan.kind === 'select') return runQuery(run, form)
   if (plan.kind === 'with') return runWith(run, plan, form)
   if (plan.kind === 'setval') {
-    await setNumber(run, plan)
-    const found = await form.read(run, plan.query, parameters)
+    const number = await setNumber(run, plan)
+    const found = await form.read(run, plan.query, [...parameters, ...number])
     return form.finish(run, { found, total: found.rows.length })
   }
   if (plan.kind === 'truncate') {
@@ -581,22 +581,28 @@ async function readySteps(run: Run, plan: WithPlan): Promise<ReadySteps> {
   return planned.steps
 }
 
-/** Lets a sequence go on after a number. It never goes back, because other branches may use the numbers. */
+/**
+ * Lets a sequence go on after a number, or returns its next one. It never goes back, because other branches may use the numbers.
+ */
 async function setNumber(
   { context: { session }, evaluator, statement }: Run,
   plan: Extract<StatementPlan, { kind: 'setval' }>,
-): Promise<void> {
+): Promise<readonly string[]> {
   const { parameters } = statement
+  const itemId = findSequence(session, plan.sequence)
+  if (plan.number === undefined) {
+    return [String(await session.branch.takeNumbers(itemId, { count: 1, above: 0 }))]
+  }
   const sent = new SentQuery(plan.number, {
     valueCount: parameters.length,
     textOf: (query) => query,
   })
-  const itemId = findSequence(session, plan.sequence)
   const { rows } = await evaluator.read(sent, { parameters, rowsMax: 1 })
   const [number, taken] = JSON.parse(rows[0] ?? '[null]') as (string | null)[]
   const above = Number(number) - (taken === 'true' ? 0 : 1)
   if (!Number.isSafeInteger(above)) throw invalidSql('setval: the number is out of range')
   if (above > 0) await session.branch.takeNumbers(itemId, { count: 0, above })
+  return []
 }
 
 /** Returns the table or column whose values a sequence numbers. */

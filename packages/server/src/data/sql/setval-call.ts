@@ -33,8 +33,28 @@ function sequenceOf(node: Node | undefined): string {
     if (table !== undefined && column !== undefined) return `${plainName(table)}_${column}_seq`
   }
   const name = textOf(node)
-  if (name === undefined) throw invalidSql('setval: the name of the sequence must be a constant')
+  if (name === undefined) throw invalidSql('the name of the sequence must be a constant')
   return plainName(name)
+}
+
+/** Returns the sequence of a call of `nextval`. */
+export function readNextval(node: Node | undefined): string | undefined {
+  const call = contentOf(node, 'FuncCall')
+  const names = namesOf(call?.funcname)
+  const isCall = names.at(-1) === 'nextval' && (names.length === 1 || names[0] === 'pg_catalog')
+  return isCall && call?.args?.length === 1 ? sequenceOf(call.args[0]) : undefined
+}
+
+/** Returns the sequence of a query that does nothing but to take its next number, and the name of its column. */
+export function readNextNumber(
+  node: Node,
+): { readonly sequence: string; readonly name: string } | undefined {
+  const { targetList = [], limitOption: _, op: __, ...rest } = contentOf(node, 'SelectStmt') ?? {}
+  const [target, ...others] = targetList
+  if (others.length > 0 || Object.values(rest).some((each) => each !== undefined)) return undefined
+  const { name = 'nextval', val } = contentOf(target, 'ResTarget') ?? {}
+  const sequence = readNextval(val)
+  return sequence === undefined ? undefined : { sequence, name }
 }
 
 function textOf(node: Node | undefined): string | undefined {
@@ -42,8 +62,11 @@ function textOf(node: Node | undefined): string | undefined {
   return contentOf(constant, 'A_Const')?.sval?.sval
 }
 
+const NAME = /^\s*(?:(?:"?public"?)\s*\.\s*)?(?:"((?:[^"]|"")+)"|([^".\s]+))\s*$/i
+
 /** Returns a name as the parser reads it, without its schema. */
 function plainName(text: string): string {
-  const last = /(?:"((?:[^"]|"")+)"|([^".]+))$/.exec(text)
-  return last?.[1]?.replaceAll('""', '"') ?? last?.[2]?.toLowerCase() ?? text
+  const [found, quoted, plain] = NAME.exec(text) ?? []
+  if (found === undefined) throw invalidSql(`sequence [${text}] not found`)
+  return quoted?.replaceAll('""', '"') ?? plain?.toLowerCase() ?? text
 }

@@ -74,7 +74,7 @@ async function plan(statement: string, parameterCount = 0): Promise<StatementPla
 function queriesOf(planned: StatementPlan): Sql[] {
   if (planned.kind === 'select') return [planned.query]
   if (planned.kind === 'truncate') return []
-  if (planned.kind === 'setval') return [planned.number, planned.query]
+  if (planned.kind === 'setval') return [planned.number ?? [], planned.query].flat()
   if (planned.kind === 'with') {
     const rows = planned.steps.map(() => sql`select 1`)
     return singlePlans(planned).flatMap((each) => queriesOf(withRows(each, rows)))
@@ -199,6 +199,8 @@ const ACCEPTED = [
   'with recursive t(n) as (select 1 union all select n + 1 from t), x as (delete from users where age in (select n from t)) select 1',
   'update users set (age, name) = (1, name || name), team = null',
   "select setval('users_id_seq', max(age), true) from users",
+  "select nextval('public.users_id_seq'::regclass) as id",
+  "insert into users (id, age) values (nextval('users_id_seq'), 1), (default, 2)",
   'update users u set (age, name) = (select size, t.name from teams t where t.id = u.team)',
 ]
 
@@ -259,6 +261,14 @@ const REFUSED = [
   "select ts_stat('select 1')",
   "select * from dblink('', '') as t(a int)",
   "select nextval('offshoot.stamps')",
+  "select nextval('users_id_seq') from users",
+  "select nextval('users_id_seq'), 1",
+  "select 1 + nextval('users_id_seq')",
+  "insert into users (age) values (nextval('users_id_seq'))",
+  "insert into users (id) values (nextval('teams_id_seq'))",
+  "insert into users (id) select nextval('users_id_seq')",
+  "update users set age = nextval('users_id_seq')",
+  'select nextval($1)',
   "select currval('s'), lastval(), setval('s', 1)",
   'select pg_advisory_lock(1)',
   'select pg_try_advisory_xact_lock(1)',
@@ -421,7 +431,6 @@ const REFUSED = [
   "select (select setval('users_id_seq', 1))",
   "with x as (select setval('users_id_seq', 1)) select * from x",
   "insert into users (age) select setval('users_id_seq', 1)",
-  "select nextval('users_id_seq')",
   'with x as (merge into users using teams on true when matched then delete) select 1',
   "insert into users (id) values ('a') on conflict do update set age = 1",
   "insert into users (id) values ('a') on conflict (name) do nothing",

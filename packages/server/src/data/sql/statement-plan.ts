@@ -32,7 +32,7 @@ import {
   type WrittenQuery,
   withSql,
 } from './select-sql.js'
-import { readSetval, type SetvalCall } from './setval-call.js'
+import { readNextNumber, readNextval, readSetval, type SetvalCall } from './setval-call.js'
 import { StepRows } from './step-rows.js'
 
 /** A syntactically valid statement of a supported kind. */
@@ -54,13 +54,14 @@ export type StatementPlan =
       /** Whether tables that link to them are emptied, too. */
       readonly cascades: boolean
     }
-  /** Lets a sequence go on after a number. */
+  /** Lets a sequence go on after a number, or takes its next one. */
   | {
       readonly kind: 'setval'
       /** The name of the sequence. */
       readonly sequence: string
-      /** A query for a row of JSON text: the number, and whether it is taken. */
-      readonly number: Sql
+      /** A query for a row of JSON text: the number, and whether it is taken. undefined: the next number. */
+      readonly number: Sql | undefined
+      /** Returns the number. The next one is in the slot after the parameters. */
       readonly query: Sql
     }
   /** A statement whose WITH writes. What the steps return follows the parameters, and precedes other values. */
@@ -135,7 +136,9 @@ export interface ConflictPlan {
 export function lengthOf(plan: StatementPlan): number {
   if (plan.kind === 'select') return textLength(plan.query)
   if (plan.kind === 'truncate') return 0
-  if (plan.kind === 'setval') return textLength(plan.number) + textLength(plan.query)
+  if (plan.kind === 'setval') {
+    return textLength(plan.number ?? empty) + textLength(plan.query)
+  }
   if (plan.kind === 'with') {
     return plan.steps.reduce((length, step) => length + lengthOf(step.plan), lengthOf(plan.last))
   }
@@ -328,6 +331,11 @@ class Planner {
     const call = readSetval(node)
     if (call !== undefined) return this.#setval(node, call)
     if (returnsOthers(node)) return { ...this.#planSteps(node, undefined), isPlain: true }
+    const next = readNextNumber(node)
+    if (next !== undefined) {
+      const query = sql`select ${slot(this.#valueCount)}::bigint as ${ident(next.name)}`
+      return { kind: 'setval', sequence: next.sequence, number: undefined, query }
+    }
     return this.#part(node).plan
   }
 
@@ -565,7 +573,10 @@ class Planner {
     const scope = this.#newScope()
     const named = this.#writer.writeWith(statement.withClause, scope)
     const defaults = new Set<string>()
-    const query = this.#writer.select(withoutDefaults(source, defaults), scope)
+    const isDefault = (item: Node, index: number) =>
+      contentOf(item, 'SetToDefault') !== undefined ||
+      isOwnNumber(item, { table, column: (given ?? table.targets)[index] })
+    const query = this.#writer.select(withoutDefaults(source, { defaults, isDefault }), scope)
     const columns = given ?? table.targets.slice(0, query.columns.length)
     requireSameLength(columns, query)
     const names = columns.map((_, index) => ident(`value ${index}`))
@@ -926,12 +937,26 @@ function isInTheWay(
   return join(conditions, ' and ')
 }
 
+/** Returns whether a value is the next number of the sequence that the column has anyway. */
+function isOwnNumber(
+  node: Node,
+  { table, column }: { table: StatementTable; column: TargetColumn | undefined },
+): boolean {
+  const sequence = readNextval(node)
+  if (sequence === undefined) return false
+  return column !== undefined && sequence === `${table.name}_${column.name}_seq`
+}
+
 /** Replaces DEFAULT by null, and adds its position to `defaults`. */
-function withoutDefaults(query: NodeOf<'SelectStmt'>, defaults: Set<string>): NodeOf<'SelectStmt'> {
+function withoutDefaults(
+  query: NodeOf<'SelectStmt'>,
+  options: { defaults: Set<string>; isDefault: (item: Node, column: number) => boolean },
+): NodeOf<'SelectStmt'> {
+  const { defaults, isDefault } = options
   if (query.valuesLists === undefined) return query
   const valuesLists = query.valuesLists.map((node, row): Node => {
     const items = (contentOf(node, 'List')?.items ?? []).map((item, column): Node => {
-      if (contentOf(item, 'SetToDefault') === undefined) return item
+      if (!isDefault(item, column)) return item
       defaults.add(defaultKey(row, column))
       return { A_Const: { isnull: true } }
     })
