@@ -341,10 +341,17 @@ export class Database implements Queryable {
 
   /**
    * Opens a connection for background work that may take hours. The caller must end it; `close`
-   * breaks it off. With `staysHere`, what it defines is not on the nodes of a cluster.
+   * breaks it off. With `staysHere`, what it defines is not on the nodes of a cluster. `onEnd` is called when it has ended.
    */
-  async openLong({ staysHere = false } = {}): Promise<Queryable & { end(): Promise<void> }> {
+  async openLong({
+    staysHere = false,
+    onEnd,
+  }: {
+    staysHere?: boolean
+    onEnd?: () => void
+  } = {}): Promise<Queryable & { end(): Promise<void> }> {
     const client = await this.#openOutside(this.#required(this.#connection))
+    if (onEnd !== undefined) client.once('end', onEnd)
     if (staysHere) for (const { sql: text } of this.#server.stayHere) await client.query(text)
     this.#server.watch.start(client)
     return {

@@ -131,6 +131,16 @@ export class BranchRunner {
     this.#bareRequest = { ...request, isBare: true }
   }
 
+  /** Returns the database of the connection, if the key can still reach it. */
+  place(): Promise<{ readonly databaseId: string }> {
+    return this.admitted(() =>
+      this.#context.services.sessions.run(this.#request, async ({ access, branch }) => {
+        await branch.runReads([])
+        return access
+      }),
+    )
+  }
+
   /** Runs a function about branches, as a request of the key. */
   callBranches(
     { run }: BranchFunction,

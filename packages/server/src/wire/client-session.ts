@@ -7,6 +7,7 @@ import type { SchemaTypes } from '../data/sql/schema/plan-schema.js'
 import type { ParameterTypes } from '../data/sql/typed-plan.js'
 import { MessageWriter } from '../postgres/message-writer.js'
 import type { Tracer } from '../telemetry/tracer.js'
+import type { LockOwner } from './advisory-locks.js'
 import { findBranchCalls, withoutBranchCalls } from './branch-calls.js'
 import type { BranchRunner, StatementRun } from './branch-runner.js'
 import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
@@ -20,6 +21,7 @@ import { type CopyPlan, planCopy } from './copy-statement.js'
 import { planCursor } from './cursor-statement.js'
 import { type ExplainPlan, planExplain } from './explain-statement.js'
 import { type Frame, FrameContent, ProtocolError, rowContent, rowMessage } from './frames.js'
+import { describeLocks, lockWait, readLockCalls, runLocks } from './lock-statement.js'
 import { NamedItems } from './named-items.js'
 import type { ParsedTexts } from './parsed-texts.js'
 import { type PreparedPlan, planPrepared } from './prepared-statement.js'
@@ -72,6 +74,7 @@ interface ClientConnection {
   readonly texts: ParsedTexts
   readonly limits: Limits
   readonly facts: Omit<SessionFacts, 'parameters'>
+  readonly locks: LockOwner
   /** Notes a statement that has ended, for the log and for metrics. */
   note(event: { kind: string; code: string | undefined; durationMs: number }): void
   /** undefined: statements are not traced. */
@@ -125,7 +128,7 @@ export class ClientSession {
   /** Ends the session of a client that is gone. */
   close(): void {
     this.cancel()
-    void this.#block.close()
+    void this.#block.close().finally(() => this.#connection.locks.close())
   }
 
   /** Ends the statement that is running. */
@@ -163,7 +166,11 @@ export class ClientSession {
 
   #ready(): Promise<void> | undefined {
     // Portals end with their transaction.
-    if (!this.#block.isOpen) this.#portals.clear()
+    if (!this.#block.isOpen) {
+      this.#portals.clear()
+      const released = this.#connection.locks.endTransaction()
+      if (released !== undefined) return released.then(() => this.#ready())
+    }
     // A signal that came too late for a statement must not end the next one.
     if (this.#running.signal.aborted) this.#running = new AbortController()
     this.#count()
@@ -487,6 +494,9 @@ export class ClientSession {
     const given = new Array<null>(statement.parameterCount).fill(null)
     const typeIdOf = (index: number, found: string | undefined) =>
       declaredIds[index] || Number(found ?? TEXT_ID)
+    if (statement.kind === 'locks') {
+      return describeLocks(readLockCalls(statement.node) ?? [], statement.parameterCount)
+    }
     if (statement.kind === 'session') {
       const facts = { ...this.#connection.facts, parameters: given }
       const { columns } = answerSession(statement, facts, { isDescribed: true })
@@ -651,6 +661,10 @@ export class ClientSession {
     this.#block.requireUsable()
     if (statement.kind === 'session') {
       await this.#answer(portal, statement, isSimple)
+      return
+    }
+    if (statement.kind === 'locks') {
+      await this.#lock(portal, statement, isSimple)
       return
     }
     if (statement.kind === 'prepared') {
@@ -952,13 +966,46 @@ export class ClientSession {
     if (answer.isAlone && this.#block.isOpen) {
       throw new WireError('25001', `${answer.tag} cannot run inside a transaction block`)
     }
-    if (answer.isAlone) await this.#block.closeCursor(undefined)
+    if (answer.isAlone) {
+      await this.#block.closeCursor(undefined)
+      await this.#connection.locks.unlockAll()
+    }
     if (forgets === null) this.#prepared.clear()
     else if (forgets !== undefined) {
       this.#statement(forgets)
       this.#prepared.delete(forgets)
     }
     this.#notice(answer.notice)
+    this.#answerRows(portal, { columns, rows, tag: answer.tag }, isSimple)
+  }
+
+  /** Takes or gives back advisory locks. A connection waits for them without holding anything of PostgreSQL. */
+  async #lock(portal: Portal, statement: ClientStatement, isSimple: boolean): Promise<void> {
+    const { locks, runner, facts, limits } = this.#connection
+    if (!runner.canWrite) {
+      throw new WireError('42501', 'a key that only reads cannot take advisory locks')
+    }
+    const parameters = await this.#textsOf(portal)
+    const calls = readLockCalls(statement.node) ?? []
+    const { columns } = describeLocks(calls, statement.parameterCount)
+    const row = await this.#cancellable(async () => {
+      const { databaseId } = await runner.place()
+      return runLocks(calls, {
+        owner: locks,
+        databaseId,
+        parameters,
+        wait: { signal: this.#running.signal, ...lockWait(facts.settings, limits) },
+        warn: (message) => this.#write(errorMessage(new WireError('01000', message), 'WARNING')),
+      })
+    })
+    this.#answerRows(portal, { columns, rows: [row], tag: 'SELECT 1' }, isSimple)
+  }
+
+  #answerRows(
+    portal: Portal,
+    { columns, rows, tag }: Pick<ReturnType<typeof answerSession>, 'columns' | 'rows' | 'tag'>,
+    isSimple: boolean,
+  ): void {
     this.#beginRows(portal, columns, isSimple)
     for (const row of rows) {
       this.#write(
@@ -972,7 +1019,7 @@ export class ClientSession {
         ),
       )
     }
-    this.#complete(answer.tag)
+    this.#complete(tag)
   }
 
   #complete(tag: string): void {

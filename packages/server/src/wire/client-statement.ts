@@ -4,7 +4,7 @@ import type { Session } from '../data/session/session.js'
 import { TableNames } from '../data/sql/branch-tables.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import { readNextNumber, readSetval } from '../data/sql/setval-call.js'
-import { writingWith } from '../data/sql/statement-plan.js'
+import { wordsOf, writingWith } from '../data/sql/statement-plan.js'
 import type { ParameterTypes } from '../data/sql/typed-plan.js'
 import { contentOf, kindOf, type NodeOf, namesOf, visit } from '../dialect/nodes.js'
 import { parseSql, SqlSyntaxError } from '../dialect/parser.js'
@@ -15,6 +15,7 @@ import { compileStatement } from '../postgres/statement.js'
 import type { TableCodec } from '../rows/columns/table-codec.js'
 import { callsBranches } from './branch-calls.js'
 import { isCatalogueStatement } from './catalogue/catalogue-use.js'
+import { readLockCalls } from './lock-statement.js'
 import { unsupported, WireError } from './wire-error.js'
 
 interface ClientQuery {
@@ -37,6 +38,7 @@ export type ClientStatement = {
 } & (
   | ClientQuery
   | { readonly kind: 'session' }
+  | { readonly kind: 'locks' }
   | { readonly kind: 'catalogue' }
   | { readonly kind: 'transaction' }
   | { readonly kind: 'copy' }
@@ -53,6 +55,7 @@ const SESSION_KINDS = new Set([
   'DiscardStmt',
   'DeallocateStmt',
   'LockStmt',
+  'VacuumStmt',
   'ConstraintsSetStmt',
   'AlterOwnerStmt',
 ])
@@ -99,6 +102,7 @@ function toStatement(
   if (kind === 'PrepareStmt') return { ...found, kind: 'prepared', parameterCount: 0 }
   if (kind === 'ExecuteStmt') return { ...found, kind: 'prepared' }
   if (kind === 'ExplainStmt') return { ...found, kind: 'explain' }
+  if (readLockCalls(node) !== undefined) return { ...found, kind: 'locks' }
   if (callsBranches(node)) return { ...found, kind: 'branches' }
   if (CURSOR_KINDS.has(kind)) return { ...found, kind: 'cursor' }
   if (kind === 'CopyStmt') return { ...found, kind: 'copy' }
@@ -108,9 +112,8 @@ function toStatement(
   const isWrite =
     WRITE_KINDS.has(kind) || isSchemaNode(node) || isSetval || writingWith(node) !== undefined
   if (kind !== 'SelectStmt' && !isWrite) {
-    const words = kind.replace(/Stmt$/, '').replace(/([a-z])([A-Z])/g, '$1 $2')
     throw unsupported(
-      `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE, DELETE, TRUNCATE, COPY, changes of the schema and settings are`,
+      `${wordsOf(node)} is not supported: only SELECT, INSERT, UPDATE, DELETE, TRUNCATE, COPY, changes of the schema and settings are`,
     )
   }
   return {

@@ -68,6 +68,10 @@ export function answerSession(
       return done('SET CONSTRAINTS', {
         judgesLinks: contentOf(node, 'ConstraintsSetStmt')?.deferred !== true,
       })
+    case 'VacuumStmt': {
+      const tag = contentOf(node, 'VacuumStmt')?.is_vacuumcmd ? 'VACUUM' : 'ANALYZE'
+      return done(tag, { notice: `${tag} has no effect: the service takes care of its tables` })
+    }
     case 'LockStmt':
       return done('LOCK TABLE', { notice: 'LOCK has no effect: every transaction is serializable' })
     default:

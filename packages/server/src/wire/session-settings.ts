@@ -86,6 +86,7 @@ const LENGTH_MAX = 16 * 1024
 interface CurrentSettings {
   readonly reported: readonly (readonly [string, string])[]
   readonly statementTimeoutMs: number
+  readonly lockTimeoutMs: number
   readonly timeZone: string | undefined
   readonly allowsDataLoss: boolean
 }
@@ -187,12 +188,11 @@ export class SessionSettings {
 
   get #derived(): CurrentSettings {
     if (this.#current !== undefined) return this.#current
-    const [, count = '0', unit = 'ms'] =
-      /^(\d+)\s*(ms|s|min)?$/.exec(this.get('statement_timeout')) ?? []
     const zone = this.get('timezone')
     this.#current = {
       reported: REPORTED.map((name) => [name, this.find(name) ?? '']),
-      statementTimeoutMs: Number(count) * ({ ms: 1, s: 1000, min: 60_000 }[unit] ?? 1),
+      statementTimeoutMs: milliseconds(this.get('statement_timeout')),
+      lockTimeoutMs: milliseconds(this.get('lock_timeout')),
       timeZone: UTC.test(zone) ? undefined : zone,
       allowsDataLoss: /^(?:on|true|yes|1)$/i.test(this.find('offshoot.allow_data_loss') ?? ''),
     }
@@ -209,6 +209,11 @@ export class SessionSettings {
     return this.#derived.statementTimeoutMs
   }
 
+  /** Milliseconds that a statement may wait for an advisory lock; 0 if the client has set no limit. */
+  get lockTimeoutMs(): number {
+    return this.#derived.lockTimeoutMs
+  }
+
   /** Whether the client wants to know what is less than a warning. */
   get wantsNotices(): boolean {
     return !/^(?:warning|error|fatal|panic)$/i.test(this.get('client_min_messages'))
@@ -223,6 +228,11 @@ export class SessionSettings {
   get allowsDataLoss(): boolean {
     return this.#derived.allowsDataLoss
   }
+}
+
+function milliseconds(text: string): number {
+  const [, count = '0', unit = 'ms'] = /^(\d+)\s*(ms|s|min)?$/.exec(text) ?? []
+  return Number(count) * ({ ms: 1, s: 1000, min: 60_000 }[unit] ?? 1)
 }
 
 function requireValid(key: string, value: string): void {

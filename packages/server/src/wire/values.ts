@@ -485,6 +485,7 @@ const TYPES: ReadonlyMap<number, ValueType> = new Map<number, ValueType>([
     1700,
     { name: 'numeric', arrayId: 1231, bytes: -1, encode: encodeNumeric, decode: decodeNumeric },
   ],
+  [2278, { name: 'void', arrayId: 0, ...plainText }],
   [
     2950,
     {
@@ -523,7 +524,7 @@ export function typeIdOf(name: string, { isArray }: { isArray: boolean }): numbe
 }
 
 /** Types whose values a statement may compare with anything that has the same text. */
-const LOOSE = new Set([18, 19, 25, 705, 1042, 1043])
+const LOOSE = new Set([18, 19, 2278, 25, 705, 1042, 1043])
 
 /** Returns the name of a declared type that PostgreSQL must know, or undefined if it infers the type. */
 export function declaredName(typeId: number): string | undefined {

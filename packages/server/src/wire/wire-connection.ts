@@ -7,6 +7,7 @@ import { plainAddress } from '../http/client-address.js'
 import { MessageWriter } from '../postgres/message-writer.js'
 import type { Tracer } from '../telemetry/tracer.js'
 import { version } from '../version.js'
+import type { AdvisoryLocks } from './advisory-locks.js'
 import { BranchRunner, type WireContext } from './branch-runner.js'
 import { ClientBytes } from './client-bytes.js'
 import { ClientOutput } from './client-output.js'
@@ -35,6 +36,7 @@ export interface WireOptions extends WireContext {
 }
 
 interface ConnectionOptions extends WireOptions {
+  readonly locks: AdvisoryLocks
   readonly processId: number
   /** The name under which the address of the client is counted. */
   readonly group: string
@@ -287,6 +289,7 @@ export class WireConnection {
       runner,
       texts: this.#options.texts,
       limits: services.limits,
+      locks: this.#options.locks.open(user, () => this.#end(lostLocks())),
       facts: {
         settings,
         user,
@@ -322,6 +325,9 @@ export class WireConnection {
     await this.#session.start()
   }
 }
+
+const lostLocks = () =>
+  new WireError('57P01', 'the advisory locks of this connection were lost; connect again')
 
 const isGoingOn = () => true
 

@@ -4,6 +4,7 @@ import { Quota } from '../http/admission/quota.js'
 import { addressGroup, plainAddress } from '../http/client-address.js'
 import { sql } from '../postgres/sql.js'
 import { type Family, gauge, type Metrics } from '../telemetry/metrics.js'
+import { AdvisoryLocks } from './advisory-locks.js'
 import { Catalogue } from './catalogue/catalogue.js'
 import { ParsedTexts } from './parsed-texts.js'
 import { WireConnection, type WireOptions } from './wire-connection.js'
@@ -20,6 +21,7 @@ export class WireServer {
   readonly #addresses = new Quota()
   readonly #connections = new Map<number, WireConnection>()
   readonly #statements = new Map<string, number>()
+  readonly #locks: AdvisoryLocks
   #serverVersion: Promise<string> | undefined
 
   constructor(
@@ -27,6 +29,7 @@ export class WireServer {
   ) {
     const { database, limits } = options.services
     const texts = new ParsedTexts(limits)
+    this.#locks = new AdvisoryLocks(database)
     this.#options = { ...options, catalogue: new Catalogue(database, limits), texts }
     this.#server = createServer({ noDelay: true, keepAlive: true }, (socket) =>
       this.#accept(socket),
@@ -73,6 +76,7 @@ export class WireServer {
     while (this.#connections.has(processId)) processId = randomInt(1, 2 ** 31)
     const connection = new WireConnection(socket, {
       ...this.#options,
+      locks: this.#locks,
       processId,
       group,
       cancel: (id, secret) => this.#connections.get(id)?.cancelBy(secret),

@@ -214,11 +214,14 @@ export async function parseStatement(
 }
 
 /** Returns what a statement begins with. */
-function wordsOf(node: Node): string {
+export function wordsOf(node: Node): string {
   const kind = kindOf(node)
   if (contentOf(node, 'CreateTableAsStmt')?.objtype === 'OBJECT_MATVIEW') {
     return 'CREATE MATERIALIZED VIEW'
   }
+  if (contentOf(node, 'GrantStmt')?.is_grant === undefined && kind === 'GrantStmt') return 'REVOKE'
+  const defined = contentOf(node, 'DefineStmt')?.kind?.replace('OBJECT_', '')
+  if (defined !== undefined) return `CREATE ${defined}`
   const words = kind.replace(/Stmt$/, '').replace(/([a-z])([A-Z])/g, '$1 $2')
   return WORDS[kind] ?? words.toUpperCase()
 }
@@ -230,6 +233,17 @@ const WORDS: Readonly<Partial<Record<NodeKind, string>>> = {
   CreateTrigStmt: 'CREATE TRIGGER',
   CreatePLangStmt: 'CREATE LANGUAGE',
   CreatePolicyStmt: 'CREATE POLICY',
+  CompositeTypeStmt: 'CREATE TYPE of columns',
+  CreateRangeStmt: 'CREATE TYPE of a range',
+  CreatedbStmt: 'CREATE DATABASE',
+  DropdbStmt: 'DROP DATABASE',
+  CreateTableSpaceStmt: 'CREATE TABLESPACE',
+  CreateStatsStmt: 'CREATE STATISTICS',
+  CreateForeignServerStmt: 'CREATE SERVER',
+  AlterObjectSchemaStmt: 'ALTER with SET SCHEMA',
+  SecLabelStmt: 'SECURITY LABEL',
+  CheckPointStmt: 'CHECKPOINT',
+  RefreshMatViewStmt: 'REFRESH MATERIALIZED VIEW',
 }
 
 /** Reports a parameter at an invalid place as unused, as clients expect. */
