@@ -307,6 +307,41 @@ describe('nextval', () => {
   })
 })
 
+describe('a sequence', () => {
+  it('shows its last number on every branch, as dumps read it', async () => {
+    await shop.branches.fork('shown')
+    const client = await shop.wire.connect('shop:shown')
+    await client.query('create table counted (id serial primary key, n serial, name text)')
+    const state = 'select last_value, is_called from public.counted_id_seq'
+    expect(await rowsOf(client, state)).toEqual([['1', false]])
+    await client.query(`insert into counted (name) values ('a'), ('b')`)
+    await client.query(`insert into counted (id, name) overriding system value values (10, 'c')`)
+    await shop.branches.fork('shown-fork', 'shown')
+    const fork = await shop.wire.connect('shop:shown-fork')
+    expect(await rowsOf(fork, state)).toEqual([['10', true]])
+    expect(await rowsOf(fork, 'select * from counted_n_seq')).toEqual([['3', '0', true]])
+    expect(
+      await rowsOf(
+        fork,
+        `select seqrelid::regclass::text, d.last_value, is_called
+        from pg_catalog.pg_sequence, pg_get_sequence_data(seqrelid) d order by 1`,
+      ),
+    ).toEqual([
+      ['counted_id_seq', '10', true],
+      ['counted_n_seq', '3', true],
+    ])
+    expect(
+      await rowsOf(fork, 'select sequencename, last_value from pg_sequences order by 1'),
+    ).toEqual([
+      ['counted_id_seq', '10'],
+      ['counted_n_seq', '3'],
+    ])
+    await expect(client.query('select last_value from other_seq')).rejects.toMatchObject({
+      code: '42P01',
+    })
+  })
+})
+
 describe('a foreign key that is deferred', () => {
   it('is judged at COMMIT, as the migrations of Django need it', async () => {
     await shop.branches.fork('deferred')

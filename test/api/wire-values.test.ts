@@ -119,7 +119,7 @@ describe('a value in binary form', () => {
       } = await shop.service.database.pool.query(
         `select encode(${send}(${expression}), 'hex') as bytes, (${expression})::text as text`,
       )
-      const found = await ask(`select ${expression}`, [], { resultFormats: [1] })
+      const found = await ask(`select ${expression}`, [], { resultFormat: 1 })
       const bytes = firstValue(found) ?? Buffer.alloc(0)
       expect([expression, bytes.toString('hex')]).toEqual([expression, expected.bytes])
       const back = await ask(`select ($1)::text`, [bytes], { typeIds: [firstType(found)] })
@@ -150,7 +150,7 @@ describe('an interval', () => {
     expect((await shop.client.query('show intervalstyle')).rows).toEqual([
       { intervalstyle: 'postgres' },
     ])
-    const binary = firstValue(await ask(text, [], { resultFormats: [1] }))
+    const binary = firstValue(await ask(text, [], { resultFormat: 1 }))
     expect(
       firstValue(
         await ask('select ($1)::text', [binary ?? Buffer.alloc(0)], { typeIds: [1186] }),

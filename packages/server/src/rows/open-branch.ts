@@ -34,7 +34,7 @@ import {
   type StepsOptions,
   type WriteTransaction,
 } from './running/transactions.js'
-import { takeNumbers } from './sequences.js'
+import { findLastNumbers, takeNumbers } from './sequences.js'
 import { Draft } from './writing/draft.js'
 import { KeptLinks, type LinkedTables, linkChecks } from './writing/kept-links.js'
 import { openSink, type RowSink } from './writing/row-sink.js'
@@ -139,6 +139,12 @@ export class OpenBranch implements TableLookup {
       (count, { columnIds }) => count + 1 + columnIds.size,
       levels.length * COLUMNS_OF_LEVEL,
     )
+  }
+
+  /** Returns the last numbers that sequences have given, by the ids of their tables or columns. */
+  lastNumbers(itemIds: readonly number[]): Promise<ReadonlyMap<number, string>> {
+    const { databaseId } = this.rows
+    return findLastNumbers(this.#shared.database, { databaseId, itemIds })
   }
 
   /** Takes numbers of the sequence of a table or column. Returns the first of them. */

@@ -19,6 +19,18 @@ interface Wanted {
   readonly above: number
 }
 
+/** Returns the last number that each sequence has given, by the id of its table or column. */
+export async function findLastNumbers(
+  database: Database,
+  { databaseId, itemIds }: { databaseId: string; itemIds: readonly number[] },
+): Promise<ReadonlyMap<number, string>> {
+  const found = await database.queryAside<{ itemId: string; last: string }>(sql`
+    select item_id::text as "itemId", last::text
+    from offshoot.sequences
+    where database_id = ${databaseId}::bigint and item_id = any(${itemIds.map(String)}::bigint[])`)
+  return new Map(found.map(({ itemId, last }) => [Number(itemId), last]))
+}
+
 /** Takes numbers of a sequence. Returns the first of them. */
 export async function takeNumbers(
   database: Database,

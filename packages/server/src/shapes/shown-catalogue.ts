@@ -126,7 +126,12 @@ export const SHOWN_RELATIONS: Readonly<Record<string, ShownRelation>> = {
   pg_tables: { columns: { tableowner: USER } },
   pg_views: { columns: { viewowner: USER } },
   pg_matviews: { columns: { matviewowner: USER } },
-  pg_sequences: { columns: { sequenceowner: USER } },
+  pg_sequences: {
+    columns: {
+      sequenceowner: USER,
+      last_value: `SHOWN.pg_sequence_last_value(format('%I.%I', r.schemaname, r.sequencename)::regclass)`,
+    },
+  },
   ...Object.fromEntries(
     `pg_auth_members pg_available_extension_versions pg_available_extensions pg_cursors pg_db_role_setting pg_group
     pg_locks pg_parameter_acl pg_prepared_statements pg_prepared_xacts pg_replication_origin pg_replication_slots
@@ -156,6 +161,15 @@ const FUNCTIONS: readonly (readonly [head: string, body: string])[] = [
   ],
   // Settings are changed by a statement that does nothing else.
   [`set_config(text, text, boolean) returns text`, `$2`],
+  // Sequences of a shape have given no numbers: those of the database are values of the session.
+  [
+    `pg_sequence_last_value(regclass) returns bigint`,
+    `(SHOWN.session_value('sequences')::jsonb ->> (select c.relname from pg_catalog.pg_class c where c.oid = $1))::bigint`,
+  ],
+  [
+    `pg_get_sequence_data(regclass, out last_value bigint, out is_called boolean)`,
+    `coalesce(SHOWN.pg_sequence_last_value($1), 1), SHOWN.pg_sequence_last_value($1) is not null`,
+  ],
   [`pg_get_userbyid(oid) returns name`, `(${ownerName('$1')})::name`],
   [`shobj_description(oid, name) returns text`, `null::text`],
   [`pg_tablespace_location(oid) returns text`, `''::text`],
@@ -175,7 +189,7 @@ const OF_DATABASE = /(?:^|_)catalog(?:_name)?$/
 const OF_ROLE = /^(?:grantor|grantee|schema_owner|role_name|.*authorization_identifier)$/
 
 /** Functions that read or change something outside of the tables, but cannot be missed. */
-const KEPT_FUNCTIONS = `clock_timestamp gen_random_uuid pg_get_sequence_data pg_indexes_size pg_is_in_recovery
+const KEPT_FUNCTIONS = `clock_timestamp gen_random_uuid pg_indexes_size pg_is_in_recovery
   pg_partition_ancestors pg_relation_size pg_sequence_last_value pg_table_size pg_total_relation_size random timeofday`
 
 /** Functions that a role needs no more than those that change something. */
@@ -199,7 +213,7 @@ interface ShownOptions {
 
 /** Changes with the definitions above, so that databases with older ones are not used. */
 export const SHOWN_VERSION = JSON.stringify([
-  2,
+  4,
   SHOWN_RELATIONS,
   FUNCTIONS,
   KEPT_FUNCTIONS,

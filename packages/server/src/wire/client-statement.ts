@@ -15,6 +15,7 @@ import { compileStatement } from '../postgres/statement.js'
 import type { TableCodec } from '../rows/columns/table-codec.js'
 import { callsBranches } from './branch-calls.js'
 import { isCatalogueStatement } from './catalogue/catalogue-use.js'
+import { readSequenceState } from './catalogue/sequence-state.js'
 import { readLockCalls } from './lock-statement.js'
 import { unsupported, WireError } from './wire-error.js'
 
@@ -107,6 +108,8 @@ function toStatement(
   if (CURSOR_KINDS.has(kind)) return { ...found, kind: 'cursor' }
   if (kind === 'CopyStmt') return { ...found, kind: 'copy' }
   if (SESSION_KINDS.has(kind) || isSessionSelect(node)) return { ...found, kind: 'session' }
+  const state = readSequenceState(node)
+  if (state !== undefined) return { ...found, text: state, kind: 'catalogue' }
   const isSetval = readSetval(node) !== undefined || readNextNumber(node) !== undefined
   if (!isSetval && isCatalogueStatement(node)) return { ...found, kind: 'catalogue' }
   const isWrite =

@@ -40,6 +40,7 @@ import { connectionsOf, isTimedOut, KnownQuery, runQuickCalls } from './quick-qu
 import { type ChangeOptions, changeSchema } from './schema/change-schema.js'
 import { parseSchema } from './schema/parse-schema.js'
 import type { SchemaPlan } from './schema/plan-schema.js'
+import { sequencesOf } from './sequence-names.js'
 import type { SqlContext } from './sql-context.js'
 import { PERMISSION_DENIED } from './sql-errors.js'
 import { type SinglePlan, type StatementPlan, writtenTables } from './statement-plan.js'
@@ -607,13 +608,7 @@ async function setNumber(
 
 /** Returns the table or column whose values a sequence numbers. */
 function findSequence({ schema }: SqlContext['session'], sequence: string): number {
-  for (const name of schema.tableNames) {
-    const codec = schema.tableByName(name)
-    if (codec === undefined) continue
-    if (codec.table.idType === 'int' && sequence === `${name}_id_seq`) return codec.table.id
-    const column = codec.sequences.find((each) => sequence === `${name}_${each.name}_seq`)
-    if (column !== undefined) return column.id
-  }
+  for (const [name, itemId] of sequencesOf(schema)) if (name === sequence) return itemId
   throw invalidSql(`sequence [${sequence}] not found: it is called {table}_{column}_seq`)
 }
 

@@ -445,7 +445,7 @@ const REFUSED = [
   "insert into users (id) values ('a') on conflict (id) do update set age = 1 where teams.size > 1",
   "insert into users (id) values ('a') on conflict (id) do update set age = pg_backend_pid()",
   "insert into users as excluded (id) values ('a') on conflict (id) do update set age = 1",
-  "insert into users (id) overriding system value values ('a')",
+  "insert into users (id) overriding user value values ('a')",
   "update users set id = 'b'",
   'update users set "service.version" = 1',
   'update users set name = default',

@@ -522,7 +522,10 @@ class Planner {
       'override',
     ])
     const { override = 'OVERRIDING_NOT_SET' } = statement
-    if (override !== 'OVERRIDING_NOT_SET') throw invalidSql('OVERRIDING is not supported')
+    // Values that are given are those of the record, also for columns that are `generated always as identity`.
+    if (override === 'OVERRIDING_USER_VALUE') {
+      throw invalidSql('OVERRIDING USER VALUE is not supported')
+    }
     const table = this.#tableOf(statement.relation)
     const values = this.#insertValues(statement, table)
     const conflict = this.#conflict(statement, table)

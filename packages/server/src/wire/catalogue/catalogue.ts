@@ -3,6 +3,8 @@ import type { Limits } from '@offshoot/contract/limits'
 import { Permits } from '../../common/permits.js'
 import type { Session } from '../../data/session/session.js'
 import type { ResultColumn } from '../../data/sql/evaluate.js'
+import { sequencesOf } from '../../data/sql/sequence-names.js'
+import { cutName } from '../../dialect/scope.js'
 import type { Database } from '../../postgres/database.js'
 import { MessageWriter } from '../../postgres/message-writer.js'
 import { ident, join, literal, raw, sql } from '../../postgres/sql.js'
@@ -158,7 +160,13 @@ export class Catalogue {
       const attempt = async () => {
         const shape = await this.#shapes.find(session)
         const rewritten = await rewriteCatalogue(run.text, shape.shownSchema)
-        const messages = [beginMessage(shape, run), ...toMessages(rewritten.text), SYNC, END]
+        const sequences = ASKS_NUMBERS.test(run.text) ? await lastNumbers(session) : {}
+        const messages = [
+          beginMessage(shape, run, sequences),
+          ...toMessages(rewritten.text),
+          SYNC,
+          END,
+        ]
         return this.#exchange(session, { shape, rewritten, messages, signal: run.signal })
       }
       const answer = await attempt().catch((error: unknown) => {
@@ -262,8 +270,27 @@ const NO_ITEMS = Buffer.alloc(2)
 const SYNC = new MessageWriter('S').toBuffer()
 const END = new MessageWriter('Q').text('rollback').toBuffer()
 
+/** A statement that shows the numbers of sequences. */
+const ASKS_NUMBERS = /sequence/i
+
+/** Returns the last numbers of the sequences that have given some, by their names. */
+async function lastNumbers({ schema, branch }: Session): Promise<Record<string, string>> {
+  const sequences = [...sequencesOf(schema)]
+  const found = await branch.lastNumbers(sequences.map(([, itemId]) => itemId))
+  return Object.fromEntries(
+    sequences.flatMap(([name, itemId]) => {
+      const last = found.get(itemId)
+      return last === undefined ? [] : [[cutName(name), last]]
+    }),
+  )
+}
+
 /** Begins a transaction that only reads, for a short time, as a role without privileges. */
-function beginMessage({ role }: Shape, { facts }: CatalogueRun): Buffer {
+function beginMessage(
+  { role }: Shape,
+  { facts }: CatalogueRun,
+  sequences: Readonly<Record<string, string>>,
+): Buffer {
   const { settings, user, database, version, processId } = facts
   const wanted = settings.statementTimeoutMs
   const timeoutMs = wanted === 0 ? CATALOGUE_MS_MAX : Math.min(wanted, CATALOGUE_MS_MAX)
@@ -272,6 +299,7 @@ function beginMessage({ role }: Shape, { facts }: CatalogueRun): Buffer {
     database,
     version,
     processId,
+    sequences,
     settings: { ...CONSTANT_SETTINGS, ...Object.fromEntries(settings.all) },
   })
   const path = schemasIn(settings.get('search_path')).map(ident)
