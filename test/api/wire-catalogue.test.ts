@@ -108,6 +108,43 @@ const listShapes = async (): Promise<string[]> => {
   return rows.map(({ name }) => name)
 }
 
+describe('a name with that of the database', () => {
+  it('is looked up, as TypeORM does', async () => {
+    const { rows } = await client.query(`
+      select (quote_ident(table_catalog) || '.' || quote_ident(table_schema) || '.' || quote_ident(table_name))::regclass::text as name
+      from information_schema.columns where column_name = 'id' order by 1 limit 1`)
+    expect(rows).toHaveLength(1)
+  })
+})
+
+describe('a cursor on the catalogue', () => {
+  it('has rows until its transaction ends, as pandas needs it', async () => {
+    await client.query('begin')
+    await client.query(
+      'declare c no scroll cursor for select relname, null as nothing from pg_catalog.pg_class where relkind = $1'.replace(
+        '$1',
+        `'r'`,
+      ),
+    )
+    const { rows } = await client.query('fetch 1 from c')
+    expect(rows).toEqual([{ relname: expect.any(String), nothing: null }])
+    await expect(client.query('declare c cursor for select 1')).rejects.toMatchObject({
+      code: '42P03',
+    })
+    await client.query('rollback')
+    await client.query('begin')
+    await client.query('declare c cursor for select relname from pg_catalog.pg_class')
+    await client.query('commit')
+    await expect(client.query('fetch 1 from c')).rejects.toMatchObject({ code: '34000' })
+    await client.query('declare c cursor with hold for select relname from pg_catalog.pg_class')
+    expect((await client.query('fetch 2 from c')).rows).toHaveLength(2)
+    await client.query('close c')
+    await expect(
+      client.query('declare d cursor for select relname from pg_catalog.pg_class'),
+    ).rejects.toMatchObject({ code: '25P01' })
+  })
+})
+
 describe('the catalogue of a branch', () => {
   it('shows all that information_schema has about columns', async () => {
     const rows = await rowsOf(COLUMN_INFO, ['people'])

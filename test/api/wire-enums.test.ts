@@ -130,6 +130,20 @@ describe('an enum type', () => {
     })
   })
 
+  it('goes with its last column, also for the connection that has made it', async () => {
+    await fork('again')
+    const client = await connect('again')
+    for (let round = 0; round < 2; round++) {
+      await client.query(`create type kind as enum ('x')`)
+      await client.query('create table kinds (id serial primary key, kind kind)')
+      await client.query('begin')
+      await client.query('drop table kinds')
+      await client.query('commit')
+    }
+    await client.query(`create type kind as enum ('y')`)
+    await expect(client.query(`create type kind as enum ('z')`)).rejects.toThrow('already exists')
+  })
+
   it('goes with the schema to forks and back by merges, and its values are merged', async () => {
     await fork('source')
     const first = await connect('source')

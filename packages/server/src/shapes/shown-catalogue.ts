@@ -170,6 +170,8 @@ const FUNCTIONS: readonly (readonly [head: string, body: string])[] = [
     `pg_get_sequence_data(regclass, out last_value bigint, out is_called boolean)`,
     `coalesce(SHOWN.pg_sequence_last_value($1), 1), SHOWN.pg_sequence_last_value($1) is not null`,
   ],
+  // The name of the shape, for names that are looked up: `(quote_ident(table_catalog) || '.t')::regclass`.
+  [`quote_catalog(text) returns text`, `pg_catalog.quote_ident(pg_catalog.current_database())`],
   [`pg_get_userbyid(oid) returns name`, `(${ownerName('$1')})::name`],
   [`shobj_description(oid, name) returns text`, `null::text`],
   [`pg_tablespace_location(oid) returns text`, `''::text`],
@@ -213,7 +215,7 @@ interface ShownOptions {
 
 /** Changes with the definitions above, so that databases with older ones are not used. */
 export const SHOWN_VERSION = JSON.stringify([
-  4,
+  5,
   SHOWN_RELATIONS,
   FUNCTIONS,
   KEPT_FUNCTIONS,

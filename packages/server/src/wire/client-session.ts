@@ -793,6 +793,12 @@ export class ClientSession {
     }
     if (plan.kind === 'declare') {
       const [statement] = await this.#read(plan.query)
+      if (statement?.kind === 'catalogue') {
+        const given = { declaredIds: portal.prepared.declaredIds, values: portal.values }
+        const run = this.#catalogueRunOf(statement, given)
+        await this.#cancellable(() => this.#block.declareCatalogue(run, plan))
+        return done('DECLARE CURSOR')
+      }
       if (statement?.kind !== 'query') {
         throw unsupported('a cursor can only have a query for tables of the branch')
       }

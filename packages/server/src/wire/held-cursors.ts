@@ -15,6 +15,7 @@ interface HeldCursor {
   readonly rows: readonly Row[]
   readonly bytes: number
   readonly isForward: boolean
+  readonly isOfTransaction: boolean
   /** 0: before the first row. One more than the number of rows: behind the last one. */
   position: number
   /** The number of savepoints at its declaration. undefined: its transaction was committed. */
@@ -23,7 +24,8 @@ interface HeldCursor {
 
 /**
  * The cursors WITH HOLD of a connection. They live on after their transaction, which PostgreSQL cannot do for a session that
- * is not held. So their rows are read when they are declared, and kept.
+ * is not held. So their rows are read when they are declared, and kept. Those on the catalogue are kept, too, because each of its
+ * statements runs by itself.
  */
 export class HeldCursors {
   readonly #cursors = new Map<string, HeldCursor>()
@@ -46,7 +48,13 @@ export class HeldCursors {
   /** Keeps the rows that `read` hands on as a cursor. */
   async declare(
     name: string,
-    options: { isForward: boolean; bytesMax: number; depth: number | undefined },
+    options: {
+      isForward: boolean
+      bytesMax: number
+      depth: number | undefined
+      /** Whether it ends with the transaction. */
+      isOfTransaction?: boolean
+    },
     read: (sink: RowSink) => Promise<void>,
   ): Promise<void> {
     if (this.#cursors.size >= HELD_CURSORS_MAX) {
@@ -55,7 +63,7 @@ export class HeldCursors {
         `a connection can have at most ${HELD_CURSORS_MAX} cursors WITH HOLD`,
       )
     }
-    const { isForward, bytesMax, depth } = options
+    const { isForward, bytesMax, depth, isOfTransaction = false } = options
     let columns: readonly ResultColumn[] = []
     let rows: Row[] = []
     let bytes = 0
@@ -81,7 +89,15 @@ export class HeldCursors {
         )
       },
     })
-    this.#cursors.set(name, { columns, rows, bytes, isForward, position: 0, depth })
+    this.#cursors.set(name, {
+      columns,
+      rows,
+      bytes,
+      isForward,
+      isOfTransaction,
+      position: 0,
+      depth,
+    })
   }
 
   /** Moves a cursor, and hands on the rows that it has passed. */
@@ -108,7 +124,7 @@ export class HeldCursors {
   end({ isKept }: { isKept: boolean }): void {
     for (const [name, cursor] of this.#cursors) {
       if (cursor.depth === undefined) continue
-      if (isKept) cursor.depth = undefined
+      if (isKept && !cursor.isOfTransaction) cursor.depth = undefined
       else this.#cursors.delete(name)
     }
   }

@@ -11,6 +11,7 @@ import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import type { ClientStatement } from './client-statement.js'
 import { ClientTransaction } from './client-transaction.js'
 import { type CursorMovement, fetchSql } from './cursor-statement.js'
+import { FrameContent } from './frames.js'
 import { HeldCursors } from './held-cursors.js'
 import type { SessionSettings } from './session-settings.js'
 import { unsupported, WireError } from './wire-error.js'
@@ -20,6 +21,12 @@ const SAVEPOINTS_MAX = 1_000
 
 /** Cursors of one transaction. Each keeps memory of PostgreSQL. */
 export const CURSORS_MAX = 20
+
+/** Returns the texts of a row that was read as a message. */
+function textsIn(message: Buffer): (string | null)[] {
+  const content = new FrameContent(message.subarray(5))
+  return content.list(() => content.value()?.toString() ?? null)
+}
 
 interface CursorDeclaration {
   readonly name: string
@@ -177,6 +184,24 @@ export class TransactionBlock {
       await transaction.declare(run, words, {
         describe: ({ columns }) => this.#cursors.set(name, columns),
       })
+    })
+  }
+
+  /** Creates a cursor for a statement on the catalogue, whose rows are read at once. */
+  async declareCatalogue(run: CatalogueRun, { name, isHeld, isForward }: CursorDeclaration) {
+    this.requireUsable()
+    if (this.findCursor(name) !== undefined) {
+      throw new WireError('42P03', `cursor "${name}" already exists`)
+    }
+    if (!isHeld) this.#requireExplicit('DECLARE CURSOR')
+    const depth = this.isOpen ? this.#savepoints.length : undefined
+    const bytesMax = this.#limits.answerBytesMax
+    const options = { isForward, bytesMax, depth, isOfTransaction: !isHeld }
+    const found = await this.runCatalogue(run)
+    await this.#held.declare(name, options, async (sink) => {
+      sink.describe({ parameterTypeIds: [], columns: found.columns })
+      for (const row of found.take(0).rows) sink.row(textsIn(row))
+      sink.end({ kind: 'select', written: 0 })
     })
   }
 

@@ -1,5 +1,5 @@
 import type { Node } from 'libpg-query'
-import { type NodeOf, namesOf, visit } from '../../dialect/nodes.js'
+import { contentOf, type NodeOf, namesOf, visit } from '../../dialect/nodes.js'
 import { parseSql } from '../../dialect/parser.js'
 import { quoteIdent } from '../../postgres/sql.js'
 import { SHOWN_FUNCTIONS, SHOWN_RELATIONS } from '../../shapes/shown-catalogue.js'
@@ -70,12 +70,12 @@ function listEdits(node: Node, { text, shown }: { text: string; shown: string })
     if (kind === 'FuncCall') {
       const { funcname, location } = content as NodeOf<'FuncCall'>
       const names = namesOf(funcname)
-      const name = names.at(-1) ?? ''
-      if (!isReplacedFunction(names)) return
+      const replaced = replacedFunction(content as NodeOf<'FuncCall'>)
+      if (replaced === undefined) return
       replace(
         location,
-        namePattern(names.length === 2 ? names[0] : undefined, name),
-        `${schema}.${quoteIdent(name)}`,
+        namePattern(names.length === 2 ? names[0] : undefined, names.at(-1) ?? ''),
+        `${schema}.${quoteIdent(replaced)}`,
       )
     }
     if (kind === 'SQLValueFunction') {
@@ -94,8 +94,15 @@ function listEdits(node: Node, { text, shown }: { text: string; shown: string })
   return edits.sort((left, right) => left.start - right.start)
 }
 
-const isReplacedFunction = (names: readonly (string | undefined)[]): boolean =>
-  names[0] !== 'information_schema' && SHOWN_FUNCTIONS.has(names.at(-1) ?? '')
+/** Returns the function that stands for another one, or undefined. */
+function replacedFunction({ funcname, args }: NodeOf<'FuncCall'>): string | undefined {
+  const names = namesOf(funcname)
+  const name = names.at(-1) ?? ''
+  if (names[0] === 'information_schema') return undefined
+  if (SHOWN_FUNCTIONS.has(name)) return name
+  const isCatalogue = namesOf(contentOf(args?.[0], 'ColumnRef')?.fields).at(-1) === 'table_catalog'
+  return name === 'quote_ident' && isCatalogue ? 'quote_catalog' : undefined
+}
 
 /** `pg_catalog.pg_database.datname` */
 function isReplacedColumn(fields: readonly Node[] | undefined): boolean {
@@ -154,9 +161,9 @@ function replaceIn(kind: string, content: unknown, shown: string): [string, unkn
     return [kind, { schemaname: shown, relname, ...rest }]
   }
   if (kind === 'FuncCall') {
-    const names = namesOf((content as NodeOf<'FuncCall'>).funcname)
-    if (!isReplacedFunction(names)) return [kind, walked]
-    return [kind, { ...(walked as object), funcname: [name(shown), name(names.at(-1) ?? '')] }]
+    const replaced = replacedFunction(content as NodeOf<'FuncCall'>)
+    if (replaced === undefined) return [kind, walked]
+    return [kind, { ...(walked as object), funcname: [name(shown), name(replaced)] }]
   }
   if (kind === 'SQLValueFunction') {
     const replaced = VALUE_FUNCTIONS[(content as NodeOf<'SQLValueFunction'>).op ?? '']

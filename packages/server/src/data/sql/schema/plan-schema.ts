@@ -65,6 +65,8 @@ class SchemaPlanner {
   readonly #expressions: ReadonlyMap<object, string>
   /** All types that statements can name. */
   readonly #enums: Map<string, readonly string[]>
+  /** The names of the types that columns have had before. */
+  readonly #had: ReadonlySet<string>
   /** The names of types that this client has made. */
   readonly #made: Set<string>
   readonly #notices = new Set<string>()
@@ -75,13 +77,18 @@ class SchemaPlanner {
     this.#model = model
     this.#expressions = expressions
     // The types that columns have are newer: others may have changed them since this connection made its own.
-    this.#enums = new Map([...types, ...typesOf(model)])
+    const had = typesOf(model)
+    this.#had = new Set(had.keys())
+    this.#enums = new Map([...types, ...had])
     this.#made = new Set(types.keys())
   }
 
   finish(): SchemaPlan {
     const { operations, indexes, tables } = this.#model
     const known = new Set(tables)
+    const left = typesOf(this.#model)
+    // A type goes with its last column.
+    const isGone = (name: string) => this.#had.has(name) && !left.has(name)
     return {
       operations,
       indexes: indexes
@@ -92,7 +99,7 @@ class SchemaPlanner {
           isWanted,
         })),
       notices: [...this.#notices],
-      types: new Map([...this.#enums].filter(([name]) => this.#made.has(name))),
+      types: new Map([...this.#enums].filter(([name]) => this.#made.has(name) && !isGone(name))),
       tag: this.#tag,
     }
   }
