@@ -766,3 +766,29 @@ describe('a page of conflicts', () => {
     }
   })
 })
+
+it('takes a value for a column in conflict before the strategy, so that it breaks no rule', async () => {
+  const branches = await open()
+  await branches.patch('main', 'items', 'b', { code: 'taken' })
+  await branches.patch('main', 'items', 'a', { code: 'main' })
+  await branches.patch('dev', 'items', 'a', { code: 'taken' })
+  const body = { into: 'main', strategy: 'theirs' }
+  const listed = await branches.merging('dev', { ...body, dryRun: true })
+  const [conflict] = listed.body.conflicts
+  expect(conflict).toMatchObject({ kind: 'notUnique', column: 'code', ids: ['a', 'b'] })
+  const resolve = (id: string, value: string | null) => ({
+    table: 'items',
+    id,
+    token: conflict.tokens[id],
+    columns: { code: { value } },
+  })
+  const both = [resolve('a', 'given'), resolve('b', null)]
+  const refused = await branches.merging('dev', { ...body, resolutions: both })
+  expect(refused).toMatchObject({ status: 400, body: { code: 'invalid_resolution' } })
+  expect(refused.body.errors).toMatchObject([{ index: 1 }])
+  await branches.merge('dev', { ...body, resolutions: both.slice(0, 1) })
+  expect(await branches.read('main', 'items', ['a', 'b'])).toMatchObject({
+    a: { code: 'given' },
+    b: { code: 'taken' },
+  })
+})

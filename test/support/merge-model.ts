@@ -489,8 +489,9 @@ interface Sides {
 }
 
 function mergeStates(sides: Sides): MergeOutcome {
-  const shapes = mergeShapes(sides)
-  if (typeof shapes === 'string') return { kind: 'refused', why: shapes }
+  const shaped = mergeShapes(sides)
+  if (typeof shaped === 'string') return { kind: 'refused', why: shaped }
+  const { tables: shapes, rejected } = shaped
   const { baseOf, theirs, ours, ruleOf } = sides
   for (const uid of new Set([...theirs.tables, ...ours.tables].map((table) => table.uid))) {
     if (!sides.recordsOf(uid)?.size) continue
@@ -499,7 +500,7 @@ function mergeStates(sides: Sides): MergeOutcome {
       before && after && before.name === after.name && shapeText(before) === shapeText(after)
     if (!isSameShape) return { kind: 'refused', why: 'another schema' }
   }
-  const removed = new Set(ours.removed)
+  const removed = new Set([...ours.removed, ...rejected])
   for (const table of ours.tables) {
     const kept = shapes.find(({ uid }) => uid === table.uid)
     if (kept === undefined) removed.add(table.uid)
@@ -508,6 +509,8 @@ function mergeStates(sides: Sides): MergeOutcome {
     }
   }
   const conflicts: ModelConflict[] = []
+  // A value for a column in conflict comes before the strategy, so that it is there before rules are looked at.
+  const decided = new Set<Amendment>()
   const merged = shapes.map((shape): ModelTable => {
     const mine = find(ours, shape.uid)
     const other = find(theirs, shape.uid)
@@ -531,6 +534,13 @@ function mergeStates(sides: Sides): MergeOutcome {
         id,
         strategy,
         resolution: sides.resolutions.get(recordKey(shape, id)),
+        amend: (column) => {
+          const found = sides.amendments.find(
+            (each) => each.table === shape.uid && each.id === id && each.column === column.uid,
+          )
+          if (found !== undefined) decided.add(found)
+          return found
+        },
       })
       if (Array.isArray(decision)) conflicts.push({ table: shape, id, columns: decision })
       else if (decision === 'delete') rows.delete(id)
@@ -540,7 +550,8 @@ function mergeStates(sides: Sides): MergeOutcome {
     }
     return { ...shape, rows }
   })
-  const { state, isNeeded } = amend({ tables: merged, removed }, ours, sides.amendments)
+  const left = sides.amendments.filter((each) => !decided.has(each))
+  const { state, isNeeded } = amend({ tables: merged, removed }, ours, left)
   if (!isNeeded) return { kind: 'unneeded' }
   const breaches = breachesOf(state)
   if (conflicts.length > 0 || breaches.length > 0) {
@@ -645,6 +656,8 @@ function mergeRow(options: {
   id: string
   strategy: Strategy
   resolution: RecordDecision | undefined
+  /** Returns the value that a column in conflict is given. */
+  amend(column: ModelColumn): { readonly value: Value | null } | undefined
 }): ReadonlyMap<number, Value> | 'delete' | ModelColumn[] | undefined {
   const { shape, base, other, mine, id, resolution } = options
   const strategy = typeof resolution === 'string' ? resolution : options.strategy
@@ -690,7 +703,7 @@ function mergeRow(options: {
       continue
     }
     const cell = resolution instanceof Map ? resolution.get(column.uid) : undefined
-    const decision = cell ?? strategy
+    const decision = cell ?? options.amend(column) ?? strategy
     if (decision === 'fail') clashing.push(column)
     else if (decision === 'theirs') changed.set(column, there)
     else if (decision !== 'ours' && !isSame(decision.value, now)) {
@@ -818,8 +831,17 @@ export function settleLinks(state: State, deleted: ReadonlySet<string>): State {
   }
 }
 
-/** Returns the tables after a merge, without rows, or the reason of a refusal. */
-function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | string {
+/**
+ * Returns the tables after a merge, without rows, and the columns of the other side that it decides against, or the reason of
+ * a refusal.
+ */
+function mergeShapes({
+  baseOf,
+  theirs,
+  ours,
+  ruleOf,
+}: Sides): { tables: ModelTable[]; rejected: ReadonlySet<number> } | string {
+  const rejected = new Set<number>()
   let conflict: string | undefined
   const refuse = (why: string) => {
     conflict ??= why
@@ -868,7 +890,7 @@ function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | st
   for (const { link } of tables.flatMap((table) => table.columns)) {
     if (link !== undefined && tables.every(({ uid }) => uid !== link)) refuse('a link to nowhere')
   }
-  return conflict ?? tables.map((table) => ({ ...table, rows: new Map() }))
+  return conflict ?? { tables: tables.map((table) => ({ ...table, rows: new Map() })), rejected }
 
   function mergeShape(
     table: ModelTable,
@@ -896,7 +918,16 @@ function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | st
       if (table.columns.some(({ uid }) => uid === column.uid)) continue
       const before = base?.columns.find(({ uid }) => uid === column.uid)
       if (before === undefined) {
-        if (!ours.removed.has(column.uid)) columns.push(column)
+        // The other side has replaced a column that the target keeps.
+        const isReplacement = columns.some(
+          ({ uid, name }) =>
+            name.toLowerCase() === column.name.toLowerCase() &&
+            base?.columns.some((each) => each.uid === uid) &&
+            other.columns.every((each) => each.uid !== uid),
+        )
+        const isRemoved = ours.removed.has(column.uid)
+        if (!isRemoved && isReplacement && strategy === 'ours') rejected.add(column.uid)
+        else if (!isRemoved) columns.push(column)
         else if (strategy !== 'ours') refuse(`${column.name} was removed here and kept there`)
       } else if (isChanged(before, column, other) && strategy !== 'ours') {
         refuse(`${column.name} was removed here`)

@@ -171,6 +171,22 @@ describe('both sides', () => {
   })
 })
 
+describe('a column that the merged branch has replaced by another one of its name', () => {
+  const theirs = schema(table(1, 'users', column(3, 'age'), column(6, 'name', { type: 'int' })))
+  const changed = new Map([[2, 7]])
+
+  test.each<[MergeStrategy, number[], number[] | undefined, number]>([
+    ['fail', [2, 3], undefined, 1],
+    ['ours', [2, 3], [6], 0],
+    ['theirs', [3, 6], [2], 0],
+  ])('and the target has written to goes by %s', (strategy, ids, removed, conflicts) => {
+    const merged = merge({ base: BASE, ours: BASE, theirs }, { strategy, changed })
+    expect(merged.schema.tables[0]?.columns.map(({ id }) => id).sort()).toEqual(ids)
+    expect(merged.conflicts).toHaveLength(conflicts)
+    if (conflicts === 0) expect(merged.schema.removedIds).toEqual(removed)
+  })
+})
+
 describe('a removal', () => {
   const withoutName = schema(table(1, 'users', column(3, 'age')))
   const changed = new Map([
