@@ -37,7 +37,7 @@ const MARKS = { int4: `${MARK}i`, int8: `${MARK}I`, numeric: `${MARK}n`, text: `
 const TOKEN =
   /'(?:[^']|'')*'|"(?:[^"]|"")*"|[A-Za-z_\u0080-\uffff][\w$\u0080-\uffff]*|\$\d+|(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|\s+|[-+*/<>=~!@#%^&|?:;,.()[\]{}]/y
 const COMMENT_OR_ESCAPE = /--|\/\*|[uU]&['"]/
-/** What cannot follow a number, a parameter or a word. */
+/** Characters that cannot follow a number or a parameter. */
 const WORD_CHARACTER = /[\w$.\u0080-\uffff]/
 
 /** Returns the pattern of a text. undefined: it has no literals, or what it has is not known to be one. */

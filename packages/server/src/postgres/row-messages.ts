@@ -63,7 +63,7 @@ class RowMessages {
         break
       }
       if (bytes[at] === DATA_ROW) {
-        // What comes before it decides which statement the row belongs to.
+        // Earlier messages tell which statement the row belongs to.
         passUpTo(at)
         const receive = this.reader?.rowReceiver()
         if (receive !== undefined) {

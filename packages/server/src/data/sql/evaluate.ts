@@ -114,7 +114,7 @@ export interface Evaluated {
 }
 
 export interface RunOptions {
-  /** What the calls collect is added to what others have collected, because a cursor keeps it. */
+  /** The memory that the calls collect is added to that of others, because a cursor keeps it. */
   readonly countsOn?: boolean
   /** Called before the calls are sent, which can happen more than once: what they have returned before is void. */
   readonly begin?: (() => void) | undefined

@@ -5,7 +5,7 @@ import type { Storage } from '../../rows/storage.js'
 import type { TransactionContext } from '../records/transaction.js'
 import type { StatementPlanner } from './statement-planner.js'
 
-/** What statements run with. */
+/** The services, the session and the limits that statements run with. */
 export interface SqlContext extends TransactionContext {
   readonly storage: Storage
   readonly readers: ReaderRoles

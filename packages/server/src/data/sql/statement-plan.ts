@@ -293,7 +293,7 @@ interface SourceStep {
   readonly others: readonly Node[]
 }
 
-/** What RETURNING has of other relations than the written one. */
+/** Rows of relations in FROM or USING that RETURNING reads, kept by a step of their own. */
 interface KeptRows {
   readonly step: number
   readonly others: readonly Node[]
@@ -382,7 +382,7 @@ class Planner {
       const source = hasSource ? { step: count++, others: otherRelations(inner) } : undefined
       return { source, own: count++ }
     })
-    // What is last is no step.
+    // The last part is not a step.
     this.#valueCount += count - 1
     const early = (name: string) => `WITH [${name}]: cannot be used before it has run`
     if (isRecursive) {
