@@ -53,6 +53,13 @@ export function isTimedOut(error: unknown): boolean {
   return [error, (error as Error).cause].some((cause) => codeOf(cause) === QUERY_CANCELED)
 }
 
+/** The plan of a query that has run, and its description. */
+interface KnownPlan {
+  readonly planned: PlannedStatement
+  readonly plan: QueryPlan
+  readonly description: Description
+}
+
 /**
  * A query that has run on a branch. As long as sessions have the same branch, it runs again without a look at its text. The
  * guard of each run tells whether the branch is still as it was.
@@ -60,13 +67,14 @@ export function isTimedOut(error: unknown): boolean {
 export class KnownQuery {
   readonly #branch: Session['branch']
   readonly #role: string | undefined
+  /** The planner decides how long plans are kept, because all connections share its memory. */
+  readonly #planned: WeakRef<PlannedStatement>
 
   private constructor(
-    readonly planned: PlannedStatement,
-    readonly plan: QueryPlan,
-    readonly description: Description,
+    planned: PlannedStatement,
     options: { branch: Session['branch']; role: string | undefined },
   ) {
+    this.#planned = new WeakRef(planned)
     this.#branch = options.branch
     this.#role = options.role
   }
@@ -76,23 +84,30 @@ export class KnownQuery {
     planned: PlannedStatement,
     options: { branch: Session['branch']; role: string | undefined },
   ): KnownQuery | undefined {
-    const { plan, description, isKept } = planned
-    if (plan.kind !== 'select' || description === undefined || !isKept) return undefined
-    return new KnownQuery(planned, plan, description, options)
+    const canRunAgain = planned.isKept && planOf(planned) !== undefined
+    return canRunAgain ? new KnownQuery(planned, options) : undefined
   }
 
   isOn(branch: Session['branch']): boolean {
     return branch === this.#branch
   }
 
+  /** Returns the plan, if it is still kept and good for parameters. */
+  planFor(parameters: readonly Parameter[]): KnownPlan | undefined {
+    const planned = this.#planned.deref()
+    const isFitting = parameters.every((text) => text === null || isSmallText(text))
+    return planned === undefined || !isFitting ? undefined : planOf(planned)
+  }
+
   reader(timeZone: string | undefined): Reader {
     return { schema: this.#branch.schemaName, role: this.#role, timeZone }
   }
+}
 
-  /** Returns whether parameters are texts for which the plan is good. */
-  fits(parameters: readonly Parameter[]): boolean {
-    return parameters.every((text) => text === null || isSmallText(text))
-  }
+function planOf(planned: PlannedStatement): KnownPlan | undefined {
+  const { plan, description } = planned
+  if (plan.kind !== 'select' || description === undefined) return undefined
+  return { planned, plan, description }
 }
 
 const BYTES_PER_CHARACTER_MAX = 3

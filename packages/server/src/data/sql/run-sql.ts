@@ -246,16 +246,17 @@ async function runQuick(
 }
 
 /**
- * Runs a query again that is known on the branch of the session. Returns false if it has to run like one that is not: its
- * parameters are not for its plan, or its role lacks a privilege.
+ * Runs a query again that is known on the branch of the session. Returns false if it has to run like one that is not: its plan
+ * is gone or not good for the parameters, or its role lacks a privilege.
  */
 export async function runKnown(
   context: SqlContext,
   known: KnownQuery,
   { parameters, sink }: { parameters: readonly Parameter[]; sink: RowSink },
 ): Promise<boolean> {
-  if (!known.fits(parameters)) return false
-  const { planned, plan, description } = known
+  const found = known.planFor(parameters)
+  if (found === undefined) return false
+  const { planned, plan, description } = found
   const reader = known.reader(context.timeZone)
   const calls = [planned.plain(plan.query).call(parameters, receiverOf(sink))]
   try {
