@@ -163,3 +163,37 @@ describe('an interval', () => {
     await shop.client.query('rollback')
   })
 })
+
+describe('a jsonpath', () => {
+  const DOCUMENT = `'{"a": [{"x": 1, "y": "foo"}, {"x": 5, "y": "bar"}], "b": 2}'::jsonb`
+  const asked = async (text: string) =>
+    (await shop.client.query({ text, rowMode: 'array' })).rows.flat()
+
+  it.each([
+    [`select jsonb_path_query(${DOCUMENT}, '$.a[*] ? (@.x > 2).y')`, ['bar']],
+    [`select jsonb_path_exists(${DOCUMENT}, '$.a[*] ? (@.y == "foo" && @.x < 2)')`, [true]],
+    [
+      `select jsonb_path_query_first(${DOCUMENT}, '$.a[*] ? (@.y like_regex "^B" flag "i").x')`,
+      [5],
+    ],
+    [`select jsonb_path_query_array(${DOCUMENT}, '$.a[*].x ? (@ >= 1)')`, [[1, 5]].flat()],
+    [`select jsonb_path_match(${DOCUMENT}, '$.b == 2')`, [true]],
+    [`select ${DOCUMENT} @? '$.a[*] ? (@.x == 5)', ${DOCUMENT} @@ '$.b == 3'`, [true, false]],
+  ])('filters: %s', async (text, expected) => {
+    expect((await asked(text)).flat()).toEqual(expected)
+    expect((await shop.client.query({ text, values: [], rowMode: 'array' })).rows.flat(2)).toEqual(
+      expected,
+    )
+  })
+
+  it.each([
+    `select jsonb_path_query('1', '$${'[0,0,0,0,0,0,0,0,0,0]'.repeat(8)}')`,
+    `select jsonb_path_query('{}', '$${'.keyvalue()'.repeat(20)}')`,
+    `select ${DOCUMENT} @? '$.**'`,
+    `select ${DOCUMENT} @? $1`,
+    `select ${DOCUMENT} @@ '$.a == $.b'`,
+  ])('whose cost has no bound is refused: %s', async (text) => {
+    const values = text.includes('$1') ? ['$'] : []
+    await expect(shop.client.query(text, values)).rejects.toThrow(/must be/)
+  })
+})

@@ -450,6 +450,7 @@ describe('statements that are not allowed', () => {
     `select current_setting('data_directory')`,
     `select 1; drop schema public cascade`,
     'cluster people',
+    'checkpoint',
     `select dblink('a', 'b')`,
     'explain select * from offshoot.api_keys',
     'explain (settings) select 1',

@@ -8,6 +8,8 @@
  * arguments, and functions that create large values from small ones have limited results.
  */
 
+import { isBoundedPath } from './json-path.js'
+
 function words(text: string): string[] {
   return text.trim().split(/\s+/)
 }
@@ -115,7 +117,7 @@ const BOUNDED: [string, Cost][] = [
   ...costing(
     bounded(SEARCHED_BYTES_MAX, PATTERN_BYTES_MAX),
     `
-    jsonb_path_exists jsonb_path_query jsonb_path_query_array jsonb_path_query_first`,
+    jsonb_path_exists jsonb_path_match jsonb_path_query jsonb_path_query_array jsonb_path_query_first`,
   ),
   // Sorting combining characters takes quadratic time.
   ...costing(bounded(10_000), 'normalize is_normalized'),
@@ -225,32 +227,34 @@ export const SIZED_FUNCTIONS: ReadonlyMap<string, { argument: number; max: numbe
   ['rpad', { argument: 1, max: 10_000 }],
 ])
 
-/**
- * The path of a document, without filters and `**`: a filter takes memory by the product of what it compares, and `**` can
- * find as many parts as the size of the document to any power.
- */
+/** The path of a document. */
 const PATH = {
   argument: 1,
-  pattern:
-    /^\s*(?:(?:strict|lax)\s+)?\$(?:\.(?:\w+(?:\(\))?|"[^"\\]*"|\*)|\[(?:\*|(?:[\d\s,-]|to|last)+)\])*\s*$/,
-  message: 'the path must be written as a constant such as $.a[*].b, without filters and **',
+  isValid: isBoundedPath,
+  message:
+    'the path must be written as a constant such as $.a[*] ? (@.b == 1), whose filters compare with constants; variables, calculations and ** are not supported',
 }
 
 /** Functions with an argument that must be a constant of a certain form. */
 export const FORMED_FUNCTIONS: ReadonlyMap<
   string,
-  { readonly argument: number; readonly pattern: RegExp; readonly message: string }
+  {
+    readonly argument: number
+    isValid(text: string): boolean
+    readonly message: string
+  }
 > = new Map([
   [
     'format',
     {
       argument: 0,
       // A width would make a large value of a small one.
-      pattern: /^(?:[^%]|%%|%(?:\d+\$)?[sIL])*$/,
+      isValid: (text) => /^(?:[^%]|%%|%(?:\d+\$)?[sIL])*$/.test(text),
       message: 'the format must be written as a constant with %s, %I and %L, without widths',
     },
   ],
   ['jsonb_path_exists', PATH],
+  ['jsonb_path_match', PATH],
   ['jsonb_path_query', PATH],
   ['jsonb_path_query_array', PATH],
   ['jsonb_path_query_first', PATH],
@@ -279,6 +283,9 @@ export function isResultType(name: string): boolean {
   return TYPES.has(element) || OTHER_RESULT_TYPES.has(element)
 }
 
+/** What a path in an operator must be. */
+export const PATH_OPERAND = PATH.message
+
 /** Allowed operators, with their costs. `sizes` are those of the left and the right operand. */
 export const OPERATORS: ReadonlyMap<string, Cost> = new Map([
   ...costing(
@@ -289,7 +296,7 @@ export const OPERATORS: ReadonlyMap<string, Cost> = new Map([
   // For jsonb: removes a list of keys from a document.
   ...costing(bounded(VALUE_BYTES_MAX, PATTERN_BYTES_MAX), `-`),
   ...costing(bounded(1_000), `^`),
-  ...costing(bounded(SEARCHED_BYTES_MAX, PATTERN_BYTES_MAX), `~~ !~~ ~~* !~~* ~ ~* !~ !~* @@`),
+  ...costing(bounded(SEARCHED_BYTES_MAX, PATTERN_BYTES_MAX), `~~ !~~ ~~* !~~* ~ ~* !~ !~* @@ @?`),
   ...costing(bounded(COMPARED_BYTES_MAX), `@> <@ && ?| ?&`),
 ])
 

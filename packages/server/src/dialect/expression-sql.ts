@@ -8,6 +8,7 @@ import {
   FORMED_FUNCTIONS,
   FUNCTIONS,
   OPERATORS,
+  PATH_OPERAND,
   PATTERN_BYTES_MAX,
   SEARCHED_BYTES_MAX,
   SIZED_FUNCTIONS,
@@ -16,6 +17,7 @@ import {
 } from './allowed.js'
 import { collected, type Effort, knownSize, valueTooLarge, within } from './bounded-values.js'
 import { invalidSql } from './invalid-sql.js'
+import { isBoundedPath } from './json-path.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, namesOf, requireKnown } from './nodes.js'
 import { findColumnOf, type Scope } from './scope.js'
 
@@ -397,11 +399,22 @@ function requireSearch(writer: ExpressionWriter, operands: readonly (Node | unde
   )
 }
 
+/** Returns whether an operand is a constant with a path whose cost has a bound. */
+function isPath(node: Node | undefined): boolean {
+  const text = contentOf(node, 'A_Const')?.sval?.sval
+  return text !== undefined && isBoundedPath(text)
+}
+
+function requirePath(writer: ExpressionWriter, node: Node | undefined): void {
+  if (!isPath(node)) throw writer.invalid(`operator [@?]: ${PATH_OPERAND}`, undefined)
+}
+
 /** Writes a binary or prefix operator. */
 function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<'A_Expr'>): Sql {
   const operator = operatorOf(name)
   const what = `operator [${operator.text}]`
-  if (operator.text === '@@') requireSearch(writer, [lexpr, rexpr])
+  if (operator.text === '@?') requirePath(writer, rexpr)
+  if (operator.text === '@@' && !isPath(rexpr)) requireSearch(writer, [lexpr, rexpr])
   const cost = OPERATORS.get(operator.text) ?? { kind: 'linear' }
   const write = (node: Node | undefined, position: number, other: Node | undefined): Sql => {
     if (cost.kind === 'grows') return writer.writeGrowing(node)
@@ -431,6 +444,8 @@ function writeWithMany(
 ): Sql {
   const operator = operatorOf(name)
   if (operator.text === '@@') requireSearch(writer, [lexpr, rexpr])
+  if (operator.text === '@?')
+    throw writer.invalid('operator [@?] with ANY or ALL is not supported', undefined)
   const cost = OPERATORS.get(operator.text)
   if (cost?.kind !== 'bounded') {
     return sql`(${writer.write(lexpr)} ${operator} ${quantifier} (${writer.write(rexpr)}))`
@@ -671,7 +686,7 @@ function requireForm(writer: ExpressionWriter, name: string, call: NodeOf<'FuncC
   const given = call.args?.[form.argument]
   const constant = contentOf(contentOf(given, 'TypeCast')?.arg ?? given, 'A_Const')
   const text = constant?.sval?.sval
-  if (text !== undefined && form.pattern.test(text)) return
+  if (text !== undefined && form.isValid(text)) return
   throw writer.invalid(`function [${name}]: ${form.message}`, call.location)
 }
 
