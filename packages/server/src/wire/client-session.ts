@@ -14,13 +14,12 @@ import type { CatalogueRows, CatalogueRun } from './catalogue/catalogue.js'
 import type { ClientBytes } from './client-bytes.js'
 import type { ClientOutput } from './client-output.js'
 import { type ClientStatement, joinSchemaStatements } from './client-statement.js'
-import { BINARY_END, BINARY_HEAD, BinaryReader, binaryRow } from './copy-binary.js'
-import { CopyReader, type CopyRow, formatRow } from './copy-format.js'
-import { CopyIn, readTexts } from './copy-in.js'
+import { CopyIn } from './copy-in.js'
+import { copyReader, copyResponse, copyStream } from './copy-messages.js'
 import { type CopyPlan, planCopy } from './copy-statement.js'
 import { planCursor } from './cursor-statement.js'
 import { type ExplainPlan, planExplain } from './explain-statement.js'
-import { type Frame, FrameContent, ProtocolError, rowContent, rowMessage } from './frames.js'
+import { type Frame, FrameContent, ProtocolError, rowMessage } from './frames.js'
 import { describeLocks, lockWait, readLockCalls, runLocks } from './lock-statement.js'
 import { NamedItems } from './named-items.js'
 import type { ParsedTexts } from './parsed-texts.js'
@@ -853,11 +852,8 @@ export class ClientSession {
       this.#cancellable(() =>
         this.#block.run({ ...inserting, parameters, load, signal: this.#running.signal }, load),
       )
-    const bytesMax = limits.transactionBytesMax
     const rows = new CopyIn({
-      reader: plan.isBinary
-        ? new BinaryReader(typeIdsOf(columns), bytesMax)
-        : readTexts(new CopyReader(plan.format, bytesMax)),
+      reader: copyReader(plan, { columns, bytesMax: limits.transactionBytesMax }),
       columnCount: columns.length,
       insert,
     })
@@ -867,38 +863,12 @@ export class ClientSession {
   }
 
   async #copyOut(plan: CopyPlan): Promise<void> {
-    const { query, copied, format, isBinary } = plan
     const { output, limits } = this.#connection
-    const toData = (bytes: Buffer) => new MessageWriter('d').bytes(bytes).toBuffer()
-    // Clients expect the head in the message of the first row, or of the end.
-    let head = BINARY_HEAD
-    const toBinaryData = (bytes: Buffer) => {
-      const message = toData(Buffer.concat([head, bytes]))
-      head = NO_BYTES
-      return message
-    }
-    const toText = (row: CopyRow) => toData(Buffer.from(formatRow(row, format)))
-    const stream = new RowStream({
-      output,
-      begin: (columns) => {
-        this.#write(copyResponse('H', columns.length, plan))
-        if (!isBinary && format.hasHeader) this.#write(toText(columns.map(({ name }) => name)))
-      },
-      formats: isBinary ? [1] : [],
-      isKept: false,
-      bytesMax: limits.answerBytesMax,
-      ...(isBinary
-        ? {
-            toMessage: (row, columns) => toBinaryData(binaryRow(row, typeIdsOf(columns))),
-            fromMessage: (message) => toBinaryData(rowContent(message)),
-          }
-        : { toMessage: toText }),
-    })
-    const run = { ...(await this.#copyRun(query, [])), copied }
+    const { stream, end } = copyStream(plan, { output, bytesMax: limits.answerBytesMax })
+    const run = { ...(await this.#copyRun(plan.query, [])), copied: plan.copied }
     await this.#cancellable(() => this.#block.run(run, stream))
     for (const row of stream.take(0).rows) this.#write(row)
-    if (isBinary) this.#write(toBinaryData(BINARY_END))
-    this.#write(COPY_DONE)
+    for (const message of end()) this.#write(message)
     this.#complete(`COPY ${stream.count}`)
   }
 
@@ -1058,7 +1028,6 @@ const BIND_COMPLETE = new MessageWriter('2').toBuffer()
 const CLOSE_COMPLETE = new MessageWriter('3').toBuffer()
 const EMPTY_QUERY = new MessageWriter('I').toBuffer()
 const PORTAL_SUSPENDED = new MessageWriter('s').toBuffer()
-const COPY_DONE = new MessageWriter('c').toBuffer()
 const completeMessage = (tag: string) => new MessageWriter('C').text(tag).toBuffer()
 /** The most frequent end of a statement. */
 const ONE_ROW = 'SELECT 1'
@@ -1073,7 +1042,6 @@ const explainColumn = ({ isJson }: ExplainPlan): ResultColumn => ({
   typeId: String(isJson ? JSON_ID : TEXT_ID),
 })
 
-const NO_BYTES = Buffer.alloc(0)
 const NO_TYPES: ParameterTypes = []
 
 /** Returns the types of the parameters of a statement, and of its literals. */
@@ -1089,20 +1057,5 @@ const joinTypes = (
 const NO_ROWS: RowSink = { begin() {}, describe() {}, row() {}, end() {} }
 
 const stoppedCopy = (reason: string) => new WireError('57014', `COPY from stdin failed: ${reason}`)
-
-const typeIdsOf = (columns: readonly ResultColumn[]): number[] =>
-  columns.map(({ typeId }) => Number(typeId))
-
-/** Tells the client that rows follow, or that it can send them. */
-function copyResponse(
-  type: 'G' | 'H',
-  columnCount: number,
-  { isBinary }: Pick<CopyPlan, 'isBinary'>,
-): Buffer {
-  const format = isBinary ? 1 : 0
-  const writer = new MessageWriter(type).bytes(Buffer.from([format])).int16(columnCount)
-  for (let column = 0; column < columnCount; column++) writer.int16(format)
-  return writer.toBuffer()
-}
 
 const isQuery = (statement: ClientStatement) => statement.kind === 'query'

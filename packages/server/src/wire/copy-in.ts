@@ -11,7 +11,7 @@ const LENGTH_MAX = 512 * 1024
 const SLICE_BYTES = 64 * 1024
 
 /** Reads rows from bytes that arrive in parts. */
-interface RowReader {
+export interface RowReader {
   /** The bytes of the row that has no end yet. */
   readonly bytes: number
   push(bytes: Buffer): Iterable<CopyRow>
