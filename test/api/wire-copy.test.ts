@@ -1,6 +1,9 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { TestBranches } from '../support/branches.js'
+import { SEED } from '../support/random.js'
+import { Random } from '../support/seeded-random.js'
 import type { TestService } from '../support/service.js'
 import {
   bind,
@@ -271,5 +274,33 @@ describe('COPY in binary format', () => {
     const { rows } = await client.query(`select id from people where name like 'binary%'`)
     expect(rows).toEqual([])
     raw.close()
+  })
+})
+
+describe('a client that goes away while it copies', () => {
+  const ROWS = Array.from({ length: 6_000 }, (_, n) => `gone${n}\t${n}\n`).join('')
+
+  it.each([
+    ['inside of a transaction', 'begin; copy gone (id, n) from stdin'],
+    ['alone', 'copy gone (id, n) from stdin'],
+  ])('leaves no rows, whenever it closes its connection: %s', async (_, statement) => {
+    await client.query('create table if not exists gone (id text primary key, n bigint)')
+    const random = new Random(SEED)
+    const clients: RawClient[] = []
+    for (let round = 0; round < 25; round++) {
+      const raw = await wire.openRaw()
+      raw.send(query(statement))
+      await raw.until('G')
+      raw.send(data(ROWS))
+      await delay(random.below(60))
+      if (random.chance(0.5)) raw.send(message('X'))
+      raw.close()
+      clients.push(raw)
+    }
+    // A change of the schema waits for all transactions before it.
+    await client.query('alter table gone add column later text')
+    await client.query('alter table gone drop column later')
+    const { rows } = await client.query('select count(*)::int as count from gone')
+    expect(rows).toEqual([{ count: 0 }])
   })
 })

@@ -47,6 +47,8 @@ export class ClientTransaction {
   #ended: Promise<void> = Promise.resolve()
   #finish: { commit(): void; fail(error: unknown): void } = { commit() {}, fail() {} }
   #isBusy = true
+  /** The statement that has run last, or runs. */
+  #running: Promise<unknown> = Promise.resolve()
   #hasWritten = false
   /** Whether it has the branch alone, because it changes the schema. Others wait then, as for any schema edit. */
   #isAlone: boolean
@@ -179,7 +181,22 @@ export class ClientTransaction {
     if (this.#reason !== undefined) throw this.#reason
   }
 
-  async #work<Result>(work: (inside: HeldTransaction) => Promise<Result>): Promise<Result> {
+  /**
+   * Ends the transaction of a client that is gone. Its statement may still run, and needs the connection until it has ended: it
+   * may take several steps, and those behind the ROLLBACK would be committed one by one.
+   */
+  async leave(): Promise<void> {
+    await this.#running.catch(() => undefined)
+    await this.rollBack()
+  }
+
+  #work<Result>(work: (inside: HeldTransaction) => Promise<Result>): Promise<Result> {
+    const running = this.#workOnce(work)
+    this.#running = running
+    return running
+  }
+
+  async #workOnce<Result>(work: (inside: HeldTransaction) => Promise<Result>): Promise<Result> {
     this.#requireOpen()
     if (this.#inside === undefined) throw new Error('a transaction must have begun')
     this.#isBusy = true

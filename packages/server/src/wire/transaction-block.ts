@@ -84,8 +84,9 @@ export class TransactionBlock {
     return this.#state !== 'none'
   }
 
-  /** Throws if nothing but the end of the block can follow. */
+  /** Throws if nothing but the end of the block can follow, or nothing at all, because the client is gone. */
   requireUsable(): void {
+    if (this.#isClosed) throw clientGone()
     if (this.#state === 'failed') throw new WireError('25P02', ABORTED)
   }
 
@@ -258,9 +259,12 @@ export class TransactionBlock {
   }
 
   /** Ends the block of a client that is gone, also if its transaction is only about to begin. */
-  close(): Promise<void> {
+  async close(): Promise<void> {
     this.#isClosed = true
-    return this.abandon()
+    const transaction = this.#transaction
+    this.#reset()
+    this.#end({ isKept: false })
+    await transaction?.leave()
   }
 
   /** Ends a block without effect. */
@@ -418,9 +422,11 @@ export class TransactionBlock {
     })
     if (!this.#isClosed) return this.#transaction
     await this.abandon()
-    throw new AppError('timeout', 'the client has disconnected')
+    throw clientGone()
   }
 }
+
+const clientGone = () => new AppError('timeout', 'the client has disconnected')
 
 /** Returns what options of a transaction say about writing. */
 export function readOnlyOf(options: readonly Node[] | undefined): boolean | undefined {

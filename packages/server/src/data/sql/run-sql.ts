@@ -259,6 +259,8 @@ export async function runKnown(
   const { planned, plan, description } = found
   const reader = known.reader(context.timeZone)
   const calls = [planned.plain(plan.query).call(parameters, receiverOf(sink))]
+  // A sink can refuse the columns, which is no failure of PostgreSQL.
+  sink.describe(description)
   try {
     await runQuickCalls(context, { plan, reader }, { calls, begin: beginAgain(sink, description) })
     sink.end({ kind: 'select', written: 0 })

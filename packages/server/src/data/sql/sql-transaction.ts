@@ -5,7 +5,7 @@ import type { Queryable } from '../../postgres/database.js'
 import { runWithin } from '../../postgres/run-transaction.js'
 import { serverOf } from '../../postgres/server.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
-import { toCall } from '../../postgres/statement.js'
+import { type Call, toCall } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Session } from '../session/session.js'
 import type { CopyLoad } from './copy-load.js'
@@ -247,14 +247,26 @@ export async function holdTransaction(
     connect: () =>
       context.connections.connect(workspaceId, { lane: 'open', signal: bounds.signal }),
   }
-  const hold = async (transaction: OpenTransaction, held?: HeldWrites) => {
-    const { processID } = transaction.client as unknown as { processID: number }
+  const hold = async (given: OpenTransaction, givenHeld?: HeldWrites) => {
+    const { processID } = given.client as unknown as { processID: number }
     const stopWatching = context.blockingWatch.watch(processID, onWaited)
+    let isOver = false
+    // The connection belongs to somebody else afterwards.
+    const whileOpen = <Own extends OpenTransaction>(own: Own): Own => ({
+      ...own,
+      run(calls: readonly Call[]) {
+        if (isOver) throw new Error('a statement has outlived its transaction')
+        return own.run(calls)
+      },
+    })
+    const held = givenHeld && whileOpen(givenHeld)
+    const transaction = held ?? whileOpen(given)
     const inside = new SqlTransaction(context, { role, transaction, ...(held && { held }) })
     try {
       await body(inside)
       await inside.settle()
     } finally {
+      isOver = true
       stopWatching()
     }
   }
