@@ -277,6 +277,65 @@ describe('COPY in binary format', () => {
   })
 })
 
+describe('rows that a client sends', () => {
+  const copyIn = async (statement: string, bytes: Buffer | string) => {
+    const raw = await wire.openRaw()
+    raw.send(query(statement))
+    await raw.until('G')
+    raw.send(message('d', Buffer.from(bytes)), done())
+    const answer = await raw.until('Z')
+    raw.close()
+    return errorCode(answer) ?? tagOf(answer)
+  }
+
+  it('are refused if their bytes are no UTF-8, and nothing is stored', async () => {
+    const faulty = [
+      Buffer.from('bad1\tx\nbad2\ta\xff\xfeb\n', 'latin1'),
+      Buffer.from('bad1\tx\nbad2\ta\xc3', 'latin1'),
+    ]
+    for (const bytes of faulty) {
+      expect(await copyIn('copy people (id, name) from stdin', bytes)).toBe('22021')
+    }
+    expect(await branches.read('main', 'people', ['bad1', 'bad2'])).toEqual({})
+    const raw = await wire.openRaw()
+    const bound = bind([Buffer.from([0x61, 0xff])])
+    for (const messages of [
+      [message('Q', Buffer.from(`select 'a\xff'\0`, 'latin1'))],
+      [parse('select $1::text', '', [25]), bound, execute(), sync()],
+    ]) {
+      raw.send(...messages)
+      expect(errorCode(await raw.until('Z'))).toBe('22021')
+    }
+    raw.close()
+  })
+
+  it('may have a character whose bytes arrive apart', async () => {
+    const raw = await wire.openRaw()
+    raw.send(query('copy people (id, name) from stdin'))
+    await raw.until('G')
+    for (const byte of Buffer.from('apart\tä€😀\n')) raw.send(message('d', Buffer.from([byte])))
+    raw.send(done())
+    expect(tagOf(await raw.until('Z'))).toBe('COPY 1')
+    expect(await branches.read('main', 'people', ['apart'])).toMatchObject({
+      apart: { name: 'ä€😀' },
+    })
+    raw.close()
+  })
+
+  it('have the columns of their header, if it is to match', async () => {
+    const statement = 'copy people (id, name) from stdin (format csv, header match)'
+    expect(await copyIn(statement, 'name,id\nx,y\n')).toBe('22P04')
+    expect(await copyIn(statement, 'id,name,age\nx,y,1\n')).toBe('22P04')
+    expect(await copyIn(statement, 'id,name\nmatched,y\n')).toBe('COPY 1')
+  })
+
+  it('go on behind a line of CSV that ends other formats', async () => {
+    const statement = 'copy people (id, name) from stdin (format csv)'
+    expect(await copyIn(statement, 'csv1,a\n\\.\ncsv2,b\n')).toBe('22P04')
+    expect(await copyIn(statement, 'csv1,\\.\ncsv2,b\n')).toBe('COPY 2')
+  })
+})
+
 describe('a client that goes away while it copies', () => {
   const ROWS = Array.from({ length: 6_000 }, (_, n) => `gone${n}\t${n}\n`).join('')
 

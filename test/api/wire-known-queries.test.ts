@@ -5,6 +5,7 @@ import {
   bind,
   errorCode,
   execute,
+  message,
   openShop,
   parse,
   sync,
@@ -218,11 +219,51 @@ describe('queries that differ in their literals', () => {
   })
 })
 
+describe('a portal that is read in parts', () => {
+  it('is suspended after as many rows as were asked for, and tells how many came last', async () => {
+    const raw = await wire.openRaw()
+    const describePortal = message('D', Buffer.from('Pp\0'))
+    const part = () => execute(2, 'p')
+    raw.send(
+      parse('select n from generate_series(1, 4) n', 's'),
+      bind([], { name: 's', portal: 'p' }),
+      ...[part(), describePortal, part(), part(), part(), sync()],
+    )
+    const answers = await raw.until('Z')
+    expect(answers.map(({ type }) => type).join('')).toBe('12DDsTDDsCCZ')
+    const tags = answers.filter(({ type }) => type === 'C').map(({ body }) => body.toString())
+    expect(tags).toEqual(['SELECT 0\0', 'SELECT 0\0'])
+    raw.close()
+  })
+})
+
+describe('names of columns without an alias', () => {
+  it.each([
+    ['1::text::int8', 'int8'],
+    ["case when true then '2026-01-01'::date else '1999-01-01'::date end", 'case'],
+    ['case when true then 1 else (select 2) end', '?column?'],
+    ['case when true then 1 else (select 2 as two) end', 'two'],
+    ["date '2026-01-01'::timestamptz", 'timestamptz'],
+    ['(age + 1)::text', 'text'],
+    ['age::text::int8', 'age'],
+    ['lower(name)::text', 'lower'],
+    ['coalesce(age, 1)::text', 'coalesce'],
+    ['(select age from people p where p.id = people.id)', 'age'],
+  ])('are those of PostgreSQL: %s', async (expression, name) => {
+    const { fields } = await shop.client.query(`select ${expression} from people limit 1`)
+    expect(fields.map((field) => field.name)).toEqual([name])
+  })
+})
+
 describe('formats of results', () => {
   it('are refused if their number is not that of the columns', async () => {
     const raw = await wire.openRaw()
-    raw.send(parse(BY_ID), bind(['p1'], { resultFormats: [0, 1, 0] }), execute(), sync())
-    expect(errorCode(await raw.until('Z'))).toBe('08P01')
+    for (let round = 0; round < 2; round++) {
+      raw.send(parse(BY_ID), bind(['p1'], { resultFormats: [0, 1, 0] }), execute(), sync())
+      expect(errorCode(await raw.until('Z'))).toBe('08P01')
+      raw.send(parse(BY_ID), bind(['p1']), execute(), sync())
+      expect(errorCode(await raw.until('Z'))).toBeUndefined()
+    }
     raw.send(parse(BY_ID), bind(['p1'], { resultFormats: [0, 1] }), execute(), sync())
     const row = (await raw.until('Z')).find(({ type }) => type === 'D')
     expect(row?.body.subarray(-8)).toEqual(Buffer.from([0, 0, 0, 0, 0, 0, 0, 41]))

@@ -19,7 +19,7 @@ import { copyReader, copyResponse, copyStream } from './copy-messages.js'
 import { type CopyPlan, planCopy } from './copy-statement.js'
 import { planCursor } from './cursor-statement.js'
 import { type ExplainPlan, planExplain } from './explain-statement.js'
-import { type Frame, FrameContent, ProtocolError, rowMessage } from './frames.js'
+import { type Frame, FrameContent, ProtocolError, rowMessage, textIn } from './frames.js'
 import { describeLocks, lockWait, readLockCalls, runLocks } from './lock-statement.js'
 import { NamedItems } from './named-items.js'
 import type { ParsedTexts } from './parsed-texts.js'
@@ -62,7 +62,6 @@ interface Portal {
   executed?: Portal
   /** The first word of what the client is told at the end, if it is another than that of a query. */
   verb?: 'FETCH'
-  sent: number
 }
 
 /** What a session needs of its connection. */
@@ -141,7 +140,7 @@ export class ClientSession {
     if (this.#copying !== undefined) return this.#receiveCopy(this.#copying, type ?? '', content)
     if (type === 'S') return this.#sync()
     if (this.#isSkipping) return undefined
-    if (type === 'Q') return this.#simple(content.text())
+    if (type === 'Q') return this.#simple(content)
     try {
       return this.#extended(type ?? '', content)?.catch((error: unknown) => this.#skip(error))
     } catch (error) {
@@ -224,9 +223,9 @@ export class ClientSession {
     this.#write(errorMessage(new WireError('00000', message), 'NOTICE'))
   }
 
-  async #simple(text: string): Promise<void> {
+  async #simple(content: FrameContent): Promise<void> {
     try {
-      const parsed = await this.#readMessage(text)
+      const parsed = await this.#readMessage(content.text())
       const statements = this.#block.isOpen ? parsed : joinSchemaStatements(parsed)
       if (statements.length === 0) this.#write(EMPTY_QUERY)
       await this.#runAll(statements)
@@ -243,7 +242,7 @@ export class ClientSession {
       this.#joinOthers(statements.slice(index))
       if (statement.parameterCount > 0) throw new WireError('42P02', 'there is no parameter $1')
       const prepared = { statement, declaredIds: [] }
-      const portal = { prepared, isDescribing: false, values: [], formats: [], sent: 0 }
+      const portal = { prepared, isDescribing: false, values: [], formats: [] }
       await this.#execute(portal, 0, { isSimple: true })
       if (this.#copying === undefined) continue
       this.#copying.rest = statements.slice(index + 1)
@@ -328,7 +327,9 @@ export class ClientSession {
   /** Executes a portal. Others for which the client waits come first, so that answers keep the order of messages. */
   async #executeNamed(name: string, rowsMax: number): Promise<void> {
     const portal = this.#portal(name)
-    if (portal !== this.#described) await this.#describePortal()
+    // One that goes on does not describe its columns again by itself.
+    const describesItself = portal === this.#described && portal.stream === undefined
+    if (!describesItself) await this.#describePortal()
     this.#described = undefined
     await this.#execute(portal, rowsMax)
     // What it has not returned yet takes memory.
@@ -408,7 +409,6 @@ export class ClientSession {
       isDescribing: false,
       values,
       formats: resultFormats,
-      sent: 0,
     })
     this.#write(BIND_COMPLETE)
   }
@@ -653,6 +653,7 @@ export class ClientSession {
     statement: ClientStatement,
     { rowsMax, isSimple }: { rowsMax: number; isSimple: boolean },
   ): Promise<void> {
+    const goesOn = portal.stream !== undefined
     if (statement.kind === 'transaction') {
       await this.#control(portal, statement)
       return
@@ -695,12 +696,12 @@ export class ClientSession {
       for (const notice of stream.changed?.notices ?? []) this.#notice(notice)
     }
     if (portal.stream === undefined) throw new Error('a portal must have rows')
-    const { rows, hasMore } = portal.stream.take(rowsMax)
-    portal.sent += rows.length
+    const rows = portal.stream.take(rowsMax)
     for (const row of rows) this.#write(row)
-    if (hasMore) this.#write(PORTAL_SUSPENDED)
+    // As in PostgreSQL, a portal does not know that it has no more rows before it is asked for them.
+    if (rowsMax > 0 && rows.length === rowsMax) this.#write(PORTAL_SUSPENDED)
     else {
-      const tag = portal.stream.tag(rowsMax > 0 ? portal.sent : undefined)
+      const tag = portal.stream.tag(rowsMax > 0 || goesOn ? rows.length : undefined)
       this.#complete(portal.verb === undefined ? tag : tag.replace('SELECT', portal.verb))
     }
   }
@@ -737,7 +738,6 @@ export class ClientSession {
       isDescribing: portal.isDescribing,
       values: await this.#valuesOf(portal, prepared, plan),
       formats: portal.formats,
-      sent: 0,
     }
     portal.isDescribing = false
     if (prepared.statement === undefined) this.#write(EMPTY_QUERY)
@@ -867,7 +867,7 @@ export class ClientSession {
     const { stream, end } = copyStream(plan, { output, bytesMax: limits.answerBytesMax })
     const run = { ...(await this.#copyRun(plan.query, [])), copied: plan.copied }
     await this.#cancellable(() => this.#block.run(run, stream))
-    for (const row of stream.take(0).rows) this.#write(row)
+    for (const row of stream.take(0)) this.#write(row)
     for (const message of end()) this.#write(message)
     this.#complete(`COPY ${stream.count}`)
   }
@@ -1008,7 +1008,7 @@ export class ClientSession {
     const typeIds = isBinary ? (await this.#descriptionOf(portal.prepared)).typeIds : []
     return portal.values.map(({ bytes, format }, index) => {
       if (bytes === null) return null
-      return format === 1 ? fromBinary(typeIds[index] ?? TEXT_ID, bytes) : bytes.toString()
+      return format === 1 ? fromBinary(typeIds[index] ?? TEXT_ID, bytes) : textIn(bytes)
     })
   }
 }

@@ -6,6 +6,7 @@ const TEXT: CopyFormat = {
   delimiter: '\t',
   nullText: '\\N',
   hasHeader: false,
+  matchesHeader: false,
   quote: '"',
   escaping: '"',
 }
@@ -13,7 +14,7 @@ const CSV: CopyFormat = { ...TEXT, isCsv: true, delimiter: ',', nullText: '' }
 
 /** Reads a text that arrives in parts of a size. */
 function read(text: string, format: CopyFormat, size = text.length): CopyRow[] {
-  const reader = new CopyReader(format, 1000)
+  const reader = new CopyReader(format, { columns: ['a', 'b'], lengthMax: 1000 })
   const rows: CopyRow[] = []
   for (let at = 0; at < text.length; at += size)
     rows.push(...reader.push(text.slice(at, at + size)))

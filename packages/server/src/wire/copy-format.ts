@@ -7,6 +7,8 @@ export interface CopyFormat {
   readonly delimiter: string
   readonly nullText: string
   readonly hasHeader: boolean
+  /** The header that is read must have the names of the columns. */
+  readonly matchesHeader: boolean
   /** Only of csv. */
   readonly quote: string
   readonly escaping: string
@@ -64,6 +66,7 @@ function writeCsv(value: string, { delimiter, quote, escaping, nullText }: CopyF
 /** Reads lines that arrive in parts. Each character is looked at once to find the end of its line. */
 export class CopyReader {
   readonly #format: CopyFormat
+  readonly #columns: readonly string[]
   readonly #lengthMax: number
   /** The parts of a line that has no end yet. */
   #parts: string[] = []
@@ -74,9 +77,13 @@ export class CopyReader {
   #isAtEnd = false
   #skipsHeader: boolean
 
-  /** `lengthMax`: characters of one line. */
-  constructor(format: CopyFormat, lengthMax: number) {
+  /** `columns`: their names; `lengthMax`: characters of one line. */
+  constructor(
+    format: CopyFormat,
+    { columns, lengthMax }: { columns: readonly string[]; lengthMax: number },
+  ) {
     this.#format = format
+    this.#columns = columns
     this.#lengthMax = lengthMax
     this.#skipsHeader = format.hasHeader
   }
@@ -115,15 +122,30 @@ export class CopyReader {
 
   *#read(given: string): Generator<CopyRow> {
     const line = given.endsWith('\r') ? given.slice(0, -1) : given
-    if (line === '\\.') {
+    // In CSV it is a value, as in PostgreSQL 18.
+    if (line === '\\.' && !this.#format.isCsv) {
       this.#isAtEnd = true
       return
     }
+    const row = this.#format.isCsv ? readCsv(line, this.#format) : readText(line, this.#format)
     if (this.#skipsHeader) {
       this.#skipsHeader = false
+      if (this.#format.matchesHeader) this.#requireHeader(row)
       return
     }
-    yield this.#format.isCsv ? readCsv(line, this.#format) : readText(line, this.#format)
+    yield row
+  }
+
+  #requireHeader(row: CopyRow): void {
+    const { length } = this.#columns
+    if (row.length !== length) {
+      throw invalid(`wrong number of fields in header line: got ${row.length}, expected ${length}`)
+    }
+    const index = row.findIndex((name, column) => name !== this.#columns[column])
+    if (index === -1) return
+    throw invalid(
+      `column name mismatch in header line field ${index + 1}: got "${row[index]}", expected "${this.#columns[index]}"`,
+    )
   }
 
   /** Returns whether a character ends a line: a line end within quotes or behind a backslash is part of a value. */

@@ -1,7 +1,7 @@
-import { StringDecoder } from 'node:string_decoder'
 import { setImmediate as turn } from 'node:timers/promises'
 import { arrayLiteral } from '../postgres/carriers.js'
 import type { CopyReader, CopyRow } from './copy-format.js'
+import { invalidText } from './frames.js'
 import { WireError } from './wire-error.js'
 
 /** Rows, and characters of them, that are inserted at once. */
@@ -20,13 +20,23 @@ export interface RowReader {
 
 /** Reads rows of texts. A character may arrive in parts, too. */
 export function readTexts(reader: CopyReader): RowReader {
-  const decoder = new StringDecoder('utf8')
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+  const decode = (bytes?: Buffer) => {
+    try {
+      return decoder.decode(bytes, { stream: bytes !== undefined })
+    } catch {
+      throw invalidText()
+    }
+  }
   return {
     get bytes() {
       return reader.bytes
     },
-    push: (bytes) => reader.push(decoder.write(bytes)),
-    end: () => reader.end(),
+    push: (bytes) => reader.push(decode(bytes)),
+    *end() {
+      yield* reader.push(decode())
+      yield* reader.end()
+    },
   }
 }
 

@@ -23,7 +23,9 @@ export function copyReader(
 ): RowReader {
   return isBinary
     ? new BinaryReader(typeIdsOf(columns), bytesMax)
-    : readTexts(new CopyReader(format, bytesMax))
+    : readTexts(
+        new CopyReader(format, { columns: columns.map(({ name }) => name), lengthMax: bytesMax }),
+      )
 }
 
 /** Tells the client that rows follow, or that it can send them. */

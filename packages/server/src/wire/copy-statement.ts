@@ -101,6 +101,7 @@ function formatOf(options: readonly Node[]): Pick<CopyPlan, 'isBinary' | 'format
       delimiter: letter('delimiter', isCsv ? ',' : '\t'),
       nullText: given.get('null') ?? (isCsv ? '' : '\\N'),
       hasHeader: /^(?:true|on|1|match)$/i.test(given.get('header') ?? 'off'),
+      matchesHeader: /^match$/i.test(given.get('header') ?? 'off'),
       quote,
       escaping: letter('escape', quote),
     },

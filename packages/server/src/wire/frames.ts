@@ -1,4 +1,6 @@
+import { isUtf8 } from 'node:buffer'
 import { MessageWriter } from '../postgres/message-writer.js'
+import { WireError } from './wire-error.js'
 
 /*
  * Messages of the PostgreSQL protocol, version 3.0. A message has a letter, its length in four bytes, and its content. The
@@ -104,6 +106,14 @@ export class FrameReader {
   }
 }
 
+/** Returns the text that bytes are. Throws if they are none: characters that are replaced would be stored. */
+export function textIn(bytes: Buffer): string {
+  if (!isUtf8(bytes)) throw invalidText()
+  return bytes.toString()
+}
+
+export const invalidText = () => new WireError('22021', 'invalid byte sequence for encoding "UTF8"')
+
 /** Reads the content of a message. Throws if it ends too early. */
 export class FrameContent {
   readonly #body: Buffer
@@ -133,7 +143,7 @@ export class FrameContent {
   text(): string {
     const end = this.#body.indexOf(0, this.#position)
     if (end === -1) throw new ProtocolError('a text of a message has no end')
-    const text = this.#body.toString('utf8', this.#position, end)
+    const text = textIn(this.#body.subarray(this.#position, end))
     this.#position = end + 1
     return text
   }

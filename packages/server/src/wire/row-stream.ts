@@ -134,12 +134,12 @@ export class RowStream implements RowSink {
     return this.#result.kind === 'schema' ? this.#result : undefined
   }
 
-  /** Takes rows that are kept, up to a number. Returns whether there are more. */
-  take(rowsMax: number): { rows: readonly Buffer[]; hasMore: boolean } {
+  /** Takes rows that are kept, up to a number. 0: all. */
+  take(rowsMax: number): readonly Buffer[] {
     const rows = rowsMax === 0 ? this.#rows : this.#rows.slice(0, rowsMax)
     this.#rows = this.#rows.slice(rows.length)
     for (const row of rows) this.#bytes -= row.length
-    return { rows, hasMore: this.#rows.length > 0 }
+    return rows
   }
 
   /** What the statement has done. `count` is the number of rows that were sent, if it was sent in parts. */

@@ -201,7 +201,7 @@ export class TransactionBlock {
     const found = await this.runCatalogue(run)
     await this.#held.declare(name, options, async (sink) => {
       sink.describe({ parameterTypeIds: [], columns: found.columns })
-      for (const row of found.take(0).rows) sink.row(textsIn(row))
+      for (const row of found.take(0)) sink.row(textsIn(row))
       sink.end({ kind: 'select', written: 0 })
     })
   }

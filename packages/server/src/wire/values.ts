@@ -1,5 +1,6 @@
 import { parseArray } from '../postgres/array-literal.js'
 import { arrayLiteral } from '../postgres/carriers.js'
+import { textIn } from './frames.js'
 import { decodeNetwork, encodeNetwork } from './network-values.js'
 import { decodeMultirange, decodeRange, encodeMultirange, encodeRange } from './range-values.js'
 import { invalidBinary, unsupported } from './wire-error.js'
@@ -21,7 +22,7 @@ interface ValueType {
 const plainText = {
   bytes: -1,
   encode: (text: string) => Buffer.from(text),
-  decode: (bytes: Buffer) => bytes.toString(),
+  decode: textIn,
 }
 
 /** Writes numbers of a fixed size. */

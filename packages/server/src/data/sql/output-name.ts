@@ -28,9 +28,11 @@ function nameOf(node: Node | undefined, scope: Scope): string | undefined {
   const call = contentOf(node, 'FuncCall')
   if (call !== undefined) return catalogueName(call.funcname)
   const cast = contentOf(node, 'TypeCast')
-  if (cast !== undefined) return nameOf(cast.arg, scope) ?? namesOf(cast.typeName?.names).at(-1)
+  if (cast !== undefined) {
+    return strongNameOf(cast.arg, scope) ?? namesOf(cast.typeName?.names).at(-1)
+  }
   const choice = contentOf(node, 'CaseExpr')
-  if (choice !== undefined) return nameOf(choice.defresult, scope) ?? 'case'
+  if (choice !== undefined) return strongNameOf(choice.defresult, scope) ?? 'case'
   const element = contentOf(node, 'A_Indirection')
   if (element !== undefined) return nameOf(element.arg, scope)
   const collated = contentOf(node, 'CollateClause')
@@ -41,6 +43,17 @@ function nameOf(node: Node | undefined, scope: Scope): string | undefined {
   const time = contentOf(node, 'SQLValueFunction')
   if (time !== undefined) return time.op?.replace('SVFOP_', '').toLowerCase()
   return contentOf(node, 'SubLink') === undefined ? FIXED_NAMES[kindOf(node)] : subqueryName(node)
+}
+
+/** Returns a name that a cast or a CASE around it keeps. Their own names are given up for another one. */
+function strongNameOf(node: Node | undefined, scope: Scope): string | undefined {
+  const collated = contentOf(node, 'CollateClause') ?? contentOf(node, 'A_Indirection')
+  if (collated !== undefined) return strongNameOf(collated.arg, scope)
+  const cast = contentOf(node, 'TypeCast')
+  if (cast !== undefined) return strongNameOf(cast.arg, scope)
+  const choice = contentOf(node, 'CaseExpr')
+  if (choice !== undefined) return strongNameOf(choice.defresult, scope)
+  return nameOf(node, scope)
 }
 
 /** Returns the name as the table spells it. Metadata columns keep the name that the statement uses. */
@@ -57,7 +70,7 @@ function subqueryName(node: Node): string | undefined {
   const [target] = contentOf(link.subselect, 'SelectStmt')?.targetList ?? []
   const first = contentOf(target, 'ResTarget')
   // The tables of the subquery are not known here.
-  return first?.name ?? (first && nameOf(first.val, NOTHING))
+  return first?.name ?? (first && (nameOf(first.val, NOTHING) ?? UNNAMED))
 }
 
 const NOTHING = { findColumn: () => undefined } as unknown as Scope

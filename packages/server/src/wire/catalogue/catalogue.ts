@@ -80,11 +80,11 @@ export class CatalogueRows {
     this.#count = rows.length
   }
 
-  /** Takes rows, up to a number. Returns whether there are more. */
-  take(rowsMax: number): { rows: readonly Buffer[]; hasMore: boolean } {
+  /** Takes rows, up to a number. 0: all. */
+  take(rowsMax: number): readonly Buffer[] {
     const rows = rowsMax === 0 ? this.#rows : this.#rows.slice(0, rowsMax)
     this.#rows = this.#rows.slice(rows.length)
-    return { rows, hasMore: this.#rows.length > 0 }
+    return rows
   }
 
   tag(count = this.#count): string {
