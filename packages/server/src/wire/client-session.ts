@@ -331,9 +331,10 @@ export class ClientSession {
     const describesItself = portal === this.#described && portal.stream === undefined
     if (!describesItself) await this.#describePortal()
     this.#described = undefined
+    const isReadInParts = rowsMax > 0 || portal.stream !== undefined
     await this.#execute(portal, rowsMax)
-    // What it has not returned yet takes memory.
-    if ((portal.stream ?? portal.executed?.stream)?.bytes) this.#keep(name, portal)
+    // The rows that it has not returned yet take memory.
+    if (isReadInParts) this.#keep(name, portal)
   }
 
   #sync(): Promise<void> | undefined {
