@@ -61,6 +61,14 @@ const reverting = (branches: TestBranches, body: object, branch = 'main') =>
 const revert = async (branches: TestBranches, body: object, branch = 'main') =>
   expectOk(await reverting(branches, body, branch)).body
 
+/** The versions of the records on `main` by id. */
+async function versionsOf(branches: TestBranches): Promise<Record<string, unknown>> {
+  const found = await Promise.all(IDS.map((id) => branches.record('main', 'items', id)))
+  return Object.fromEntries(
+    found.flatMap((record) => (record ? [[record.id, record.service.version]] : [])),
+  )
+}
+
 /** The newest entry of a kind. */
 const newest = async (branches: TestBranches, kind: string, branch = 'main') =>
   expectOk(await branches.call(branch, 'GET', `/log?kind=${kind}&size=1`)).body.entries[0]
@@ -243,12 +251,13 @@ describe.each(['small', 'large'])('a revert (%s)', (size) => {
   })
 })
 
-describe('a revert of a migration', () => {
-  const edit = async (branches: TestBranches, operations: readonly object[]) => {
-    const body = { edits: { operations }, allowDataLoss: true }
-    return expectOk(await branches.call('main', 'POST', '/schema/apply', body)).body.entry
-  }
+/** Edits the schema of `main`. Returns the entry of the log. */
+const edit = async (branches: TestBranches, operations: readonly object[]) => {
+  const body = { edits: { operations }, allowDataLoss: true }
+  return expectOk(await branches.call('main', 'POST', '/schema/apply', body)).body.entry
+}
 
+describe('a revert of a migration', () => {
   it('brings back a removed column with its values, also of records written since', async () => {
     const branches = await open()
     await branches.fork('old')
@@ -333,6 +342,78 @@ describe('a revert of a migration', () => {
     ])
     await revert(branches, { entry, strategy: 'theirs', allowDataLoss: true })
     expect(await prices(branches)).toEqual(BEFORE)
+  })
+})
+
+describe.each(['small', 'large'])('a revert that brings back a column (%s)', (size) => {
+  const opened = () => open(size === 'large' ? large : service)
+  const add = {
+    addColumn: {
+      table: 'items',
+      column: { name: 'stock', type: 'int', notNull: true, defaultValue: '7' },
+    },
+  } as const
+  const remove = (column: string) => ({ removeColumn: { table: 'items', column } })
+  const toText = { alterColumn: { table: 'items', column: 'price', type: 'string' } } as const
+  const read = (branches: TestBranches) => branches.read('main', 'items', IDS)
+
+  it.each(['merge', 'edit'])(
+    'does not update records that only get the default of the column (%s)',
+    async (by) => {
+      const branches = await opened()
+      await branches.edit('main', add)
+      await branches.patch('main', 'items', 'b', { stock: 8 })
+      await branches.put('main', 'items', 'e', { stock: 7 })
+      await branches.fork('next')
+      const [before, versions] = [await read(branches), await versionsOf(branches)]
+      await branches.edit('next', remove('stock'))
+      const entry =
+        by === 'edit'
+          ? await edit(branches, [remove('stock')])
+          : (await branches.merge('next', { allowDataLoss: true })).entry
+      const preview = await revert(branches, { entry, dryRun: true })
+      expect(preview.tables[0]).toEqual({ name: 'items', inserted: 0, updated: 1, deleted: 0 })
+      const reverted = await revert(branches, { entry })
+      expect(reverted.tables).toEqual(preview.tables)
+      expect(await read(branches)).toEqual(before)
+      expect(await versionsOf(branches)).toEqual({ ...versions, b: Number(versions.b) + 1 })
+    },
+  )
+
+  it('leaves records without a value that had none, in spite of the default', async () => {
+    const branches = await opened()
+    await branches.edit('main', add)
+    await branches.edit('main', {
+      alterColumn: { table: 'items', column: 'stock', notNull: false },
+    })
+    await branches.patch('main', 'items', 'b', { stock: null })
+    const before = await read(branches)
+    const entry = await edit(branches, [remove('stock')])
+    await revert(branches, { entry })
+    expect(await read(branches)).toEqual(before)
+  })
+
+  it('brings back the values that it had after a change of its type', async () => {
+    const branches = await opened()
+    await branches.edit('main', toText)
+    await branches.patch('main', 'items', 'a', { price: null })
+    await branches.patch('main', 'items', 'b', { price: 'two' })
+    await branches.put('main', 'items', 'e', { price: '3' })
+    const before = await read(branches)
+    const entry = await edit(branches, [remove('price')])
+    await revert(branches, { entry })
+    expect(await read(branches)).toEqual(before)
+  })
+
+  it('keeps later values of the column with its earlier type', async () => {
+    const branches = await opened()
+    await branches.fork('old')
+    await branches.edit('main', toText)
+    await branches.patch('main', 'items', 'b', { price: 'two' })
+    const { body } = expectOk(await branches.call('main', 'POST', '/reset', { to: 'old' }))
+    await branches.patch('main', 'items', 'a', { price: 100 })
+    await revert(branches, { entry: body.entry })
+    expect(await prices(branches)).toEqual({ a: '100', b: 'two', c: '3' })
   })
 })
 

@@ -76,6 +76,7 @@ import {
   mergeColumns,
   rowsOfBase,
   rowsOfTable,
+  rowsOfTarget,
   singleState,
   type TableSides,
   type TableState,
@@ -246,7 +247,7 @@ export class TableComparison {
 
   constructor(compared: ComparedTable, stage: Stage, others: OtherTables) {
     this.#others = others
-    const { table, form, theirs, ours, strategy, ids } = compared
+    const { table, form, theirs, strategy, ids } = compared
     this.codec = compileTable(table, form).stored
     this.#compared = compared
     this.#stage = stage
@@ -256,7 +257,7 @@ export class TableComparison {
       strategy,
       base: rowsOfBase(compared.base, this.codec),
       theirs: rowsOfTable(theirs),
-      ours: rowsOfTable(ours),
+      ours: rowsOfTarget(this.codec, compared),
       ids,
     }
   }
@@ -297,7 +298,7 @@ export class TableComparison {
     if (!mergesRows || theirs.table === undefined) return
     const canDiffer =
       base.states.some((state) => mayDiffer(state, theirs.rows, this.codec.table.id)) ||
-      columns.some(({ isRestored }) => isRestored)
+      columns.some(({ restored }) => restored !== undefined)
     if (!canDiffer) return
     const { staged, tally } =
       (await this.#stageUncontested(transaction)) ??
@@ -353,7 +354,8 @@ export class TableComparison {
     page: { after: string | undefined; limit: number },
   ): AsyncGenerator<ReviewedConflict> {
     if (this.#staged === undefined || this.#tally.conflictCount === 0) return
-    const { base, theirs, ours } = this.#merge
+    const { base, theirs } = this.#merge
+    const ours = rowsOfTable(this.#compared.ours)
     const conflicts = await listConflicts(transaction, this.#staged, page)
     const byId = new Map(conflicts.map((conflict) => [conflict.id, conflict]))
     const tokens = await this.tokens(transaction, [...byId.keys()])
@@ -607,7 +609,7 @@ export class TableComparison {
     await this.#requireRows(transaction)
     const { codec } = this
     const oursBefore = this.#merge.ours
-    const ours = rowsOfTable(state)
+    const ours = rowsOfTarget(codec, { base: this.#compared.base, ours: state })
     const staged = this.#staged
     const { since, before, after } = staged.isQuery
       ? await this.#requireUncontested(transaction, ours, layer)

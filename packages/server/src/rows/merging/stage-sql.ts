@@ -33,12 +33,19 @@ export interface MergeColumn {
   /** Whether ours has the column. If not, ours has set no value there: a default that it would read is none. */
   readonly isOurs: boolean
   /**
-   * Whether the base has removed the column, theirs has kept it and ours does not have it. Ours then gets all
+   * Set if the base has removed the column, theirs has kept it and ours does not have it. Ours then gets all
    * values of theirs, those that are as old as the base too.
    */
-  readonly isRestored?: boolean
+  readonly restored?: RestoredColumn | undefined
   /** Indexes of the objects that enclose the column, outermost first. */
   readonly objects: readonly number[]
+}
+
+interface RestoredColumn {
+  /** The value in rows that are older than the column. A row that gets this one is not changed. */
+  readonly fill: Sql
+  /** The column was made of another one, whose values may still be stored in rows of ours, and would be read. */
+  readonly isConverted: boolean
 }
 
 /** The rows of the base, to be joined under the alias `b` with the relation `k` of ids. */
@@ -178,6 +185,12 @@ function unitFlags(columns: readonly MergeColumn[]): Sql {
   return sql`select ${of('mine')} as mine, ${of('theirs')} as theirs`
 }
 
+/** Whether a row of theirs has a value in a restored column that a row of ours would not read by itself. */
+function isBroughtBack(name: Sql, { fill, isConverted }: RestoredColumn): Sql {
+  const isNew = sql`t.${name}::text is distinct from ${fill}::text`
+  return isConverted ? sql`(${isNew} or t.${name}::text is distinct from o.${name}::text)` : isNew
+}
+
 /**
  * `taken`: columns that only theirs changed or that ours gets back. `clashing`: columns that both sides changed differently. If one
  * side has set or removed a whole object, its columns are one unit.
@@ -191,11 +204,11 @@ function columnFlags(columns: readonly MergeColumn[], names: readonly Sql[]): Sq
     return sql`(case ${join(units, ' ')} else false end)`
   })
   const both = (index: number) => isBoth[index] ?? sql`false`
-  const taken = columns.map(({ isRestored }, index) => {
+  const taken = columns.map(({ restored }, index) => {
     const isOnlyTheirs = sql`${at('f.theirs', index)} and not ${both(index)}`
-    return isRestored
-      ? sql`case when b.id is null then ${isOnlyTheirs} else t.${names[index] ?? empty} is not null end`
-      : isOnlyTheirs
+    if (restored === undefined) return isOnlyTheirs
+    const isTaken = isBroughtBack(names[index] ?? empty, restored)
+    return sql`case when b.id is null then ${isOnlyTheirs} else ${isTaken} end`
   })
   const clashing = names.map(
     (name, index) => sql`

@@ -233,12 +233,15 @@ export async function stageRows(
   return { staged, tally }
 }
 
-/** Returns a query for each restored column: the ids of the rows in which theirs has a value. */
+/** Returns a query for each restored column: the ids of the rows in which ours may have to get the value of theirs. */
 function restoredIds({ codec, columns, theirs }: RowMerge): Sql[] {
   return codec.physical.flatMap((column, index) => {
-    if (!columns[index]?.isRestored) return []
+    const restored = columns[index]?.restored
+    if (restored === undefined) return []
     const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
-      sql`${expressionOf(column)} is not null`
+      restored.isConverted
+        ? sql`true`
+        : sql`${expressionOf(column)}::text is distinct from ${restored.fill}::text`
     return sql`select v.id from (${selectVisible(layoutOf(theirs), codec, { where })}) v`
   })
 }

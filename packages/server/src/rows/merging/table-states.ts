@@ -6,6 +6,7 @@ import {
 } from '../columns/stored-schema.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf, withColumns, withoutRows } from '../layout/layout.js'
+import { fillValue } from '../reading/arms.js'
 import { NO_COLUMN, type RowTexts } from './compare-rows.js'
 import type { LoadedRows } from './loaded-rows.js'
 import type { MergeColumn } from './stage-sql.js'
@@ -93,6 +94,33 @@ function rowOfMarked({ states, rowOf }: TableBase, { physical }: TableCodec): Ro
   return (rows) => rowOf(rows.map(mark))?.map((text) => (text === NO_COLUMN ? null : text))
 }
 
+/** Returns the columns that a base has removed and the target gets back. */
+function restoredColumns(
+  { table }: TableCodec,
+  { base, ours }: Pick<TableSides, 'base' | 'ours'>,
+): StoredColumn[] {
+  const removed = new Set(base.states.flatMap(({ removedIds }) => removedIds ?? []))
+  return table.columns.filter(
+    (column) => removed.has(column.id) && findEarlier(ours.table, column) === undefined,
+  )
+}
+
+/**
+ * Returns the rows of a target, restricted to the columns that it has or gets back. Rows that are not written then read
+ * what is stored of the latter, or of the columns that they were made of.
+ */
+export function rowsOfTarget(
+  codec: TableCodec,
+  { base, ours }: Pick<TableSides, 'base' | 'ours'>,
+): BranchRows {
+  const { rows, table } = ours
+  const restored = restoredColumns(codec, { base, ours })
+  return rowsOfTable({
+    rows,
+    table: table && { ...table, columns: [...table.columns, ...restored] },
+  })
+}
+
 /** The states of a table that a merge compares. */
 export interface TableSides {
   readonly base: TableBase
@@ -102,17 +130,14 @@ export interface TableSides {
 
 /** Returns the properties of the columns of a merged table. */
 export function mergeColumns(codec: TableCodec, { base, theirs, ours }: TableSides): MergeColumn[] {
-  const inOurs = columnIdsOf(ours.table)
-  const removed = new Set(base.states.flatMap(({ removedIds }) => removedIds ?? []))
-  const restored = columnIdsOf({
-    ...codec.table,
-    columns: codec.table.columns.filter(({ id }) => removed.has(id) && !inOurs.has(id)),
-  })
+  const restored = columnIdsOf({ ...codec.table, columns: restoredColumns(codec, { base, ours }) })
   return codec.physical.map(({ id, column }, index) => ({
     isTheirs: findEarlier(theirs.table, column) !== undefined,
     // Both sides have changed the time of a change if both have changed the row, which is no conflict.
     isOurs: findEarlier(ours.table, column) !== undefined && column.generate !== 'updatedAt',
-    isRestored: restored.has(id),
+    restored: restored.has(id)
+      ? { fill: fillValue(column), isConverted: column.from !== undefined }
+      : undefined,
     objects: codec.enclosingObjects(index),
   }))
 }

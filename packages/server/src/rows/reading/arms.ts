@@ -183,6 +183,11 @@ export function storedValue(alias: Sql, column: StoredColumn, table: TableColumn
 /** The columns that are read of a table. */
 type ReadColumns = Pick<TableCodec, 'physical'>
 
+/** Returns the value of a column in rows that are older than the column and all that it was made of. */
+export function fillValue(column: StoredColumn): Sql {
+  return storedValue(empty, column, { columnIds: new Set() })
+}
+
 function columnsOf(codec: ReadColumns, wanted?: ReadonlySet<number>): readonly PhysicalColumn[] {
   return wanted === undefined
     ? codec.physical
