@@ -405,6 +405,25 @@ describe.each(['small', 'large'])('a revert that brings back a column (%s)', (si
     expect(await read(branches)).toEqual(before)
   })
 
+  it('gives no value of a deleted record to a new one with its id', async () => {
+    const branches = await opened()
+    await branches.fork('next')
+    await branches.patch('next', 'items', 'a', { price: 10 })
+    await branches.patch('next', 'items', 'b', { price: 20 })
+    await branches.edit('next', toText)
+    await branches.remove('next', 'items', 'a')
+    expectOk(await branches.call('next', 'DELETE', '/tables/items/data', { filter: { id: 'b' } }))
+    const { body } = expectOk(
+      await branches.call('next', 'POST', '/schema/apply', {
+        edits: { operations: [remove('price')] },
+        allowDataLoss: true,
+      }),
+    )
+    for (const id of ['a', 'b']) await branches.put('next', 'items', id, { name: 'new' })
+    await revert(branches, { entry: body.entry }, 'next')
+    expect(await prices(branches, 'next')).toEqual({ c: '3' })
+  })
+
   it('keeps later values of the column with its earlier type', async () => {
     const branches = await opened()
     await branches.fork('old')

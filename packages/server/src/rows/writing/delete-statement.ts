@@ -1,7 +1,7 @@
 import { type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Slot, type Statement } from '../../postgres/statement.js'
 import { joinVisible } from '../reading/arms.js'
-import { furtherColumns, IDS, type StatementParts } from './statement-parts.js'
+import { IDS, type StatementParts } from './statement-parts.js'
 
 /** Deletes rows by id. Returns the ids of deleted rows. `ids` is an array, by default a parameter. */
 export function deleteStatement(parts: StatementParts, ids: Sql | Slot = IDS): Statement {
@@ -18,7 +18,6 @@ export function deleteStatement(parts: StatementParts, ids: Sql | Slot = IDS): S
   }
   // The branch inherits rows, so a tombstone must hide them. It has no values: those of a column that is removed
   // later would return with a new record of the same id, and a unique index that forks still read by refuses them.
-  const cleared = furtherColumns(parts.names.map((name) => sql`${name} = null`))
   return compileStatement(sql`
     with u as (select unnest(${ids}::text[]) as id),
     seen as (
@@ -28,6 +27,6 @@ export function deleteStatement(parts: StatementParts, ids: Sql | Slot = IDS): S
     insert into ${own} (id, created_at, updated_at, epoch, deleted)
     select id, created_at, updated_at, epoch, true from seen
     on conflict (id) do update
-    set updated_at = excluded.updated_at, epoch = excluded.epoch, deleted = true${cleared}
+    set updated_at = excluded.updated_at, epoch = excluded.epoch, deleted = true${parts.clear}
     returning id`)
 }

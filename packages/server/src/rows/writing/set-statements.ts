@@ -84,14 +84,13 @@ export function deleteSetStatement(
       )${kept}
       select count(*)${names} from gone`)
   }
-  const cleared = furtherColumns(parts.names.map((name) => sql`${name} = null`))
   return compileSharing(sql`
     with found as (${found})${parts.keep(sql`select id from found`)},
     written as (
       insert into ${own} (id, created_at, updated_at, epoch, deleted)
       select id, created_at, now(), ${epoch}, true from found
       on conflict (id) do update
-      set updated_at = excluded.updated_at, epoch = excluded.epoch, deleted = true${cleared}
+      set updated_at = excluded.updated_at, epoch = excluded.epoch, deleted = true${parts.clear}
       returning id
     )
     select count(*)${names} from written`)

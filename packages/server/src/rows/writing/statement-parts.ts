@@ -1,6 +1,7 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Slot, slot } from '../../postgres/statement.js'
-import type { PhysicalColumn } from '../columns/column-tree.js'
+import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
+import { listOrigins } from '../columns/stored-schema.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type Heap, heapName, inheritsRows, type Layout, pastName } from '../layout/layout.js'
 import { heapColumns } from '../reading/arms.js'
@@ -42,6 +43,15 @@ export function returning(returned: Returned, from = empty): Sql {
 export const furtherColumns = (columns: readonly Sql[]): Sql =>
   join([empty, ...columns.map((column) => sql`, ${column}`)], '')
 
+/** Lists the columns of a heap that a branch can read, now or when a column with an earlier type comes back. */
+function readableNames({ physical }: TableCodec, heap: Heap): ReadonlySet<string> {
+  const origins = physical.flatMap(({ column }) => listOrigins(column))
+  return new Set([
+    ...physical.map((column) => column.physicalName),
+    ...origins.filter(({ id }) => heap.columnIds.has(id)).map(physicalName),
+  ])
+}
+
 /** SQL fragments for one table on one branch. */
 export class StatementParts {
   readonly layout: Layout
@@ -61,6 +71,8 @@ export class StatementParts {
   readonly rowColumns: Sql
   /** Assignments for `on conflict` that overwrite the existing row. */
   readonly overwrite: Sql
+  /** Assignments that remove all values, as a list that starts with a comma. */
+  readonly clear: Sql
   readonly #heap: Heap
 
   /** With `isLocked`, the branch cannot be forked while the statements run, so the moment is that of the layout. */
@@ -79,6 +91,8 @@ export class StatementParts {
     this.names = codec.physical.map((column) => ident(column.physicalName))
     this.all = codec.physical.map((_, index) => index)
     this.rowColumns = sql`(id, version, created_at, updated_at, epoch, deleted${furtherColumns(this.names)})`
+    const stored = [...readableNames(codec, heap)].map((name) => sql`${ident(name)} = null`)
+    this.clear = furtherColumns(stored)
     this.overwrite = join(
       [
         sql`version = excluded.version`,
