@@ -113,7 +113,7 @@ describe('constraints', () => {
     ...['decimal', 'date', 'time', 'uuid', 'enum'],
   ] as ColumnType[]
   const valued: readonly ColumnType[] = [
-    ...['string', 'text', 'email', 'int', 'float', 'bool', 'datetime', 'json'],
+    ...['string', 'text', 'email', 'int', 'float', 'bool', 'datetime', 'json', 'multiple'],
     ...['decimal', 'date', 'time', 'uuid', 'enum'],
   ] as ColumnType[]
 
