@@ -53,19 +53,23 @@ export function rowSet(
   session: Session,
   { codec, filter }: { codec: TableCodec; filter: Filter | undefined },
   firstSlot = 0,
-): { select(columns: readonly number[]): Sql; values: readonly Parameter[] } {
+): {
+  select(columns: readonly number[], options?: { readonly hasPlaces: boolean }): Sql
+  values: readonly Parameter[]
+} {
   const parameters = new Parameters(firstSlot)
   const source = { lookup: lookupOf(session), codec, filter, parameters }
   return {
     values: parameters.values,
-    select(columns) {
+    select(columns, { hasPlaces } = { hasPlaces: false }) {
       const selects = selectRows(source, ({ record }) => {
         const values = columns.map((index) => {
           const name = ident(codec.physical[index]?.physicalName ?? '')
           return sql`${record.column(index)} as ${name}`
         })
         const metadata = ['id', 'version', 'created_at'].map((name) => sql`${ROOT}.${ident(name)}`)
-        return { selected: join([...metadata, ...values], ', ') }
+        const places = hasPlaces ? [sql`${ROOT}.ctid as place`] : []
+        return { selected: join([...metadata, ...values, ...places], ', ') }
       })
       return selects.length === 0 ? NOTHING : join(selects, ' union all ')
     },
@@ -73,7 +77,7 @@ export function rowSet(
 }
 
 /** Nothing was ever written to the table. */
-const NOTHING = sql`select null::text as id where false`
+const NOTHING = sql`select null::text as id, null::tid as place where false`
 
 /** Returns a call that counts the rows of a set. */
 export function countCall(

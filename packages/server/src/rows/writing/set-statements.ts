@@ -12,12 +12,19 @@ import { furtherColumns, type StatementParts } from './statement-parts.js'
 export interface RowSet {
   /**
    * Returns a query for them, each once and as the branch sees it: `id`, `version`, `created_at` and the given
-   * columns, by their physical names.
+   * columns, by their physical names. With `hasPlaces`, which needs a branch that inherits no rows, also `place`: where the
+   * row is in its table.
    */
-  select(columns: readonly number[]): Sql
+  select(columns: readonly number[], options?: { readonly hasPlaces: boolean }): Sql
   /** The parameters of the query. They are complete after `select`. */
   readonly values: readonly Parameter[]
 }
+
+/**
+ * Joins rows of the own heap with those that were found there. PostgreSQL looks at the place of each, whatever the statistics
+ * say: they can say that the heap is empty when it was filled since, and PostgreSQL would then compare all rows with each other.
+ */
+const isFound = (alias: Sql): Sql => sql`${alias}.ctid = f.place and ${alias}.id = f.id`
 
 /**
  * Changes columns of the rows. With arithmetic, also returns the number of rows that the query finds: those whose
@@ -34,14 +41,14 @@ export function updateSetStatement(
   if (parts.isPlain) {
     const changes = [...values].map(([index, value]) => sql`, ${parts.name(index)} = ${value}`)
     return compileSharing(sql`
-      with found as (${set.select([])})${parts.keepFrom(sql`
-        found f join ${own} o on o.id = f.id where ${fits(sql`o`)}`)},
+      with found as (${set.select([], { hasPlaces: true })})${parts.keepFrom(sql`
+        found f join ${own} o on ${isFound(sql`o`)} where ${fits(sql`o`)}`)},
       written as (
         update ${own} r
         set version = r.version + 1, updated_at = now(),
           epoch = ${epoch}${join([empty, ...changes], '')}
         from found f
-        where r.id = f.id and ${fits(sql`r`)}
+        where ${isFound(sql`r`)} and ${fits(sql`r`)}
         returning 1
       )
       select count(*)${found} from written`)
@@ -73,13 +80,13 @@ export function deleteSetStatement(
     namesMax === undefined
       ? empty
       : sql`, case when count(*) <= ${max} then string_agg(id, ' ') end`
-  const found = set.select([])
+  const found = set.select([], { hasPlaces: parts.isPlain })
   if (parts.isPlain) {
     const kept = layout.hasForks ? sql`, kept as (${parts.keepGone()})` : empty
     return compileSharing(sql`
       with found as (${found}),
       gone as (
-        delete from ${own} r using found f where r.id = f.id
+        delete from ${own} r using found f where ${isFound(sql`r`)}
         returning ${layout.hasForks ? sql`r.*` : sql`r.id`}
       )${kept}
       select count(*)${names} from gone`)
