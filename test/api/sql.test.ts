@@ -674,6 +674,16 @@ describe('writing', () => {
     ])
   })
 
+  it('keeps the id that ON CONFLICT has found, if all columns are assigned', async () => {
+    await records("insert into things (id, name, email) values ('k1', 'old', 'k1@example.com')")
+    const upsert = (name: string, key: string, assigned = ', name = excluded.name') =>
+      `insert into things (id, name, email) values ('k1', '${name}', 'k1@example.com')
+       on conflict (${key}) do update set id = excluded.id${assigned} returning id, name`
+    expect(await records(upsert('new', 'id'))).toEqual([{ id: 'k1', name: 'new' }])
+    expect(await records(upsert('other', 'id', ''))).toEqual([{ id: 'k1', name: 'new' }])
+    expect(await refused(upsert('new', 'email'))).toContain('column [id]: cannot be changed')
+  })
+
   it('finds what a fork inherits in the way of what is inserted', async () => {
     await records("insert into things (id, email, count) values ('in', 'in@example.com', 1)")
     await branches.fork('inherits')

@@ -1,4 +1,5 @@
-import type pg from 'pg'
+import { Kysely, Migrator, PostgresDialect } from 'kysely'
+import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { createKey } from '../support/people.js'
@@ -89,8 +90,7 @@ describe('an advisory lock', () => {
     const second = await createTestService({ url: shop.service.url })
     const secondWire = await openWire(second)
     const url = shop.wire.url('shop:main').replace(/:\d+\//, `:${secondWire.port}/`)
-    const pgModule = await import('pg')
-    const far = new pgModule.default.Client({ connectionString: url })
+    const far = new pg.Client({ connectionString: url })
     far.on('error', () => undefined)
     await far.connect()
     await far.query('select pg_advisory_lock(9)')
@@ -114,6 +114,42 @@ describe('an advisory lock', () => {
     await shop.client.query('select pg_advisory_unlock_all()')
     expect(await answerOf(other, 'select pg_try_advisory_lock(5)')).toBe(true)
     await other.query('select pg_advisory_unlock_all()')
+  })
+
+  it('waits as long as WITH says, which is how Kysely takes the lock of its migrations', async () => {
+    const { client } = shop
+    await client.query('select pg_advisory_lock(8)')
+    const waiting = `with t as (select set_config('lock_timeout', '50', true) as config_val)
+      select pg_advisory_lock(8) from t`
+    await expect(other.query(waiting)).rejects.toMatchObject({ code: '55P03' })
+    expect(await answerOf(other, 'show lock_timeout')).toBe('0')
+    await client.query('select pg_advisory_unlock_all()')
+    expect((await other.query(waiting.replace(`'50'`, `'60s'`))).rows).toEqual([
+      { pg_advisory_lock: '' },
+    ])
+    await other.query('select pg_advisory_unlock_all()')
+    await expect(
+      other.query('with t as (select name from pets) select pg_advisory_lock(8) from t'),
+    ).rejects.toMatchObject({ code: '0A000' })
+    const pool = new pg.Pool({ connectionString: shop.wire.url('shop:main'), max: 2 })
+    const kysely = new Kysely<Record<string, never>>({ dialect: new PostgresDialect({ pool }) })
+    const provider = {
+      getMigrations: async () => ({
+        first: {
+          up: (db: Kysely<unknown>) =>
+            db.schema.createTable('moved').addColumn('note', 'text').execute(),
+          down: (db: Kysely<unknown>) => db.schema.dropTable('moved').execute(),
+        },
+      }),
+    }
+    const migrator = new Migrator({ db: kysely, provider })
+    const run = await Promise.all([migrator.migrateToLatest(), migrator.migrateToLatest()])
+    expect(run.map(({ error }) => error)).toEqual([undefined, undefined])
+    expect(run.flatMap(({ results = [] }) => results.map(({ status }) => status))).toEqual([
+      'Success',
+    ])
+    expect((await migrator.migrateDown()).error).toBeUndefined()
+    await kysely.destroy()
   })
 
   it('ends the connection that holds it if PostgreSQL has lost it', async () => {

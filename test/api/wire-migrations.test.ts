@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { TestBranches } from '../support/branches.js'
+import { createDatabase } from '../support/people.js'
 import type { TestService } from '../support/service.js'
 import { openShop, type WireService, type WireShop } from '../support/wire-clients.js'
 
@@ -263,6 +264,17 @@ describe('a transaction that changes the schema', () => {
     expect((await client.query('select * from items')).rows).toEqual([
       { id: 'a', a: null, b: null, c: null },
     ])
+  })
+
+  it('goes on when its key has got another workspace or database meanwhile', async () => {
+    const client = await forkTo('goeson')
+    await client.query('begin')
+    await client.query('create table first (note text)')
+    await createDatabase(service, 'beside')
+    await client.query('create table second (note text)')
+    await client.query(`insert into second (note) values ('a')`)
+    await client.query('commit')
+    expect((await client.query('select note from second')).rows).toEqual([{ note: 'a' }])
   })
 
   it('needs a key that writes, and is refused if it only reads', async () => {

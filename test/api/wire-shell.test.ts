@@ -357,6 +357,18 @@ describe('settings', () => {
     await client.query('rollback')
   })
 
+  it('are put back by pools and tools between two uses of a connection', async () => {
+    // asyncpg sends this when a connection returns to its pool.
+    await client.query('select pg_advisory_unlock_all(); close all; unlisten *; reset all;')
+    const { rows } = await client.query('select current_user')
+    const role = Object.values(rows[0])[0]
+    for (const text of [`set role '${role}'`, 'set role none', 'reset role']) {
+      await client.query(text)
+    }
+    expect((await client.query('show role')).rows).toEqual([{ role: 'none' }])
+    expect(await codeOf(client.query('set role postgres'))).toBe('0A000')
+  })
+
   it('are told to the client when they change', async () => {
     const raw = await wire.openRaw()
     raw.send(query(`set timezone = 'Asia/Tokyo'`))

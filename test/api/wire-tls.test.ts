@@ -40,6 +40,20 @@ describe('a connection over TLS', () => {
     await expect(client.connect()).rejects.toMatchObject({ code: 'DEPTH_ZERO_SELF_SIGNED_CERT' })
   })
 
+  it('is offered once, and so is the refusal without a certificate', async () => {
+    const plain = await openWire(service)
+    const gssWanted = 80_877_104
+    for (const code of [TLS_WANTED, gssWanted]) {
+      const raw = new RawClient(plain.port)
+      const request = startup({}, code).subarray(0, 8)
+      raw.socket.write(Buffer.concat([Buffer.from([0, 0, 0, 8]), request.subarray(4)]))
+      raw.socket.write(Buffer.concat([Buffer.from([0, 0, 0, 8]), request.subarray(4)]))
+      await raw.closed()
+      expect(raw.isClosed).toBe(true)
+    }
+    await plain.close()
+  })
+
   it('ends if something was sent before the handshake', async () => {
     const raw = new RawClient(wire.port)
     raw.send(startup({}, TLS_WANTED).subarray(0, 8), query('select 1'))

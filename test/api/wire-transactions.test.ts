@@ -279,6 +279,22 @@ describe('a transaction', () => {
     expect(heldConnections()).toBe(0)
   })
 
+  it('has the statements before its BEGIN in the same message, and a ROLLBACK there ends it', async () => {
+    const client = await forkTo('before')
+    await client.query('update people set age = 1; begin; update people set age = 2; rollback')
+    expect(await agesOf(client)).toEqual([41, 17])
+    await client.query('update people set age = 3; rollback; select 1')
+    expect(await agesOf(client)).toEqual([41, 17])
+    expect(await codeOf(client.query('update people set age = 4; begin; select 1 / 0'))).toBe(
+      '22012',
+    )
+    await client.query('rollback')
+    expect(await agesOf(client)).toEqual([41, 17])
+    await client.query('update people set age = 5; begin; update people set age = age + 1')
+    await client.query('commit')
+    expect(await agesOf(client)).toEqual([6, 6])
+  })
+
   it('can be sent as one pipeline, and keeps portals between its statements', async () => {
     await branches.fork('pipeline')
     const raw = await openRaw('shop:pipeline')
@@ -403,6 +419,15 @@ describe('a transaction that others wait for', () => {
     expect(await codeOf(client.query('commit'))).toBe('28P01')
     expect(await agesOf(await wire.connect('shop:revoked'))).toEqual([41, 17])
     expect(heldConnections()).toBe(0)
+  })
+
+  it('leaves a cursor WITH HOLD that ends with its key', async () => {
+    const created = await service.call('POST', '/user/keys/cursor', { body: {} })
+    const client = await wire.connect('shop:main', { key: created.body.key })
+    await client.query('begin; declare kept cursor with hold for select id from people; commit')
+    expect((await client.query('fetch 1 from kept')).rows).toHaveLength(1)
+    await service.call('DELETE', '/user/keys/cursor')
+    expect(await codeOf(client.query('fetch 1 from kept'))).toBe('28P01')
   })
 
   it('ends with its branch', async () => {

@@ -142,6 +142,20 @@ describe('a value in binary form', () => {
   })
 })
 
+describe('a value that a column cannot have', () => {
+  it.each([
+    ['big', `'x'`, '22P02'],
+    ['big', '9007199254740993', '22003'],
+    ['tone', `'c'`, '22P02'],
+  ])('has the class of PostgreSQL for data: %s = %s', async (column, value, code) => {
+    await shop.client.query("create type tone as enum ('a', 'b')").catch(() => undefined)
+    await shop.client.query('create table if not exists kinds (big bigint, tone tone)')
+    await expect(
+      shop.client.query(`insert into kinds (${column}) values (${value})`),
+    ).rejects.toMatchObject({ code })
+  })
+})
+
 describe('an interval', () => {
   it('has the style of PostgreSQL, as text and in binary form', async () => {
     const text = `select '1 year 2 mons -3 days 04:05:06.7'::interval as span`

@@ -20,7 +20,7 @@ import { type CopyPlan, planCopy } from './copy-statement.js'
 import { planCursor } from './cursor-statement.js'
 import { type ExplainPlan, planExplain } from './explain-statement.js'
 import { type Frame, FrameContent, ProtocolError, rowMessage, textIn } from './frames.js'
-import { describeLocks, lockWait, readLockCalls, runLocks } from './lock-statement.js'
+import { describeLocks, lockWait, readLocks, runLocks } from './lock-statement.js'
 import { NamedItems } from './named-items.js'
 import type { ParsedTexts } from './parsed-texts.js'
 import { type PreparedPlan, planPrepared } from './prepared-statement.js'
@@ -238,8 +238,9 @@ export class ClientSession {
 
   /** Runs the statements of a message, up to a COPY whose rows the client has to send. */
   async #runAll(statements: readonly ClientStatement[]): Promise<void> {
+    const areJoined = isOneTransaction(statements)
     for (const [index, statement] of statements.entries()) {
-      this.#joinOthers(statements.slice(index))
+      if (areJoined && statement.kind !== 'transaction') this.#block.beginImplicit()
       if (statement.parameterCount > 0) throw new WireError('42P02', 'there is no parameter $1')
       const prepared = { statement, declaredIds: [] }
       const portal = { prepared, isDescribing: false, values: [], formats: [] }
@@ -280,14 +281,6 @@ export class ClientSession {
       this.#isSkipping = rest === undefined
     }
     if (rest !== undefined && this.#copying === undefined) await this.#endMessage()
-  }
-
-  /** Statements of one message that write are one transaction, up to the next one about transactions. */
-  #joinOthers(rest: readonly ClientStatement[]): void {
-    const end = rest.findIndex(({ kind }) => kind === 'transaction')
-    const queries = rest.slice(0, end === -1 ? undefined : end).filter(isQuery)
-    if (queries.length < 2) return
-    if (queries.some(({ isWrite }) => isWrite)) this.#block.beginImplicit()
   }
 
   #extended(type: string, content: FrameContent): Promise<void> | undefined {
@@ -495,7 +488,7 @@ export class ClientSession {
     const typeIdOf = (index: number, found: string | undefined) =>
       declaredIds[index] || Number(found ?? TEXT_ID)
     if (statement.kind === 'locks') {
-      return describeLocks(readLockCalls(statement.node) ?? [], statement.parameterCount)
+      return describeLocks(readLocks(statement.node)?.calls ?? [], statement.parameterCount)
     }
     if (statement.kind === 'session') {
       const facts = { ...this.#connection.facts, parameters: given }
@@ -963,9 +956,10 @@ export class ClientSession {
       throw new WireError('42501', 'a key that only reads cannot take advisory locks')
     }
     const parameters = await this.#textsOf(portal)
-    const calls = readLockCalls(statement.node) ?? []
+    const { calls, settings } = readLocks(statement.node) ?? { calls: [], settings: [] }
     const { columns } = describeLocks(calls, statement.parameterCount)
-    const row = await this.#cancellable(async () => {
+    const run = async () => {
+      for (const node of settings) answerSession({ node }, { ...facts, parameters })
       const { databaseId } = await runner.place()
       return runLocks(calls, {
         owner: locks,
@@ -974,7 +968,8 @@ export class ClientSession {
         wait: { signal: this.#running.signal, ...lockWait(facts.settings, limits) },
         warn: (message) => this.#write(errorMessage(new WireError('01000', message), 'WARNING')),
       })
-    })
+    }
+    const row = await this.#cancellable(() => facts.settings.duringTransaction(run))
     this.#answerRows(portal, { columns, rows: [row], tag: 'SELECT 1' }, isSimple)
   }
 
@@ -1059,4 +1054,12 @@ const NO_ROWS: RowSink = { begin() {}, describe() {}, row() {}, end() {} }
 
 const stoppedCopy = (reason: string) => new WireError('57014', `COPY from stdin failed: ${reason}`)
 
-const isQuery = (statement: ClientStatement) => statement.kind === 'query'
+/**
+ * Returns whether the statements of a message are one transaction, because one of them writes. As in PostgreSQL, a BEGIN among
+ * them goes on with it, and a COMMIT or ROLLBACK ends it.
+ */
+function isOneTransaction(statements: readonly ClientStatement[]): boolean {
+  const isWrite = statements.some((each) => each.kind === 'query' && each.isWrite)
+  const parts = statements.filter(({ kind }) => kind === 'query' || kind === 'transaction')
+  return isWrite && parts.length > 1
+}

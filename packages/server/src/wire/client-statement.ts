@@ -16,7 +16,7 @@ import type { TableCodec } from '../rows/columns/table-codec.js'
 import { callsBranches } from './branch-calls.js'
 import { isCatalogueStatement } from './catalogue/catalogue-use.js'
 import { readSequenceState } from './catalogue/sequence-state.js'
-import { readLockCalls } from './lock-statement.js'
+import { readLocks } from './lock-statement.js'
 import { unsupported, WireError } from './wire-error.js'
 
 interface ClientQuery {
@@ -57,6 +57,7 @@ const SESSION_KINDS = new Set([
   'DeallocateStmt',
   'LockStmt',
   'VacuumStmt',
+  'UnlistenStmt',
   'ConstraintsSetStmt',
   'AlterOwnerStmt',
 ])
@@ -103,7 +104,7 @@ function toStatement(
   if (kind === 'PrepareStmt') return { ...found, kind: 'prepared', parameterCount: 0 }
   if (kind === 'ExecuteStmt') return { ...found, kind: 'prepared' }
   if (kind === 'ExplainStmt') return { ...found, kind: 'explain' }
-  if (readLockCalls(node) !== undefined) return { ...found, kind: 'locks' }
+  if (readLocks(node) !== undefined) return { ...found, kind: 'locks' }
   if (callsBranches(node)) return { ...found, kind: 'branches' }
   if (CURSOR_KINDS.has(kind)) return { ...found, kind: 'cursor' }
   if (kind === 'CopyStmt') return { ...found, kind: 'copy' }

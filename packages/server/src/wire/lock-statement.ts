@@ -1,6 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Node } from 'libpg-query'
-import { contentOf, namesOf } from '../dialect/nodes.js'
+import { contentOf, type NodeOf, namesOf } from '../dialect/nodes.js'
 import type { LockOwner, LockRequest } from './advisory-locks.js'
 import type { SessionSettings } from './session-settings.js'
 import { unsupported, WireError } from './wire-error.js'
@@ -26,6 +26,13 @@ interface LockCall {
   readonly given: readonly LockArgument[]
 }
 
+/** A query that calls functions of advisory locks. */
+interface LockQuery {
+  readonly calls: readonly LockCall[]
+  /** The queries in WITH, which change settings before the locks are taken. */
+  readonly settings: readonly Node[]
+}
+
 const nameOf = (node: Node | undefined): string | undefined => {
   const names = namesOf(contentOf(node, 'FuncCall')?.funcname)
   return names.length === 1 || names[0] === 'pg_catalog' ? names.at(-1) : undefined
@@ -34,22 +41,52 @@ const nameOf = (node: Node | undefined): string | undefined => {
 const isLockFunction = (name: string | undefined): name is string =>
   name !== undefined && (name === UNLOCK_ALL || FUNCTION.test(name))
 
-/** Returns the calls of a query that does nothing but to call functions of advisory locks. */
-export function readLockCalls(node: Node): readonly LockCall[] | undefined {
-  const { targetList = [], limitOption: _, op: __, ...rest } = contentOf(node, 'SelectStmt') ?? {}
+const NOT_ALONE = `functions of advisory locks must be alone in a query without FROM, but for a WITH of set_config('lock_timeout', ...)`
+
+/** Reads a query that does nothing but to call functions of advisory locks. */
+export function readLocks(node: Node): LockQuery | undefined {
+  const query = contentOf(node, 'SelectStmt') ?? {}
+  const { targetList = [], withClause, fromClause, limitOption: _, op: __, ...rest } = query
   const targets = targetList.map((each) => contentOf(each, 'ResTarget') ?? {})
   if (!targets.some(({ val }) => isLockFunction(nameOf(val)))) return undefined
   const isAlone = Object.values(rest).every((each) => each === undefined)
-  return targets.map(({ name: column, val }) => {
+  const settings = readSettings({ withClause, fromClause })
+  if (!isAlone || settings === undefined) throw unsupported(NOT_ALONE)
+  const calls = targets.map(({ name: column, val }) => {
     const name = nameOf(val)
-    if (!isAlone || !isLockFunction(name)) {
-      throw unsupported('functions of advisory locks must be alone in a query without FROM')
-    }
+    if (!isLockFunction(name)) throw unsupported(NOT_ALONE)
     const given = (contentOf(val, 'FuncCall')?.args ?? []).map(readArgument)
     const isPossible = name === UNLOCK_ALL ? given.length === 0 : [1, 2].includes(given.length)
     if (!isPossible) throw new WireError('42883', `function ${name} takes other arguments`)
     return { name, column: column ?? name, given }
   })
+  return { calls, settings }
+}
+
+/**
+ * Returns the queries of WITH, if each does nothing but to change settings, and FROM names each of them once. Kysely sets
+ * `lock_timeout` so, in the round trip that takes the lock of its migrations.
+ */
+function readSettings({
+  withClause,
+  fromClause = [],
+}: {
+  withClause: NodeOf<'SelectStmt'>['withClause'] | undefined
+  fromClause: readonly Node[] | undefined
+}): readonly Node[] | undefined {
+  const named = (withClause?.ctes ?? []).map((each) => contentOf(each, 'CommonTableExpr') ?? {})
+  const names = fromClause.map((each) => contentOf(each, 'RangeVar')?.relname)
+  const isEachNamed =
+    names.length === named.length && named.every(({ ctename }) => names.includes(ctename))
+  const queries = named.flatMap(({ ctequery }) => ctequery ?? [])
+  return isEachNamed && queries.every(setsOnly) ? queries : undefined
+}
+
+function setsOnly(node: Node): boolean {
+  const { targetList = [], limitOption: _, op: __, ...rest } = contentOf(node, 'SelectStmt') ?? {}
+  const isPlain = Object.values(rest).every((each) => each === undefined)
+  const values = targetList.map((each) => contentOf(each, 'ResTarget')?.val)
+  return isPlain && values.length > 0 && values.every((each) => nameOf(each) === 'set_config')
 }
 
 const HASHES = new Set(['hashtext', 'hashtextextended'])

@@ -44,7 +44,7 @@ const done = (tag: string, more: Partial<SessionAnswer> = {}): SessionAnswer => 
 
 /** Answers a statement about the session. With `isDescribed`, nothing is changed. */
 export function answerSession(
-  { node }: ClientStatement,
+  { node }: Pick<ClientStatement, 'node'>,
   facts: SessionFacts,
   { isDescribed = false } = {},
 ): SessionAnswer {
@@ -72,6 +72,9 @@ export function answerSession(
       const tag = contentOf(node, 'VacuumStmt')?.is_vacuumcmd ? 'VACUUM' : 'ANALYZE'
       return done(tag, { notice: `${tag} has no effect: the service takes care of its tables` })
     }
+    case 'UnlistenStmt':
+      // Pools of connections send it between two users. Nobody can listen.
+      return done('UNLISTEN')
     case 'LockStmt':
       return done('LOCK TABLE', { notice: 'LOCK has no effect: every transaction is serializable' })
     default:

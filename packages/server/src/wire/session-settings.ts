@@ -26,6 +26,7 @@ const FIXED: Readonly<Record<string, { readonly value: string; accepts(value: st
     is_superuser: { value: 'off', accepts: () => false },
     max_identifier_length: { value: '63', accepts: () => false },
     in_hot_standby: { value: 'off', accepts: () => false },
+    role: { value: 'none', accepts: () => true },
   }
 
 /** What a client can set. Most of it is only remembered. */
@@ -125,10 +126,27 @@ export class SessionSettings {
     this.#local.clear()
   }
 
+  /** Runs work as a transaction of its own, unless one is open. */
+  async duringTransaction<Result>(work: () => Promise<Result>): Promise<Result> {
+    if (this.#before !== undefined) return work()
+    this.begin()
+    try {
+      const result = await work()
+      this.end({ isKept: true })
+      return result
+    } catch (error) {
+      this.end({ isKept: false })
+      throw error
+    }
+  }
+
   /** Sets a value, with `isLocal` up to the end of the transaction. Returns a notice if it has no effect. */
   set(name: string, value: string, { isLocal = false } = {}): string | undefined {
     const key = name.toLowerCase()
     if (key === 'role' || key === 'session_authorization') {
+      // Tools for migrations set the role back to their own after each step.
+      const isOwn = value === this.#initial.get('session_authorization')
+      if (isOwn || (key === 'role' && value === 'none')) return undefined
       throw unsupported('the role of a connection is that of its API key')
     }
     if (isLocal && this.#before === undefined) {

@@ -221,6 +221,8 @@ export class TransactionBlock {
   async fetch({ name, movement, ...bounds }: CursorStep, sink: RowSink): Promise<void> {
     this.requireUsable()
     if (this.#held.find(name) !== undefined) {
+      // The rows were read earlier, and the key may have been revoked since.
+      if (!this.isOpen) await this.#runner.place()
       this.#held.fetch(name, movement, sink)
       return
     }

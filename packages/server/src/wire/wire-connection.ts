@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto'
 import type { Socket } from 'node:net'
+import { setImmediate as turn } from 'node:timers/promises'
 import { type SecureContext, TLSSocket } from 'node:tls'
 import { NAME_PATTERN } from '@offshoot/contract/names'
 import type { FastifyBaseLogger } from 'fastify'
@@ -22,6 +23,8 @@ const TLS_WANTED = 80_877_103
 const GSS_WANTED = 80_877_104
 const CANCEL = 80_877_102
 
+/** After this time of handling messages, others have their turn. */
+const TURN_MS = 10
 /** Bytes of a message before the key is known. */
 const START_BYTES_MAX = 10_000
 /** Bytes that may wait while a statement runs. Beyond that, the socket is not read. */
@@ -61,6 +64,8 @@ export class WireConnection {
   /** What the client said about itself, until its key arrives. */
   #startup: ReadonlyMap<string, string> | undefined
   #isBusy = false
+  /** The kinds of encryption that the client has asked for. */
+  readonly #asked = new Set<number>()
   #isClosing = false
   /** Ends a connection that does not complete its start or a message in time. */
   #late: NodeJS.Timeout | undefined
@@ -119,6 +124,7 @@ export class WireConnection {
   /** Handles the messages that have arrived, one after the other. */
   async #work(): Promise<void> {
     this.#isBusy = true
+    let turnAt = performance.now()
     try {
       for (let frame = this.#reader.next(); frame !== undefined; frame = this.#reader.next()) {
         if (this.#session !== undefined) clearTimeout(this.#late)
@@ -131,6 +137,9 @@ export class WireConnection {
           return
         }
         this.#handledBytes = 0
+        if (performance.now() - turnAt < TURN_MS) continue
+        await turn()
+        turnAt = performance.now()
       }
       this.#holdMessages()
     } catch (error) {
@@ -192,6 +201,11 @@ export class WireConnection {
 
   #start(content: FrameContent): boolean {
     const code = content.int32()
+    if (code === TLS_WANTED || code === GSS_WANTED) {
+      // The answer stays the same, and a stranger must not ask for it again and again.
+      if (this.#asked.has(code)) throw new ProtocolError('encryption was refused already')
+      this.#asked.add(code)
+    }
     if (code === TLS_WANTED) {
       this.#offerTls()
       return true

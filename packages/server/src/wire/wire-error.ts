@@ -65,9 +65,20 @@ const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
   unavailable: '57P03',
 }
 
+/** Matches a message about a value that a column cannot have. */
+const ofValue = ({ source }: RegExp): RegExp =>
+  new RegExp(`^table \\[[^\\]]*\\]: column \\[[^\\]]*\\]: .*(?:${source})`, 's')
+
 /** Kinds of invalid statements, by their messages. */
 const INVALID: readonly (readonly [RegExp, string])[] = [
   [/^syntax error|at end of input/, '42601'],
+  [ofValue(/column not found/), '42703'],
+  [ofValue(/must not be null|cannot be null|is required/), '23502'],
+  [ofValue(/is computed/), '428C9'],
+  [ofValue(/does not exist|is not in the years/), '22008'],
+  [ofValue(/is not between|out of(?: the)? range|digits/), '22003'],
+  [ofValue(/is (?:longer|larger) than|is too large/), '22001'],
+  [ofValue(/(?:)/), '22P02'],
   [/table \[[^\]]*\] not found/, '42P01'],
   [/missing FROM-clause entry/, '42P01'],
   [/column .*(?:does not exist|not found)/, '42703'],

@@ -1,7 +1,14 @@
 import type { Node } from 'libpg-query'
 import { ExpressionWriter } from '../../dialect/expression-sql.js'
 import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
-import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from '../../dialect/nodes.js'
+import {
+  contentOf,
+  kindOf,
+  type NodeKind,
+  type NodeOf,
+  namesOf,
+  requireKnown,
+} from '../../dialect/nodes.js'
 import { parseSql, SqlSyntaxError, tooDeep } from '../../dialect/parser.js'
 import { cutName, findName, type NamedQuery, type Relation, Scope } from '../../dialect/scope.js'
 import { textLength } from '../../postgres/place.js'
@@ -560,7 +567,8 @@ class Planner {
     const named = this.#writer.writeWith(withClause, scope)
     const target = this.#writer.target(relation, scope)
     const proposed = this.#writer.introduce(scope, { name: 'excluded', columns: table.columns })
-    const { columns, values, sources } = this.#assignments(clause.targetList, table, scope)
+    const assigned = clause.targetList?.filter((node) => !keepsId(node, key))
+    const { columns, values, sources } = this.#assignments(assigned, table, scope)
     const isWanted =
       clause.whereClause === undefined
         ? sql`true`
@@ -925,6 +933,14 @@ function conflictKeys(
   throw invalidSql(
     `ON CONFLICT: [${names.join(', ')}] is not the id, nor a unique column, nor the columns of a unique constraint`,
   )
+}
+
+/** Returns whether an assignment gives a record that was found by its id this id. ORMs assign all columns that they insert. */
+function keepsId(node: Node, { columns }: TableKey): boolean {
+  const { name, val } = contentOf(node, 'ResTarget') ?? {}
+  const [relation, column, ...others] = namesOf(contentOf(val, 'ColumnRef')?.fields)
+  const isProposed = relation === 'excluded' && column === 'id' && others.length === 0
+  return name === 'id' && isProposed && columns.some((each) => each.name === 'id')
 }
 
 /** Writes a query for existing records that have the unique value of a record to insert. */

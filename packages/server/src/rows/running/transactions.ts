@@ -287,13 +287,17 @@ function heldWrites(
   }
 }
 
-/** Goes on with a held transaction that has changed the schema of its branch. The guard is that of the new schema. */
+/**
+ * Goes on with a held transaction that has changed the schema of its branch. The guard is that of the new schema. The key was
+ * checked when the transaction began, and is checked again when it ends: until then its stamp can change for other reasons.
+ */
 export async function goOnWriting(
   { database }: Running,
   guard: Guard,
   client: pg.PoolClient,
 ): Promise<WriteTransaction> {
-  const [found] = await runPipeline(client, [writerGuardCall(guard, undefined)])
+  const ofBranch = { ...guard, keyId: undefined, keyStamp: undefined }
+  const [found] = await runPipeline(client, [writerGuardCall(ofBranch, undefined)])
   const { hasForks, ...layout } = layoutOf(guard.rows)
   return heldWrites(database, guard, { client, moment: hasForks ? momentFrom(found) : layout })
 }
