@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Node } from 'libpg-query'
 import type { Session } from '../data/session/session.js'
@@ -10,6 +11,7 @@ import { contentOf, kindOf, type NodeOf, namesOf, visit } from '../dialect/nodes
 import { parseSql, SqlSyntaxError } from '../dialect/parser.js'
 import { cutName } from '../dialect/scope.js'
 import { cutQualifiers } from '../dialect/source-text.js'
+import { LENGTH_AT_ONCE_MAX } from '../dialect/sql-limits.js'
 import { ident, join, sql } from '../postgres/sql.js'
 import { compileStatement } from '../postgres/statement.js'
 import type { TableCodec } from '../rows/columns/table-codec.js'
@@ -82,6 +84,7 @@ export async function parseStatements(
     if (!(error instanceof SqlSyntaxError)) throw error
     throw new WireError('42601', error.message, { position: error.position })
   })
+  if (text.length > LENGTH_AT_ONCE_MAX) await turn()
   const places = placesOfDatabase(parsed.nodes, database)
   const { nodes, texts } =
     places.length === 0 ? parsed : await parseSql(cutQualifiers(text, places))
