@@ -16,6 +16,13 @@ import {
   VALUE_BYTES_MAX,
 } from './allowed.js'
 import { collected, type Effort, knownSize, valueTooLarge, within } from './bounded-values.js'
+import {
+  type DeclaredType,
+  DeclaredTypes,
+  type EnumType,
+  placeOf,
+  valueAt,
+} from './declared-types.js'
 import { invalidSql } from './invalid-sql.js'
 import { isBoundedPath } from './json-path.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, namesOf, requireKnown } from './nodes.js'
@@ -53,10 +60,35 @@ const list = (expressions: readonly Sql[]): Sql =>
 
 /** Rewrites the expressions of a query. Everything that is not explicitly supported is rejected. */
 export class ExpressionWriter {
+  readonly #types: DeclaredTypes
+
   constructor(
     readonly context: StatementContext,
     readonly scope: Scope,
-  ) {}
+  ) {
+    this.#types = new DeclaredTypes((names) => scope.typeOf(names))
+  }
+
+  /** Returns the type that the columns of an expression are declared with, if it keeps it. */
+  declaredType(node: Node | undefined): DeclaredType | undefined {
+    return this.#types.of(node)
+  }
+
+  /** Returns the enum that one of some expressions has. The others are compared with its values. */
+  enumOf(nodes: readonly (Node | undefined)[]): EnumType | undefined {
+    for (const node of nodes) {
+      const type = this.declaredType(node)
+      if (type?.kind === 'enum') return type
+    }
+    return undefined
+  }
+
+  /** Writes what an expression is sorted by. Values of an enum are sorted by their places in its list. */
+  writeSorted(node: Node | undefined): Sql {
+    const type = this.enumOf([node])
+    const value = this.write(node)
+    return type === undefined ? value : placeOf(value, type)
+  }
 
   write(node: Node | undefined): Sql {
     if (node === undefined) throw invalidSql('an expression is missing')
@@ -122,16 +154,17 @@ export class ExpressionWriter {
   }
 
   /** Writes the list of an ORDER BY clause. */
-  writeOrder(nodes: readonly Node[] | undefined, replaced?: ReadonlyMap<string, Sql>): Sql {
+  writeOrder(
+    nodes: readonly Node[] | undefined,
+    writeSorted: (node: Node | undefined) => Sql = (node) => this.writeSorted(node),
+  ): Sql {
     return list(
       (nodes ?? []).map((node) => {
         const sort = contentOf(node, 'SortBy')
         if (sort === undefined) throw invalidSql('ORDER BY: a part is not supported')
         requireKnown(sort, 'ORDER BY', ['node', 'sortby_dir', 'sortby_nulls', 'location'])
         const direction = pick(SORT_DIRECTIONS, sort.sortby_dir)
-        const value = this.write(sort.node)
-        const written = replaced?.get(textOf(value)) ?? value
-        return sql`${written}${direction}${pick(SORT_NULLS, sort.sortby_nulls)}`
+        return sql`${writeSorted(sort.node)}${direction}${pick(SORT_NULLS, sort.sortby_nulls)}`
       }),
     )
   }
@@ -377,8 +410,10 @@ function writeOperation(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sq
     case 'AEXPR_NOT_BETWEEN':
     case 'AEXPR_BETWEEN_SYM':
     case 'AEXPR_NOT_BETWEEN_SYM': {
-      const [low = empty, high = empty] = items()
-      return sql`(${left()} ${BETWEEN[kind]} ${low} and ${high})`
+      const compared = writer.enumOf([lexpr, ...(contentOf(rexpr, 'List')?.items ?? [])])
+      const place = (value: Sql) => (compared === undefined ? value : placeOf(value, compared))
+      const [low = empty, high = empty] = items().map(place)
+      return sql`(${place(left())} ${BETWEEN[kind]} ${low} and ${high})`
     }
     default:
       throw writer.invalid('an operation of this form is not supported', content.location)
@@ -409,6 +444,9 @@ function requirePath(writer: ExpressionWriter, node: Node | undefined): void {
   if (!isPath(node)) throw writer.invalid(`operator [@?]: ${PATH_OPERAND}`, undefined)
 }
 
+/** Comparisons whose outcome depends on the order of values. */
+const COMPARISONS: ReadonlySet<string> = new Set(['<', '<=', '>', '>='])
+
 /** Writes a binary or prefix operator. */
 function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<'A_Expr'>): Sql {
   const operator = operatorOf(name)
@@ -424,6 +462,11 @@ function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<
     const isBesideSmall = (writer.sizeOf(other) ?? PATTERN_BYTES_MAX + 1) <= PATTERN_BYTES_MAX
     const isStored = isBesideSmall && writer.isStored(node)
     return writer.writeWithin(node, what, isStored ? SEARCHED_BYTES_MAX : bytesMax)
+  }
+  const compared = COMPARISONS.has(operator.text) ? writer.enumOf([lexpr, rexpr]) : undefined
+  if (compared !== undefined) {
+    const place = (node: Node | undefined) => placeOf(writer.write(node), compared)
+    return sql`(${place(lexpr)} ${operator} ${place(rexpr)})`
   }
   if (lexpr === undefined) return sql`(${operator} ${writer.write(rexpr)})`
   const text = sql`(${write(lexpr, 0, rexpr)} ${operator} ${write(rexpr, 1, lexpr)})`
@@ -566,6 +609,9 @@ function writeValue(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): Sql {
   const text = writeCall(writer, call)
   // Cast to text, because values of type regtype could be used to look up objects of the server.
   if (name === 'pg_typeof') return sql`cast(${text} as pg_catalog.text)`
+  // The sum of an int8 is numeric.
+  const summed = name === 'sum' ? writer.declaredType(args[0]) : undefined
+  if (summed?.kind === 'integer') return sql`cast(${text} as pg_catalog.int8)`
   return writer.context.effort.count(text, { isHeavy: isHeavy(writer, cost, args) })
 }
 
@@ -577,22 +623,48 @@ export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): S
   const order = call.agg_order ?? []
   const isWithin = call.agg_within_group === true
   const { args, replaced, filter } = writeArguments(writer, name, call)
+  const sorted = sortedLike(writer, replaced, { isDistinct: call.agg_distinct === true })
+  const extreme = EXTREMES.has(name) ? writer.enumOf(call.args ?? []) : undefined
+  const values = extreme === undefined ? args : args.map((value) => placeOf(value, extreme))
   const inside = [
     call.agg_distinct ? sql`distinct ` : empty,
-    call.agg_star ? sql`*` : list(args),
-    order.length > 0 && !isWithin ? sql` order by ${writer.writeOrder(order, replaced)}` : empty,
+    call.agg_star ? sql`*` : list(values),
+    order.length > 0 && !isWithin ? sql` order by ${writer.writeOrder(order, sorted)}` : empty,
   ]
   const after = [
-    isWithin ? sql` within group (order by ${writer.writeOrder(order)})` : empty,
+    // What is sorted is the result, too.
+    isWithin
+      ? sql` within group (order by ${writer.writeOrder(order, (node) => writer.write(node))})`
+      : empty,
     filter === undefined ? empty : sql` filter (where ${filter})`,
     call.over === undefined ? empty : sql` over ${writeOver(writer, call.over)}`,
   ]
-  return sql`pg_catalog.${ident(name)}(${join(inside, '')})${join(after, '')}`
+  const text = sql`pg_catalog.${ident(name)}(${join(inside, '')})${join(after, '')}`
+  return extreme === undefined ? text : valueAt(text, extreme)
+}
+
+/** Aggregates that find a value by the order of values. */
+const EXTREMES: ReadonlySet<string> = new Set(['min', 'max'])
+
+/**
+ * Returns how the values of an aggregate are sorted. What is an argument, too, is written like it: DISTINCT needs that, and
+ * it saves to keep the value twice.
+ */
+function sortedLike(
+  writer: ExpressionWriter,
+  replaced: ReadonlyMap<string, Sql>,
+  { isDistinct }: { isDistinct: boolean },
+) {
+  return (node: Node | undefined) => {
+    if (!isDistinct && writer.enumOf([node]) !== undefined) return writer.writeSorted(node)
+    const value = writer.write(node)
+    return replaced.get(textOf(value)) ?? value
+  }
 }
 
 interface WrittenArguments {
   readonly args: readonly Sql[]
-  /** For DISTINCT: sort expressions must be written exactly like the argument. */
+  /** How arguments are written, by how they would be if their size was not counted. */
   readonly replaced: ReadonlyMap<string, Sql>
   readonly filter: Sql | undefined
 }
@@ -793,8 +865,9 @@ function writeJsonAggregate(
     { args: nodes },
     { filter: isGiven, bytesMax: cost.bytesMax },
   )
+  const sorted = sortedLike(writer, replaced, { isDistinct: false })
   const order =
-    agg_order.length === 0 ? empty : sql` order by ${writer.writeOrder(agg_order, replaced)}`
+    agg_order.length === 0 ? empty : sql` order by ${writer.writeOrder(agg_order, sorted)}`
   const inside = sql`${join(args, ' value ')}${order}${join(given.options, '')}${type}`
   const after = [
     filter === undefined ? empty : sql` filter (where ${filter})`,
@@ -850,10 +923,14 @@ const WRITERS: Writers = {
   BooleanTest: (writer, { arg, booltesttype }) =>
     sql`(${writer.write(arg)} ${pick(BOOLEAN_TESTS, booltesttype)})`,
   CoalesceExpr: (writer, { args }) => sql`coalesce(${list(writer.writeAll(args))})`,
-  MinMaxExpr: (writer, { op, args }) =>
-    op === 'IS_GREATEST'
-      ? sql`greatest(${list(writer.writeAll(args))})`
-      : sql`least(${list(writer.writeAll(args))})`,
+  MinMaxExpr(writer, { op, args = [] }) {
+    const type = writer.enumOf(args)
+    const values = writer.writeAll(args)
+    const compared = type === undefined ? values : values.map((value) => placeOf(value, type))
+    const name = op === 'IS_GREATEST' ? sql`greatest` : sql`least`
+    const found = sql`${name}(${list(compared)})`
+    return type === undefined ? found : valueAt(found, type)
+  },
   TypeCast(writer, { arg, typeName }) {
     const parameter = contentOf(arg, 'ParamRef')
     // The parser also accepts a parameter as the constant of `date '2026-01-31'`; PostgreSQL does not.

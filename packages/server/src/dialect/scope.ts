@@ -1,8 +1,13 @@
+import type { DeclaredType } from './declared-types.js'
+
 /*
  * Resolves names in a statement. Each relation gets a unique alias, and its columns are known, so PostgreSQL
  * resolves a qualified name to the same column as this module. This matters for safety: if `a.b` is not a
  * column, PostgreSQL calls the function b.
  */
+
+/** The declared types of columns, in their order. undefined: PostgreSQL knows the types. */
+export type ColumnTypes = readonly (DeclaredType | undefined)[]
 
 /** A relation in a FROM clause, with its name in the statement. */
 export interface Relation {
@@ -10,6 +15,8 @@ export interface Relation {
   /** The alias in the written SQL. */
   readonly alias: string
   readonly columns: readonly string[]
+  /** The declared types of columns, by their names. */
+  readonly types?: ReadonlyMap<string, DeclaredType> | undefined
   readonly names: NameIndex
   /** The relation is a table of the branch, so its values are no larger than a record. */
   readonly isStored: boolean
@@ -24,6 +31,7 @@ export interface NamedQuery {
   readonly name: string
   readonly alias: string
   columns: readonly string[]
+  types?: ColumnTypes | undefined
   weight: number
   /** Why no query can use it. */
   readonly refusal?: string | undefined
@@ -73,6 +81,8 @@ export class Scope {
   readonly queries: NamedQuery[] = []
   /** The columns that `*` stands for. */
   readonly star: string[] = []
+  /** Their declared types. */
+  readonly starTypes: (DeclaredType | undefined)[] = []
   /** Columns of the relations, and output names for ORDER BY and GROUP BY. */
   readonly #names = new NameIndex()
   /** Columns of relations that are not tables, in lower case. */
@@ -87,6 +97,12 @@ export class Scope {
     this.#weight = Math.max(this.#weight, relation.weight)
     if (relation.isStored) return
     for (const column of relation.columns) this.#derived.add(column.toLowerCase())
+  }
+
+  /** Adds columns that `*` stands for. */
+  addStar(columns: readonly string[], types: ColumnTypes | undefined): void {
+    this.star.push(...columns)
+    this.starTypes.push(...(types ?? columns.map(() => undefined)))
   }
 
   /** Adds output names, which ORDER BY and GROUP BY can also use. */
@@ -129,6 +145,18 @@ export class Scope {
     return true
   }
 
+  /** Returns the declared type of a column. `names` are its name, or those of its relation and of the column. */
+  typeOf(names: readonly string[]): DeclaredType | undefined {
+    const [relation, column] = names.length === 1 ? [undefined, names[0]] : names.slice(-2)
+    if (column === undefined) return undefined
+    if (relation !== undefined) return typeIn(this.findRelation(relation), column)
+    for (const { relations } of this.#outwards()) {
+      const found = relations.find((each) => each.names.find(column) !== undefined)
+      if (found !== undefined) return typeIn(found, column)
+    }
+    return undefined
+  }
+
   /** Returns the name of a column as its table spells it. */
   findColumn(name: string): string | undefined {
     for (const scope of this.#outwards()) if (scope.#names.hasExact(name)) return name
@@ -138,6 +166,11 @@ export class Scope {
     }
     return undefined
   }
+}
+
+function typeIn(relation: Relation | undefined, column: string): DeclaredType | undefined {
+  if (relation?.types === undefined) return undefined
+  return relation.types.get(relation.names.find(column) ?? '')
 }
 
 /** Finds an exact match, or else the only name that differs in case. */

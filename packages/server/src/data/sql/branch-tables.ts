@@ -1,4 +1,5 @@
 import type { ColumnType } from '@offshoot/contract/schema'
+import type { DeclaredType } from '../../dialect/declared-types.js'
 import { invalidSql } from '../../dialect/invalid-sql.js'
 import { cutName, findName } from '../../dialect/scope.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
@@ -162,6 +163,7 @@ function createTable(
   return {
     name: cutName(codec.table.name),
     columns: names,
+    types: columns.map(declaredTypeOf),
     rows: writeRows(rows, columns),
     fullName: codec.table.name,
     idType: ID_TYPES[codec.table.idType ?? 'text'],
@@ -180,6 +182,12 @@ function createTable(
       throw invalidSql(`table [${codec.table.name}]: column [${name}]: ${reason}`)
     },
   }
+}
+
+/** Returns the type that a column is declared with, if it is stored as another one. */
+function declaredTypeOf({ column }: OwnColumn): DeclaredType | undefined {
+  const values = column?.column.enum?.values
+  return values && { kind: 'enum', values }
 }
 
 /** Lists the id, the columns of the schema, and the metadata. Nested columns have dotted names. */

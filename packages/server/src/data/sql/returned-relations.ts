@@ -1,4 +1,5 @@
 import type { Node } from 'libpg-query'
+import type { DeclaredType } from '../../dialect/declared-types.js'
 import { invalidSql } from '../../dialect/invalid-sql.js'
 import { contentOf, type NodeOf, namesOf } from '../../dialect/nodes.js'
 import { NameIndex, type Relation, type Scope } from '../../dialect/scope.js'
@@ -66,6 +67,7 @@ export function keptColumns(
 interface StarColumn {
   readonly name: string
   readonly value: Sql
+  readonly type: DeclaredType | undefined
 }
 
 /** Writes the relations of FROM again, as relations of one row each. */
@@ -93,7 +95,10 @@ export class ReturnedRelations {
   write(nodes: readonly Node[]): { text: Sql; star: readonly Sql[] } {
     const items = nodes.map((node) => this.#relation(node))
     const star = items.flatMap(({ columns }) => columns)
-    this.#scope.star.push(...star.map(({ name }) => name))
+    this.#scope.addStar(
+      star.map(({ name }) => name),
+      star.map(({ type }) => type),
+    )
     const text = join(
       items.map((item) => item.text),
       ', ',
@@ -109,14 +114,19 @@ export class ReturnedRelations {
     if (relation === undefined) throw new Error('a relation must have been written before')
     const kept = this.#kept.filter((column) => column.relation === position)
     const names = kept.map(({ column }) => relation.columns[column] ?? '')
-    const alias = this.#writer.introduce(this.#scope, { ...relation, columns: names })
+    const types = names.map((name) => relation.types?.get(name))
+    const alias = this.#writer.introduce(this.#scope, { ...relation, columns: names, types })
     const values = kept.map(
       ({ name }, index) => sql`${this.#row}.${ident(name)} as ${ident(names[index] ?? '')}`,
     )
     const list = values.length === 0 ? empty : join(values, ', ')
     return {
       text: sql`lateral (select ${list}) as ${alias}`,
-      columns: names.map((name) => ({ name, value: sql`${alias}.${ident(name)}` })),
+      columns: names.map((name, index) => ({
+        name,
+        value: sql`${alias}.${ident(name)}`,
+        type: types[index],
+      })),
     }
   }
 

@@ -1,6 +1,7 @@
 import type { Node, SelectStmt } from 'libpg-query'
 import { DEFINED_ROW_FUNCTIONS, ROW_FUNCTIONS } from '../../dialect/allowed.js'
 import { collected, Effort } from '../../dialect/bounded-values.js'
+import { commonOf, type DeclaredType, placeOf, shownType } from '../../dialect/declared-types.js'
 import {
   BRANCH_SCHEMA,
   ExpressionWriter,
@@ -10,7 +11,14 @@ import {
 } from '../../dialect/expression-sql.js'
 import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
 import { contentOf, kindOf, type NodeOf, namesOf, requireKnown } from '../../dialect/nodes.js'
-import { Aliases, NameIndex, type Relation, Scope } from '../../dialect/scope.js'
+import {
+  Aliases,
+  type ColumnTypes,
+  type NamedQuery,
+  NameIndex,
+  type Relation,
+  Scope,
+} from '../../dialect/scope.js'
 import {
   COLUMNS_IN_ALL_MAX,
   COLUMNS_MAX,
@@ -28,6 +36,8 @@ import { listColumnRefs } from './schema/parse-schema.js'
 export interface SqlTable {
   readonly name: string
   readonly columns: readonly string[]
+  /** Types that the columns are declared with, if they are stored as others. */
+  readonly types?: ColumnTypes
   /** A query for the rows of the table on the branch. */
   readonly rows: Sql
   /** The type of the ids in PostgreSQL. */
@@ -46,6 +56,8 @@ export interface WrittenQuery {
   readonly text: Sql
   /** The names of its columns. */
   readonly columns: readonly string[]
+  /** The declared types of its columns. */
+  readonly types?: ColumnTypes | undefined
   /** The number of nodes of the largest column, which PostgreSQL may substitute for its name. */
   readonly weight?: number
 }
@@ -138,17 +150,18 @@ export class QueryWriter implements StatementContext {
       query.op === undefined || query.op === 'SETOP_NONE'
         ? this.#plainSelect(query, scope)
         : this.#combination(query, scope, onFirst)
-    const end = this.#ending(query, scope)
-    return { ...body, text: sql`${named}${body.text}${end}` }
+    const isCombined = query.op !== undefined && query.op !== 'SETOP_NONE'
+    const end = this.#ending(query, scope, { body, isCombined })
+    return { ...body, text: sql`${named}${end}` }
   }
 
   /**
    * Writes UNION, INTERSECT or EXCEPT. The first part of a recursive query defines the columns of the whole.
    */
-  #combination(query: SelectStmt, scope: Scope, onFirst?: OnFirst): WrittenQuery {
+  #combination(query: SelectStmt, scope: Scope, onFirst?: OnFirst): WrittenBody {
     if (query.larg === undefined || query.rarg === undefined) throw invalidSql('a query is missing')
     const first = this.select(query.larg, scope, onFirst)
-    onFirst?.(first.columns)
+    onFirst?.(first)
     const second = this.select(query.rarg, scope)
     // A recursive query with UNION keeps all rows in memory, to remove duplicates.
     const isKept = onFirst !== undefined && !query.all
@@ -160,11 +173,13 @@ export class QueryWriter implements StatementContext {
     return {
       text: sql`(${first.text}) ${operator}${all} (${secondText})`,
       columns: first.columns,
+      types: first.types?.map((type, index) => commonOf(type, second.types?.[index])),
       weight: Math.max(first.weight ?? 1, second.weight ?? 1),
+      values: [],
     }
   }
 
-  #plainSelect(query: SelectStmt, scope: Scope): WrittenQuery {
+  #plainSelect(query: SelectStmt, scope: Scope): WrittenBody {
     if (query.valuesLists !== undefined) return this.#values(query.valuesLists, scope)
     const from = this.writeFrom(query.fromClause, scope)
     const writer = new ExpressionWriter(this, scope)
@@ -180,11 +195,13 @@ export class QueryWriter implements StatementContext {
     return {
       text: sql`select ${distinct}${targets.text}${from}${where}${group}${having}${windows}`,
       columns: targets.columns,
+      types: targets.types,
       weight: targets.weight ?? 1,
+      values: targets.values,
     }
   }
 
-  #values(lists: readonly Node[], scope: Scope): WrittenQuery {
+  #values(lists: readonly Node[], scope: Scope): WrittenBody {
     const writer = new ExpressionWriter(this, scope)
     const before = this.expanded
     const rows = lists.map((node) => writer.writeAll(contentOf(node, 'List')?.items))
@@ -198,6 +215,7 @@ export class QueryWriter implements StatementContext {
       )}`,
       columns,
       weight: this.expanded - before,
+      values: [],
     }
   }
 
@@ -206,9 +224,11 @@ export class QueryWriter implements StatementContext {
     nodes: readonly Node[] | undefined,
     scope: Scope,
     star: (relations: readonly Relation[]) => Sql = () => sql`*`,
-  ): WrittenQuery {
+  ): WrittenBody {
     const writer = new ExpressionWriter(this, scope)
     const columns: string[] = []
+    const types: (DeclaredType | undefined)[] = []
+    const values: (Sql | undefined)[] = []
     let weight = 1
     const parts = (nodes ?? []).map((node) => {
       const target = contentOf(node, 'ResTarget')
@@ -218,13 +238,17 @@ export class QueryWriter implements StatementContext {
         const name = target.name ?? outputName(target.val, scope)
         columns.push(name)
         const before = this.expanded
-        const text = sql`${writer.write(target.val)} as ${ident(name)}`
+        const value = writer.write(target.val)
         weight = Math.max(weight, this.expanded - before)
-        return text
+        types.push(writer.declaredType(target.val))
+        values.push(value)
+        return sql`${value} as ${ident(name)}`
       }
       if (fields.length === 1) {
         this.#requireColumns(columns.length + scope.star.length)
         columns.push(...scope.star)
+        types.push(...scope.starTypes)
+        values.push(...scope.star.map(() => undefined))
         weight = Math.max(weight, scope.weight)
         return star(scope.relations)
       }
@@ -235,11 +259,15 @@ export class QueryWriter implements StatementContext {
       }
       this.#requireColumns(columns.length + relation.columns.length)
       columns.push(...relation.columns)
+      types.push(...typesOf(relation))
+      values.push(
+        ...relation.columns.map((column) => sql`${ident(relation.alias)}.${ident(column)}`),
+      )
       weight = Math.max(weight, relation.weight)
       return sql`${ident(relation.alias)}.*`
     })
     this.#countColumns(columns.length)
-    return { text: parts.length === 0 ? empty : join(parts, ', '), columns, weight }
+    return { text: parts.length === 0 ? empty : join(parts, ', '), columns, types, values, weight }
   }
 
   /** Counts columns of a relation or result towards the limits of the statement. */
@@ -273,7 +301,9 @@ export class QueryWriter implements StatementContext {
     if (distinctClause === undefined) return LEFT_OUT
     const expressions = distinctClause.filter((node) => Object.keys(node).length > 0)
     if (expressions.length === 0) return sql`distinct `
-    return sql`distinct on (${join(writer.writeAll(expressions), ', ')}) `
+    // They are compared with those of ORDER BY, which are sorted.
+    const sorted = expressions.map((node) => writer.writeSorted(node))
+    return sql`distinct on (${join(sorted, ', ')}) `
   }
 
   #grouping(query: SelectStmt, writer: ExpressionWriter): Sql {
@@ -305,21 +335,71 @@ export class QueryWriter implements StatementContext {
     return sql` window ${join(windows, ', ')}`
   }
 
+  /** Writes a query with its ORDER BY, LIMIT and OFFSET. */
   #ending(
-    { sortClause = [], limitCount, limitOffset, limitOption }: SelectStmt,
+    query: SelectStmt,
     scope: Scope,
+    { body, isCombined }: { body: WrittenBody; isCombined: boolean },
   ): Sql {
+    const { sortClause = [], limitCount, limitOffset, limitOption } = query
     const writer = new ExpressionWriter(this, scope)
-    const order =
-      sortClause.length === 0 ? LEFT_OUT : sql` order by ${writer.writeOrder(sortClause)}`
+    const ordered =
+      sortClause.length === 0
+        ? body.text
+        : this.#ordered(sortClause, writer, { body, isCombined, ...query })
     const offset = limitOffset === undefined ? LEFT_OUT : sql` offset ${writer.write(limitOffset)}`
-    if (limitCount === undefined) return sql`${order}${offset}`
+    if (limitCount === undefined) return sql`${ordered}${offset}`
     const count = writer.write(limitCount)
     const limit =
       limitOption === 'LIMIT_OPTION_WITH_TIES'
         ? sql` fetch first (${count}) rows with ties`
         : sql` limit ${count}`
-    return sql`${order}${offset}${limit}`
+    return sql`${ordered}${offset}${limit}`
+  }
+
+  #ordered(
+    sortClause: readonly Node[],
+    writer: ExpressionWriter,
+    query: { body: WrittenBody; isCombined: boolean; distinctClause?: Node[] },
+  ): Sql {
+    const { body, isCombined, distinctClause } = query
+    const plain = () => sql`${body.text} order by ${writer.writeOrder(sortClause, sorted)}`
+    // A name or number of ORDER BY is that of a column of the result, if there is one.
+    const sorted = (node: Node | undefined): Sql => {
+      const position = outputPosition(node, body.columns)
+      const type = position === undefined ? undefined : body.types?.[position]
+      if (position === undefined) return writer.writeSorted(node)
+      if (type?.kind !== 'enum') return writer.write(node)
+      return placeOf(body.values[position] ?? ident(body.columns[position] ?? ''), type)
+    }
+    const isDistinct = distinctClause?.every((node) => Object.keys(node).length === 0) === true
+    if (!isCombined && !isDistinct) return plain()
+    // Only columns of the result can be sorted. For the order of an enum they are those of a subquery.
+    const positions = sortClause.map((node) => {
+      const sort = contentOf(node, 'SortBy')?.node
+      const position = outputPosition(sort, body.columns)
+      if (position !== undefined || isCombined) return position
+      const text = JSON.stringify(writer.write(sort))
+      const same = body.values.findIndex((value) => JSON.stringify(value) === text)
+      return same === -1 ? undefined : same
+    })
+    const isEnum = (position: number | undefined) =>
+      position !== undefined && body.types?.[position]?.kind === 'enum'
+    if (positions.includes(undefined) || !positions.some(isEnum)) {
+      return sql`${body.text} order by ${writer.writeOrder(sortClause, (node) => writer.write(node))}`
+    }
+    const names = body.columns.map((_, index) => ident(`column ${index}`))
+    const list = body.columns.map(
+      (column, index) => sql`${names[index] ?? empty} as ${ident(column)}`,
+    )
+    const order = writer.writeOrder(sortClause, (node) => {
+      const position =
+        positions[sortClause.findIndex((each) => contentOf(each, 'SortBy')?.node === node)] ?? 0
+      const type = body.types?.[position]
+      const value = sql`${ROWS}.${names[position] ?? empty}`
+      return type?.kind === 'enum' ? placeOf(value, type) : value
+    })
+    return sql`select ${join(list, ', ')} from (${body.text}) as ${ROWS}(${join(names, ', ')}) order by ${order}`
   }
 
   /** Writes the queries of a WITH clause, and adds their names to the scope. */
@@ -344,17 +424,20 @@ export class QueryWriter implements StatementContext {
 
   #namedQuery(query: NodeOf<'CommonTableExpr'>, scope: Scope, isRecursive: boolean): Sql {
     const { name, alias, given, columnsOf } = this.nameQuery(query)
-    const known = { name, alias, columns: given, weight: 1 }
+    const known: NamedQuery = { name, alias, columns: given, weight: 1 }
     const inner = contentOf(query.ctequery, 'SelectStmt')
     if (inner === undefined) {
       throw invalidSql(`WITH [${name}]: only the WITH of a whole statement can write`)
     }
     // A recursive query can refer to itself, with the columns of its first part.
     if (isRecursive) scope.queries.push(known)
-    const written = this.select(inner, scope, (columns) => {
-      if (isRecursive) known.columns = columnsOf(columns)
+    const written = this.select(inner, scope, (first) => {
+      if (!isRecursive) return
+      known.columns = columnsOf(first.columns)
+      known.types = first.types
     })
     known.columns = columnsOf(written.columns)
+    known.types = written.types
     if (!isRecursive) scope.queries.push(known)
     // NOT MATERIALIZED is only a hint, ignored for large queries: nested inlining grows exponentially.
     const isHeavy = (written.weight ?? 1) > INLINED_NODES_MAX
@@ -373,7 +456,7 @@ export class QueryWriter implements StatementContext {
   writeRelations(nodes: readonly Node[], scope: Scope): Sql {
     const items = nodes.map((node) => {
       const item = this.#relation(node, scope)
-      scope.star.push(...item.columns)
+      scope.addStar(item.columns, item.types)
       return item.text
     })
     return join(items, ', ')
@@ -402,6 +485,7 @@ export class QueryWriter implements StatementContext {
     options: {
       name: string
       columns: readonly string[]
+      types?: ColumnTypes | undefined
       given?: readonly string[]
       isStored?: boolean
       isScalar?: boolean
@@ -424,6 +508,7 @@ export class QueryWriter implements StatementContext {
       name,
       alias: this.#aliases.take(name),
       columns,
+      types: typesByName(columns, options.types),
       names: new NameIndex(columns),
       isStored: options.isStored ?? false,
       isScalar: options.isScalar ?? false,
@@ -443,19 +528,21 @@ export class QueryWriter implements StatementContext {
     if (query !== undefined) {
       if (query.refusal !== undefined) throw invalidSql(query.refusal)
       query.isUsed = true
-      const own = { name: name ?? query.name, columns: query.columns, given, weight: query.weight }
+      const { columns, types, weight } = query
+      const own = { name: name ?? query.name, columns, types, given, weight }
       const { relation, alias } = this.#introduce(scope, own)
-      return { text: sql`${ident(query.alias)} as ${alias}`, columns: relation.columns }
+      return relationOf(sql`${ident(query.alias)} as ${alias}`, relation)
     }
     const table = this.table(node)
     this.reads.add(table.name)
     const { relation, alias } = this.#introduce(scope, {
       name: name ?? table.name,
       columns: table.columns,
+      types: table.types,
       given,
       isStored: true,
     })
-    return { text: sql`(${this.#rowsOf(table)}) as ${alias}`, columns: relation.columns }
+    return relationOf(sql`(${this.#rowsOf(table)}) as ${alias}`, relation)
   }
 
   /** Finds the table of a name. Only tables of the branch can be used. */
@@ -481,16 +568,18 @@ export class QueryWriter implements StatementContext {
     const { relation, alias } = this.#introduce(scope, {
       name: name ?? table.name,
       columns: table.columns,
+      types: table.types,
       isStored: true,
     })
-    scope.star.push(...relation.columns)
+    scope.addStar(relation.columns, typesOf(relation))
     return { table, alias, text: sql`(${this.#rowsOf(table)}) as ${alias}` }
   }
 
   /** Adds a relation that is not in the statement, such as EXCLUDED, to the scope. Returns its alias. */
   introduce(
     scope: Scope,
-    own: Pick<Relation, 'name' | 'columns'> & Partial<Pick<Relation, 'isStored' | 'isScalar'>>,
+    own: Pick<Relation, 'name' | 'columns'> &
+      Partial<Pick<Relation, 'isStored' | 'isScalar'>> & { types?: ColumnTypes | undefined },
   ): Sql {
     return this.#introduce(scope, own).alias
   }
@@ -503,6 +592,7 @@ export class QueryWriter implements StatementContext {
     const own = {
       name: name ?? 'subquery',
       columns: query.columns,
+      types: query.types,
       given,
       weight: isHeavy ? 1 : (query.weight ?? 1),
     }
@@ -510,7 +600,7 @@ export class QueryWriter implements StatementContext {
     const before = lateral ? sql`lateral ` : LEFT_OUT
     // `offset 0` keeps PostgreSQL from inlining the subquery.
     const text = isHeavy ? sql`select * from (${query.text}) as ${ROWS} offset 0` : query.text
-    return { text: sql`${before}(${text}) as ${written}`, columns: relation.columns }
+    return relationOf(sql`${before}(${text}) as ${written}`, relation)
   }
 
   #rowFunction(node: NodeOf<'RangeFunction'>, scope: Scope): WrittenQuery {
@@ -584,13 +674,19 @@ export class QueryWriter implements StatementContext {
     const using = namesOf(node.usingClause).map((name = '') => leftNames.find(name) ?? name)
     const shared = node.isNatural ? left.columns.filter((column) => rightNames.has(column)) : using
     const isShared = new Set(shared)
-    const rest = [...left.columns, ...right.columns].filter((column) => !isShared.has(column))
+    const all = [...columnsOf(left), ...columnsOf(right)]
+    const rest = all.filter(({ column }) => !isShared.has(column))
+    const sharedType = (name: string) => {
+      const [one, other] = all.filter(({ column }) => column === name)
+      return commonOf(one?.type, other?.type)
+    }
     const natural = node.isNatural ? sql`natural ` : LEFT_OUT
     const isCross = node.quals === undefined && using.length === 0 && !node.isNatural
     const words = isCross ? sql`cross join` : sql`${natural}${kind}`
     return {
       text: sql`(${left.text} ${words} ${right.text}${this.#joinCondition(node, using, scope)})`,
-      columns: [...shared, ...rest],
+      columns: [...shared, ...rest.map(({ column }) => column)],
+      types: [...shared.map(sharedType), ...rest.map(({ type }) => type)],
     }
   }
 
@@ -634,7 +730,68 @@ export function writtenTooLong() {
   )
 }
 
-type OnFirst = (columns: readonly string[]) => void
+/** Takes the first part of a recursive query, which defines its columns. */
+type OnFirst = (first: WrittenQuery) => void
+
+/** A query before its ORDER BY. */
+interface WrittenBody extends WrittenQuery {
+  /** What its columns are, as far as they are written one by one. */
+  readonly values: readonly (Sql | undefined)[]
+}
+
+const relationOf = (text: Sql, relation: Relation): WrittenQuery => ({
+  text,
+  columns: relation.columns,
+  types: typesOf(relation),
+})
+
+function typesOf({ columns, types }: Relation): ColumnTypes {
+  return columns.map((column) => types?.get(column))
+}
+
+function columnsOf({ columns, types }: WrittenQuery) {
+  return columns.map((column, index) => ({ column, type: types?.[index] }))
+}
+
+/** A name that several columns have stands for none of them. */
+function typesByName(
+  columns: readonly string[],
+  types: ColumnTypes | undefined,
+): ReadonlyMap<string, DeclaredType> | undefined {
+  if (types?.some((type) => type !== undefined) !== true) return undefined
+  const found = new Map<string, DeclaredType>()
+  const repeated = new Set<string>()
+  for (const [index, column] of columns.entries()) {
+    const type = types[index]
+    if (columns.indexOf(column) < index) repeated.add(column)
+    if (type !== undefined) found.set(column, type)
+  }
+  for (const column of repeated) found.delete(column)
+  return found
+}
+
+/** Returns which column of the result a name or number of ORDER BY stands for. */
+function outputPosition(node: Node | undefined, columns: readonly string[]): number | undefined {
+  const number = contentOf(node, 'A_Const')?.ival
+  if (number !== undefined) return (number.ival ?? 0) - 1
+  const [name, ...others] = namesOf(contentOf(node, 'ColumnRef')?.fields)
+  if (name === undefined || others.length > 0) return undefined
+  const position = columns.indexOf(name)
+  return position === -1 ? undefined : position
+}
+
+/** Writes a query whose columns have the types that they are declared with. */
+export function shownQuery(text: Sql, { columns, types }: Omit<WrittenQuery, 'text'>): Sql {
+  const shown = types?.map(shownType) ?? []
+  if (shown.every((type) => type === undefined)) return text
+  const names = columns.map((_, index) => ident(`column ${index}`))
+  const list = columns.map((column, index) => {
+    const name = names[index] ?? empty
+    const type = shown[index]
+    return sql`${type === undefined ? name : sql`${name}::${type}`} as ${ident(column)}`
+  })
+  return sql`select ${join(list, ', ')} from (${text}) as ${ROWS}(${join(names, ', ')})`
+}
 
 const SELECT_PARTS = [
   'distinctClause',

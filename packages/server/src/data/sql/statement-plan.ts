@@ -10,7 +10,14 @@ import {
   requireKnown,
 } from '../../dialect/nodes.js'
 import { parseSql, SqlSyntaxError, tooDeep } from '../../dialect/parser.js'
-import { cutName, findName, type NamedQuery, type Relation, Scope } from '../../dialect/scope.js'
+import {
+  type ColumnTypes,
+  cutName,
+  findName,
+  type NamedQuery,
+  type Relation,
+  Scope,
+} from '../../dialect/scope.js'
 import { textLength } from '../../postgres/place.js'
 import { empty, ident, integer, join, type Sql, sql } from '../../postgres/sql.js'
 import { type Slot, slot } from '../../postgres/statement.js'
@@ -36,6 +43,7 @@ import {
   namesSql,
   partsOf,
   QueryWriter,
+  shownQuery,
   type WrittenQuery,
   withSql,
 } from './select-sql.js'
@@ -288,6 +296,7 @@ const RETURNED_POSITION = ident('returned position')
 interface PlannedPart {
   readonly plan: SinglePlan
   readonly columns: readonly string[] | undefined
+  readonly types?: ColumnTypes | undefined
   readonly reads: ReadonlySet<string>
   /** The query for what it writes, if that is a step of its own. */
   readonly source?: Sql | undefined
@@ -415,7 +424,7 @@ class Planner {
           ? `WITH query "${name}" does not have a RETURNING clause`
           : undefined
       const columns = columnsOf(part.columns ?? [])
-      this.#steps[own] = { name, alias, columns, weight: 1, refusal }
+      this.#steps[own] = { name, alias, columns, types: part.types, weight: 1, refusal }
       return { name, ...part }
     })
     const last = this.#part(rest, places.at(-1)?.source)
@@ -458,6 +467,7 @@ class Planner {
     return {
       plan: { kind: 'select', query: text, isLookup: false },
       columns: known.columns,
+      types: known.types,
       reads: new Set(this.#writer.reads),
     }
   }
@@ -474,11 +484,11 @@ class Planner {
       return { plan, columns: this.#returned, reads, source: this.#source }
     }
     const scope = this.#newScope()
-    const { text, columns } = this.#writer.select(select, scope)
-    const query = sql`${this.#with(scope)}${text}`
+    const written = this.#writer.select(select, scope)
+    const query = shownQuery(sql`${this.#with(scope)}${written.text}`, written)
     return {
       plan: { kind: 'select', query, isLookup: isLookup(select) },
-      columns,
+      columns: written.columns,
       reads: new Set(this.#writer.reads),
     }
   }
@@ -566,7 +576,11 @@ class Planner {
     const scope = this.#newScope()
     const named = this.#writer.writeWith(withClause, scope)
     const target = this.#writer.target(relation, scope)
-    const proposed = this.#writer.introduce(scope, { name: 'excluded', columns: table.columns })
+    const proposed = this.#writer.introduce(scope, {
+      name: 'excluded',
+      columns: table.columns,
+      types: table.types,
+    })
     const assigned = clause.targetList?.filter((node) => !keepsId(node, key))
     const { columns, values, sources } = this.#assignments(assigned, table, scope)
     const isWanted =
@@ -850,12 +864,13 @@ class Planner {
     const { idType } = target.table
     const ids = sql`${slot(this.#valueCount)}::${idType}[]`
     // The ids are given twice, so that a fork can use its indexes; see `isInTheWay`.
-    return sql`
+    const rows = sql`
       ${this.#with(scope)}select ${targets.text}
       from unnest(${ids}) with ordinality as ${RETURNED}(${RETURNED_ID}, ${RETURNED_POSITION})
       join ${target.text}
         on ${target.alias}.id = ${RETURNED}.${RETURNED_ID} and ${target.alias}.id = any(${ids})${beside?.text ?? empty}
       order by ${RETURNED}.${RETURNED_POSITION}`
+    return shownQuery(rows, targets)
   }
 
   /** Joins what was kept of other relations to the written records. */

@@ -1,0 +1,168 @@
+import type { Node } from 'libpg-query'
+import { join, literal, type Sql, sql } from '../postgres/sql.js'
+import { contentOf, kindOf, type NodeOf, namesOf } from './nodes.js'
+
+/*
+ * Types of expressions that PostgreSQL does not know, because it sees values as they are stored: an enum as a text, and
+ * whole numbers of all sizes as int8. They follow the columns through subqueries and through expressions that keep a type.
+ */
+
+export type DeclaredType = EnumType | IntegerType
+
+export interface EnumType {
+  readonly kind: 'enum'
+  /** The values, in their order. */
+  readonly values: readonly string[]
+}
+
+export interface IntegerType {
+  readonly kind: 'integer'
+  readonly bits: 16 | 32
+  /** PostgreSQL knows the type, too: it has calculated the value, and has not read it. */
+  readonly isKnown: boolean
+}
+
+/** Returns the type that a column is declared with. The names are those of its table, if given, and of the column. */
+export type FindType = (names: readonly string[]) => DeclaredType | undefined
+
+/** A constant or parameter that takes the type of what is beside it. */
+const ANY = 'any'
+type Found = DeclaredType | typeof ANY | undefined
+
+/** The types of the expressions of one scope. */
+export class DeclaredTypes {
+  readonly #find: FindType
+  /** Expressions that are nested in each other are asked for one after the other. */
+  readonly #known = new Map<Node, Found>()
+
+  constructor(find: FindType) {
+    this.#find = find
+  }
+
+  /** Returns the declared type of an expression, if it has one. */
+  of(node: Node | undefined): DeclaredType | undefined {
+    const found = this.#read(node)
+    return found === ANY ? undefined : found
+  }
+
+  #read(node: Node | undefined): Found {
+    if (node === undefined) return undefined
+    if (this.#known.has(node)) return this.#known.get(node)
+    const kind = kindOf(node)
+    const read = READERS[kind] as
+      | ((content: unknown, read: Read, find: FindType) => Found)
+      | undefined
+    const found = read?.(contentOf(node, kind), (inner) => this.#read(inner), this.#find)
+    this.#known.set(node, found)
+    return found
+  }
+}
+
+type Read = (node: Node | undefined) => Found
+type Readers = {
+  readonly [Kind in
+    | 'A_Const'
+    | 'A_Expr'
+    | 'CaseExpr'
+    | 'CoalesceExpr'
+    | 'ColumnRef'
+    | 'FuncCall'
+    | 'MinMaxExpr'
+    | 'ParamRef'
+    | 'TypeCast']: (content: NodeOf<Kind>, read: Read, find: FindType) => Found
+}
+
+const READERS: Partial<Record<string, unknown>> = {
+  A_Const: ({ ival, isnull, sval }) => {
+    if (ival !== undefined) return { kind: 'integer', bits: 32, isKnown: true }
+    return isnull || sval !== undefined ? ANY : undefined
+  },
+  ParamRef: () => ANY,
+  ColumnRef: ({ fields }, _read, find) => {
+    const names = namesOf(fields)
+    return names.includes(undefined) ? undefined : find(names as readonly string[])
+  },
+  TypeCast: ({ typeName }) => {
+    const name = namesOf(typeName?.names).at(-1)
+    const bits = (typeName?.arrayBounds ?? []).length === 0 ? INTEGERS.get(name ?? '') : undefined
+    return bits && { kind: 'integer', bits, isKnown: true }
+  },
+  A_Expr: ({ kind, name, lexpr, rexpr }, read) => {
+    if (kind === 'AEXPR_NULLIF') return read(lexpr)
+    if (kind !== 'AEXPR_OP' || !ARITHMETIC.has(namesOf(name).at(-1) ?? '')) return undefined
+    const type = common(lexpr === undefined ? [read(rexpr)] : [read(lexpr), read(rexpr)])
+    return type === ANY || type?.kind === 'integer' ? type : undefined
+  },
+  CaseExpr: ({ args = [], defresult }, read) =>
+    common([
+      ...args.map((branch) => read(contentOf(branch, 'CaseWhen')?.result)),
+      defresult === undefined ? ANY : read(defresult),
+    ]),
+  CoalesceExpr: ({ args = [] }, read) => common(args.map(read)),
+  MinMaxExpr: ({ args = [] }, read) => common(args.map(read)),
+  FuncCall: ({ funcname, args = [] }, read) =>
+    KEEPING_FUNCTIONS.has(namesOf(funcname).at(-1) ?? '') ? read(args[0]) : undefined,
+} satisfies Readers
+
+const INTEGERS: ReadonlyMap<string, 16 | 32> = new Map([
+  ['int2', 16],
+  ['int4', 32],
+])
+const ARITHMETIC: ReadonlySet<string> = new Set(['+', '-', '*', '/', '%'])
+/** Functions whose result has the type of their first argument. */
+const KEEPING_FUNCTIONS: ReadonlySet<string> = new Set([
+  ...['min', 'max', 'abs', 'mod'],
+  ...['lag', 'lead', 'first_value', 'last_value', 'nth_value'],
+])
+
+/** Returns the type that values of all of these types have. */
+function common(types: readonly Found[]): Found {
+  let found: Found = ANY
+  for (const type of types) {
+    if (type === ANY) continue
+    found = found === ANY ? type : commonOf(found, type)
+    if (found === undefined) return undefined
+  }
+  return found
+}
+
+/** Returns the type that values of both types have, such as those of the two queries of a UNION. */
+export function commonOf(
+  one: DeclaredType | undefined,
+  other: DeclaredType | undefined,
+): DeclaredType | undefined {
+  if (one?.kind === 'integer' && other?.kind === 'integer') {
+    return {
+      kind: 'integer',
+      bits: one.bits > other.bits ? one.bits : other.bits,
+      isKnown: one.isKnown && other.isKnown,
+    }
+  }
+  if (one?.kind !== 'enum' || other?.kind !== 'enum') return undefined
+  const isSame = one.values.length === other.values.length
+  return isSame && one.values.every((value, index) => value === other.values[index])
+    ? one
+    : undefined
+}
+
+/** Writes the list of an enum. */
+const listOf = ({ values }: EnumType): Sql => {
+  const items = values.map((value) => literal(value))
+  return sql`array[${join(items, ', ')}]::pg_catalog.text[]`
+}
+
+/** Writes the place of a value in the list of its enum. Places have the order of the values. */
+export function placeOf(value: Sql, type: EnumType): Sql {
+  return sql`pg_catalog.array_position(${listOf(type)}, ${value})`
+}
+
+/** Writes the value at a place of the list of an enum. */
+export function valueAt(place: Sql, type: EnumType): Sql {
+  return sql`(${listOf(type)})[${place}]`
+}
+
+/** Returns the type that the result of a query shows, unless PostgreSQL has it from the query itself. */
+export function shownType(type: DeclaredType | undefined): Sql | undefined {
+  if (type?.kind !== 'integer' || type.isKnown) return undefined
+  return type.bits === 16 ? sql`pg_catalog.int2` : sql`pg_catalog.int4`
+}
