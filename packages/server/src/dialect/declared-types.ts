@@ -15,7 +15,7 @@ export interface EnumType {
   readonly values: readonly string[]
 }
 
-export interface IntegerType {
+interface IntegerType {
   readonly kind: 'integer'
   readonly bits: 16 | 32
   /** PostgreSQL knows the type, too: it has calculated the value, and has not read it. */
@@ -23,7 +23,7 @@ export interface IntegerType {
 }
 
 /** Returns the type that a column is declared with. The names are those of its table, if given, and of the column. */
-export type FindType = (names: readonly string[]) => DeclaredType | undefined
+type FindType = (names: readonly string[]) => DeclaredType | undefined
 
 /** A constant or parameter that takes the type of what is beside it. */
 const ANY = 'any'

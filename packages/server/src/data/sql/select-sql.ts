@@ -1,7 +1,7 @@
 import type { Node, SelectStmt } from 'libpg-query'
 import { DEFINED_ROW_FUNCTIONS, ROW_FUNCTIONS } from '../../dialect/allowed.js'
 import { collected, Effort } from '../../dialect/bounded-values.js'
-import { commonOf, type DeclaredType, placeOf, shownType } from '../../dialect/declared-types.js'
+import { commonOf, type DeclaredType } from '../../dialect/declared-types.js'
 import {
   BRANCH_SCHEMA,
   ExpressionWriter,
@@ -31,6 +31,14 @@ import { textLength } from '../../postgres/place.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { outputName } from './output-name.js'
 import { listColumnRefs } from './schema/parse-schema.js'
+import {
+  orderedQuery,
+  relationOf,
+  typesByName,
+  typesOf,
+  type WrittenBody,
+  type WrittenQuery,
+} from './written-query.js'
 
 /** A table of the branch that a statement can read. */
 export interface SqlTable {
@@ -52,20 +60,9 @@ export interface SqlTables {
   hasType?(name: string): boolean
 }
 
-export interface WrittenQuery {
-  readonly text: Sql
-  /** The names of its columns. */
-  readonly columns: readonly string[]
-  /** The declared types of its columns. */
-  readonly types?: ColumnTypes | undefined
-  /** The number of nodes of the largest column, which PostgreSQL may substitute for its name. */
-  readonly weight?: number
-}
-
 const LEFT_OUT: Sql = empty
 /** The alias of a function in FROM, inside its relation. */
 const ROWS = ident('function rows')
-
 /** Rewrites a query. Names of tables are replaced by queries on the storage of the branch. */
 export class QueryWriter implements StatementContext {
   readonly #statement: string
@@ -150,9 +147,7 @@ export class QueryWriter implements StatementContext {
       query.op === undefined || query.op === 'SETOP_NONE'
         ? this.#plainSelect(query, scope)
         : this.#combination(query, scope, onFirst)
-    const isCombined = query.op !== undefined && query.op !== 'SETOP_NONE'
-    const end = this.#ending(query, scope, { body, isCombined })
-    return { ...body, text: sql`${named}${end}` }
+    return { ...body, text: sql`${named}${this.#ending(query, scope, body)}` }
   }
 
   /**
@@ -176,6 +171,7 @@ export class QueryWriter implements StatementContext {
       types: first.types?.map((type, index) => commonOf(type, second.types?.[index])),
       weight: Math.max(first.weight ?? 1, second.weight ?? 1),
       values: [],
+      isClosed: true,
     }
   }
 
@@ -198,6 +194,7 @@ export class QueryWriter implements StatementContext {
       types: targets.types,
       weight: targets.weight ?? 1,
       values: targets.values,
+      isClosed: isDistinct(query),
     }
   }
 
@@ -216,6 +213,7 @@ export class QueryWriter implements StatementContext {
       columns,
       weight: this.expanded - before,
       values: [],
+      isClosed: false,
     }
   }
 
@@ -224,7 +222,7 @@ export class QueryWriter implements StatementContext {
     nodes: readonly Node[] | undefined,
     scope: Scope,
     star: (relations: readonly Relation[]) => Sql = () => sql`*`,
-  ): WrittenBody {
+  ): Omit<WrittenBody, 'isClosed'> {
     const writer = new ExpressionWriter(this, scope)
     const columns: string[] = []
     const types: (DeclaredType | undefined)[] = []
@@ -299,8 +297,8 @@ export class QueryWriter implements StatementContext {
 
   #distinct({ distinctClause }: SelectStmt, writer: ExpressionWriter): Sql {
     if (distinctClause === undefined) return LEFT_OUT
+    if (isDistinct({ distinctClause })) return sql`distinct `
     const expressions = distinctClause.filter((node) => Object.keys(node).length > 0)
-    if (expressions.length === 0) return sql`distinct `
     // They are compared with those of ORDER BY, which are sorted.
     const sorted = expressions.map((node) => writer.writeSorted(node))
     return sql`distinct on (${join(sorted, ', ')}) `
@@ -337,16 +335,12 @@ export class QueryWriter implements StatementContext {
 
   /** Writes a query with its ORDER BY, LIMIT and OFFSET. */
   #ending(
-    query: SelectStmt,
+    { sortClause = [], limitCount, limitOffset, limitOption }: SelectStmt,
     scope: Scope,
-    { body, isCombined }: { body: WrittenBody; isCombined: boolean },
+    body: WrittenBody,
   ): Sql {
-    const { sortClause = [], limitCount, limitOffset, limitOption } = query
     const writer = new ExpressionWriter(this, scope)
-    const ordered =
-      sortClause.length === 0
-        ? body.text
-        : this.#ordered(sortClause, writer, { body, isCombined, ...query })
+    const ordered = sortClause.length === 0 ? body.text : orderedQuery(body, sortClause, writer)
     const offset = limitOffset === undefined ? LEFT_OUT : sql` offset ${writer.write(limitOffset)}`
     if (limitCount === undefined) return sql`${ordered}${offset}`
     const count = writer.write(limitCount)
@@ -355,51 +349,6 @@ export class QueryWriter implements StatementContext {
         ? sql` fetch first (${count}) rows with ties`
         : sql` limit ${count}`
     return sql`${ordered}${offset}${limit}`
-  }
-
-  #ordered(
-    sortClause: readonly Node[],
-    writer: ExpressionWriter,
-    query: { body: WrittenBody; isCombined: boolean; distinctClause?: Node[] },
-  ): Sql {
-    const { body, isCombined, distinctClause } = query
-    const plain = () => sql`${body.text} order by ${writer.writeOrder(sortClause, sorted)}`
-    // A name or number of ORDER BY is that of a column of the result, if there is one.
-    const sorted = (node: Node | undefined): Sql => {
-      const position = outputPosition(node, body.columns)
-      const type = position === undefined ? undefined : body.types?.[position]
-      if (position === undefined) return writer.writeSorted(node)
-      if (type?.kind !== 'enum') return writer.write(node)
-      return placeOf(body.values[position] ?? ident(body.columns[position] ?? ''), type)
-    }
-    const isDistinct = distinctClause?.every((node) => Object.keys(node).length === 0) === true
-    if (!isCombined && !isDistinct) return plain()
-    // Only columns of the result can be sorted. For the order of an enum they are those of a subquery.
-    const positions = sortClause.map((node) => {
-      const sort = contentOf(node, 'SortBy')?.node
-      const position = outputPosition(sort, body.columns)
-      if (position !== undefined || isCombined) return position
-      const text = JSON.stringify(writer.write(sort))
-      const same = body.values.findIndex((value) => JSON.stringify(value) === text)
-      return same === -1 ? undefined : same
-    })
-    const isEnum = (position: number | undefined) =>
-      position !== undefined && body.types?.[position]?.kind === 'enum'
-    if (positions.includes(undefined) || !positions.some(isEnum)) {
-      return sql`${body.text} order by ${writer.writeOrder(sortClause, (node) => writer.write(node))}`
-    }
-    const names = body.columns.map((_, index) => ident(`column ${index}`))
-    const list = body.columns.map(
-      (column, index) => sql`${names[index] ?? empty} as ${ident(column)}`,
-    )
-    const order = writer.writeOrder(sortClause, (node) => {
-      const position =
-        positions[sortClause.findIndex((each) => contentOf(each, 'SortBy')?.node === node)] ?? 0
-      const type = body.types?.[position]
-      const value = sql`${ROWS}.${names[position] ?? empty}`
-      return type?.kind === 'enum' ? placeOf(value, type) : value
-    })
-    return sql`select ${join(list, ', ')} from (${body.text}) as ${ROWS}(${join(names, ', ')}) order by ${order}`
   }
 
   /** Writes the queries of a WITH clause, and adds their names to the scope. */
@@ -674,7 +623,9 @@ export class QueryWriter implements StatementContext {
     const using = namesOf(node.usingClause).map((name = '') => leftNames.find(name) ?? name)
     const shared = node.isNatural ? left.columns.filter((column) => rightNames.has(column)) : using
     const isShared = new Set(shared)
-    const all = [...columnsOf(left), ...columnsOf(right)]
+    const all = [left, right].flatMap(({ columns, types }) =>
+      columns.map((column, index) => ({ column, type: types?.[index] })),
+    )
     const rest = all.filter(({ column }) => !isShared.has(column))
     const sharedType = (name: string) => {
       const [one, other] = all.filter(({ column }) => column === name)
@@ -733,64 +684,9 @@ export function writtenTooLong() {
 /** Takes the first part of a recursive query, which defines its columns. */
 type OnFirst = (first: WrittenQuery) => void
 
-/** A query before its ORDER BY. */
-interface WrittenBody extends WrittenQuery {
-  /** What its columns are, as far as they are written one by one. */
-  readonly values: readonly (Sql | undefined)[]
-}
-
-const relationOf = (text: Sql, relation: Relation): WrittenQuery => ({
-  text,
-  columns: relation.columns,
-  types: typesOf(relation),
-})
-
-function typesOf({ columns, types }: Relation): ColumnTypes {
-  return columns.map((column) => types?.get(column))
-}
-
-function columnsOf({ columns, types }: WrittenQuery) {
-  return columns.map((column, index) => ({ column, type: types?.[index] }))
-}
-
-/** A name that several columns have stands for none of them. */
-function typesByName(
-  columns: readonly string[],
-  types: ColumnTypes | undefined,
-): ReadonlyMap<string, DeclaredType> | undefined {
-  if (types?.some((type) => type !== undefined) !== true) return undefined
-  const found = new Map<string, DeclaredType>()
-  const repeated = new Set<string>()
-  for (const [index, column] of columns.entries()) {
-    const type = types[index]
-    if (columns.indexOf(column) < index) repeated.add(column)
-    if (type !== undefined) found.set(column, type)
-  }
-  for (const column of repeated) found.delete(column)
-  return found
-}
-
-/** Returns which column of the result a name or number of ORDER BY stands for. */
-function outputPosition(node: Node | undefined, columns: readonly string[]): number | undefined {
-  const number = contentOf(node, 'A_Const')?.ival
-  if (number !== undefined) return (number.ival ?? 0) - 1
-  const [name, ...others] = namesOf(contentOf(node, 'ColumnRef')?.fields)
-  if (name === undefined || others.length > 0) return undefined
-  const position = columns.indexOf(name)
-  return position === -1 ? undefined : position
-}
-
-/** Writes a query whose columns have the types that they are declared with. */
-export function shownQuery(text: Sql, { columns, types }: Omit<WrittenQuery, 'text'>): Sql {
-  const shown = types?.map(shownType) ?? []
-  if (shown.every((type) => type === undefined)) return text
-  const names = columns.map((_, index) => ident(`column ${index}`))
-  const list = columns.map((column, index) => {
-    const name = names[index] ?? empty
-    const type = shown[index]
-    return sql`${type === undefined ? name : sql`${name}::${type}`} as ${ident(column)}`
-  })
-  return sql`select ${join(list, ', ')} from (${text}) as ${ROWS}(${join(names, ', ')})`
+/** Returns whether a query has DISTINCT without a list of expressions. */
+function isDistinct({ distinctClause }: Pick<SelectStmt, 'distinctClause'>): boolean {
+  return distinctClause?.every((node) => Object.keys(node).length === 0) === true
 }
 
 const SELECT_PARTS = [

@@ -38,17 +38,10 @@ import {
   ReturnedRelations,
   returnsOthers,
 } from './returned-relations.js'
-import {
-  type NamedParts,
-  namesSql,
-  partsOf,
-  QueryWriter,
-  shownQuery,
-  type WrittenQuery,
-  withSql,
-} from './select-sql.js'
+import { type NamedParts, namesSql, partsOf, QueryWriter, withSql } from './select-sql.js'
 import { readNextNumber, readNextval, readSetval, type SetvalCall } from './setval-call.js'
 import { StepRows } from './step-rows.js'
+import { shownQuery, type WrittenQuery } from './written-query.js'
 
 /** A syntactically valid statement of a supported kind. */
 export interface ParsedStatement {

@@ -1,0 +1,142 @@
+import type { Node } from 'libpg-query'
+import { type DeclaredType, placeOf, shownType } from '../../dialect/declared-types.js'
+import type { ExpressionWriter } from '../../dialect/expression-sql.js'
+import { contentOf, namesOf } from '../../dialect/nodes.js'
+import type { ColumnTypes, Relation } from '../../dialect/scope.js'
+import { ident, join, type Sql, sql } from '../../postgres/sql.js'
+
+/* Queries as they are written for PostgreSQL, with the types that their columns are declared with. */
+
+export interface WrittenQuery {
+  readonly text: Sql
+  /** The names of its columns. */
+  readonly columns: readonly string[]
+  /** The declared types of its columns. */
+  readonly types?: ColumnTypes | undefined
+  /** The number of nodes of the largest column, which PostgreSQL may substitute for its name. */
+  readonly weight?: number
+}
+
+/** A query before its ORDER BY. */
+export interface WrittenBody extends WrittenQuery {
+  /** Its columns as they are written, without those of `*`. */
+  readonly values: readonly (Sql | undefined)[]
+  /** Only its columns can be sorted: it is a UNION or the like, or has DISTINCT. */
+  readonly isClosed: boolean
+}
+
+/** Returns a relation as a query. */
+export const relationOf = (text: Sql, relation: Relation): WrittenQuery => ({
+  text,
+  columns: relation.columns,
+  types: typesOf(relation),
+})
+
+export function typesOf({ columns, types }: Relation): ColumnTypes {
+  return columns.map((column) => types?.get(column))
+}
+
+/** Returns the types of columns by their names. A name that several columns have stands for none of them. */
+export function typesByName(
+  columns: readonly string[],
+  types: ColumnTypes | undefined,
+): ReadonlyMap<string, DeclaredType> | undefined {
+  if (types?.some((type) => type !== undefined) !== true) return undefined
+  const found = new Map<string, DeclaredType | undefined>()
+  for (const [index, column] of columns.entries()) {
+    found.set(column, found.has(column) ? undefined : types[index])
+  }
+  return new Map([...found].flatMap(([column, type]) => (type ? [[column, type]] : [])))
+}
+
+/** Writes a query whose columns have the types that they are declared with. */
+export function shownQuery(text: Sql, { columns, types }: Omit<WrittenQuery, 'text'>): Sql {
+  const shown = types?.map(shownType) ?? []
+  if (shown.every((type) => type === undefined)) return text
+  return select(text, columns, (value, index) => {
+    const type = shown[index]
+    return type === undefined ? value : sql`${value}::${type}`
+  })
+}
+
+/** Writes a query with its ORDER BY. */
+export function orderedQuery(
+  body: WrittenBody,
+  sortClause: readonly Node[],
+  writer: ExpressionWriter,
+): Sql {
+  if (body.isClosed) return orderedClosed(body, sortClause, writer)
+  const order = writer.writeOrder(sortClause, (node) => {
+    const position = positionOf(node, body)
+    if (position === undefined) return writer.writeSorted(node)
+    const type = body.types?.[position]
+    if (type?.kind !== 'enum') return writer.write(node)
+    return placeOf(body.values[position] ?? ident(body.columns[position] ?? ''), type)
+  })
+  return sql`${body.text} order by ${order}`
+}
+
+/** Sorts a query by its columns. For the order of an enum they have to be those of a subquery. */
+function orderedClosed(
+  body: WrittenBody,
+  sortClause: readonly Node[],
+  writer: ExpressionWriter,
+): Sql {
+  const { columns, types, text } = body
+  const positions = new Map(
+    sortClause.map((each) => {
+      const node = contentOf(each, 'SortBy')?.node
+      return [node, positionOf(node, body) ?? positionOfSame(node, body, writer)]
+    }),
+  )
+  const found = [...positions.values()]
+  const hasEnum = found.some((position) => types?.[position ?? -1]?.kind === 'enum')
+  if (!hasEnum || found.includes(undefined)) {
+    const order = writer.writeOrder(sortClause, (node) => writer.write(node))
+    return sql`${text} order by ${order}`
+  }
+  const order = writer.writeOrder(sortClause, (node) => {
+    const position = positions.get(node) ?? 0
+    const value = sql`${ROWS}.${columnAt(position)}`
+    const type = types?.[position]
+    return type?.kind === 'enum' ? placeOf(value, type) : value
+  })
+  return sql`${select(text, columns, (value) => value)} order by ${order}`
+}
+
+/** Returns which column of the result a name or number of ORDER BY stands for. */
+function positionOf(node: Node | undefined, { columns }: WrittenQuery): number | undefined {
+  const number = contentOf(node, 'A_Const')?.ival
+  if (number !== undefined) return (number.ival ?? 0) - 1
+  const [name, ...others] = namesOf(contentOf(node, 'ColumnRef')?.fields)
+  if (name === undefined || others.length > 0) return undefined
+  return found(columns.indexOf(name))
+}
+
+/** Returns which column of the result is the same expression. */
+function positionOfSame(
+  node: Node | undefined,
+  { values }: WrittenBody,
+  writer: ExpressionWriter,
+): number | undefined {
+  const text = JSON.stringify(writer.write(node))
+  return found(values.findIndex((value) => JSON.stringify(value) === text))
+}
+
+const found = (index: number): number | undefined => (index === -1 ? undefined : index)
+
+/** The alias of a query, and those of its columns. */
+const ROWS = ident('written rows')
+const columnAt = (index: number): Sql => ident(`column ${index}`)
+
+function select(
+  text: Sql,
+  columns: readonly string[],
+  write: (value: Sql, index: number) => Sql,
+): Sql {
+  const list = columns.map(
+    (column, index) => sql`${write(columnAt(index), index)} as ${ident(column)}`,
+  )
+  const names = columns.map((_, index) => columnAt(index))
+  return sql`select ${join(list, ', ')} from (${text}) as ${ROWS}(${join(names, ', ')})`
+}
