@@ -52,6 +52,10 @@ describe('COPY', () => {
     ])
     expect(read('h1,h2\n1,2', { ...CSV, hasHeader: true })).toEqual([['1', '2']])
     expect(read('a\\tb\\x41\\101\t\\N\n\\.\nignored\n', TEXT)).toEqual([['a\tbAA', null]])
+    expect(read('a\tb\\', TEXT)).toEqual([['a', 'b']])
+    expect(read('a|b\\|c\n', { ...TEXT, delimiter: '|' })).toEqual([['a', 'b|c']])
+    const marked = { ...CSV, delimiter: '^', quote: ']', escaping: ']' }
+    expect(read('a^]b]]\n^c]\n', marked)).toEqual([['a', 'b]\n^c']])
   })
 
   it('refuses a value without an end, and a line that is too long', () => {

@@ -66,6 +66,8 @@ function writeCsv(value: string, { delimiter, quote, escaping, nullText }: CopyF
 /** Reads lines that arrive in parts. Each character is looked at once to find the end of its line. */
 export class CopyReader {
   readonly #format: CopyFormat
+  /** Finds what can end a line or keep a line end from doing so, and what can end a value. */
+  readonly #marks: { readonly line: RegExp; readonly value: RegExp }
   readonly #columns: readonly string[]
   readonly #lengthMax: number
   /** The parts of a line that has no end yet. */
@@ -82,7 +84,10 @@ export class CopyReader {
     format: CopyFormat,
     { columns, lengthMax }: { columns: readonly string[]; lengthMax: number },
   ) {
+    const { isCsv, delimiter, quote, escaping } = format
+    const special = isCsv ? [quote, escaping] : ['\\']
     this.#format = format
+    this.#marks = { line: anyOf('\n', ...special), value: anyOf(delimiter, ...special) }
     this.#columns = columns
     this.#lengthMax = lengthMax
     this.#skipsHeader = format.hasHeader
@@ -96,15 +101,20 @@ export class CopyReader {
   /** Returns the rows that are complete. */
   *push(text: string): Generator<CopyRow> {
     let start = 0
-    for (let at = 0; at < text.length && !this.#isAtEnd; at++) {
-      if (!this.#endsLine(text[at] as string)) continue
-      const line = this.#parts.join('') + text.slice(start, at)
+    for (
+      let at = this.#endOf(text, 0);
+      at !== -1 && !this.#isAtEnd;
+      at = this.#endOf(text, start)
+    ) {
+      const line =
+        this.#length === 0 ? text.slice(start, at) : this.#parts.join('') + text.slice(0, at)
       this.#parts = []
       this.#length = 0
       start = at + 1
-      yield* this.#read(line)
+      const row = this.#read(line)
+      if (row !== undefined) yield row
     }
-    if (this.#isAtEnd) return
+    if (this.#isAtEnd || start === text.length) return
     this.#parts.push(text.slice(start))
     this.#length += text.length - start
     if (this.#length > this.#lengthMax) {
@@ -117,23 +127,26 @@ export class CopyReader {
     const line = this.#parts.join('')
     if (line === '' || this.#isAtEnd) return
     if (this.#isQuoted) throw invalid('unterminated CSV quoted field')
-    yield* this.#read(line)
+    const row = this.#read(line)
+    if (row !== undefined) yield row
   }
 
-  *#read(given: string): Generator<CopyRow> {
+  /** Returns the row of a line. undefined: it is the header, or the end of all rows. */
+  #read(given: string): CopyRow | undefined {
     const line = given.endsWith('\r') ? given.slice(0, -1) : given
     // In CSV it is a value, as in PostgreSQL 18.
     if (line === '\\.' && !this.#format.isCsv) {
       this.#isAtEnd = true
-      return
+      return undefined
     }
-    const row = this.#format.isCsv ? readCsv(line, this.#format) : readText(line, this.#format)
+    const readValues = this.#format.isCsv ? readCsv : readText
+    const row = readValues(line, this.#format, this.#marks.value)
     if (this.#skipsHeader) {
       this.#skipsHeader = false
       if (this.#format.matchesHeader) this.#requireHeader(row)
-      return
+      return undefined
     }
-    yield row
+    return row
   }
 
   #requireHeader(row: CopyRow): void {
@@ -148,38 +161,68 @@ export class CopyReader {
     )
   }
 
-  /** Returns whether a character ends a line: a line end within quotes or behind a backslash is part of a value. */
-  #endsLine(each: string): boolean {
-    if (this.#isEscaped) {
-      this.#isEscaped = false
-      return false
-    }
+  /**
+   * Returns where the line ends that begins or goes on at a position; -1 if its end has not arrived. A line end within quotes or
+   * behind a backslash is part of a value.
+   */
+  #endOf(text: string, from: number): number {
     const { isCsv, quote, escaping } = this.#format
-    if (!isCsv) this.#isEscaped = each === '\\'
-    else if (this.#isQuoted && each === escaping && escaping !== quote) this.#isEscaped = true
-    else if (each === quote) this.#isQuoted = !this.#isQuoted
-    return each === '\n' && !this.#isQuoted
+    let at = from
+    if (this.#isEscaped && at < text.length) {
+      this.#isEscaped = false
+      at++
+    }
+    for (;;) {
+      at = find(this.#marks.line, text, at)
+      if (at === text.length) return -1
+      const each = text[at]
+      if (each === '\n' && !this.#isQuoted) return at
+      at++
+      const isEscape = isCsv
+        ? this.#isQuoted && each === escaping && escaping !== quote
+        : each === '\\'
+      if (!isEscape) {
+        if (isCsv && each === quote) this.#isQuoted = !this.#isQuoted
+      } else if (at === text.length) this.#isEscaped = true
+      else at++
+    }
   }
 }
 
-function readText(line: string, { delimiter, nullText }: CopyFormat): CopyRow {
+/** Returns an expression that finds any of some characters. */
+function anyOf(...characters: readonly string[]): RegExp {
+  const codes = characters.map((each) => each.charCodeAt(0).toString(16).padStart(4, '0'))
+  return new RegExp(`[${codes.map((code) => `\\u${code}`).join('')}]`, 'g')
+}
+
+/** Returns where a character is found from a position on; the length of the text if there is none. */
+function find(marks: RegExp, text: string, from: number): number {
+  marks.lastIndex = from
+  return marks.test(text) ? marks.lastIndex - 1 : text.length
+}
+
+function readText(line: string, { nullText }: CopyFormat, marks: RegExp): CopyRow {
   const row: (string | null)[] = []
   let start = 0
-  for (let at = 0; at <= line.length; at++) {
-    if (line[at] === '\\') at++
-    else if (at === line.length || line[at] === delimiter) {
-      const field = line.slice(start, at)
-      row.push(field === nullText ? null : withoutEscapes(field))
-      start = at + 1
+  for (let at = 0; ; ) {
+    const end = find(marks, line, at)
+    at = end + 1
+    if (line[end] === '\\') {
+      // The character behind it is part of the value.
+      at++
+      continue
     }
+    const field = line.slice(start, end)
+    row.push(field === nullText ? null : withoutEscapes(field))
+    if (end === line.length) return row
+    start = at
   }
-  return row
 }
 
 function withoutEscapes(field: string): string {
   if (!field.includes('\\')) return field
   return field.replace(
-    /\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|([\s\S]))/g,
+    /\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|([\s\S]?))/g,
     (_all, octal?: string, hex?: string, letter?: string) => {
       if (letter !== undefined) return UNESCAPES[letter] ?? letter
       const code = Number.parseInt(octal ?? hex ?? '', octal === undefined ? 16 : 8)
@@ -189,25 +232,29 @@ function withoutEscapes(field: string): string {
   )
 }
 
-function readCsv(line: string, { delimiter, quote, escaping, nullText }: CopyFormat): CopyRow {
+function readCsv(
+  line: string,
+  { delimiter, quote, escaping, nullText }: CopyFormat,
+  marks: RegExp,
+): CopyRow {
   const row: (string | null)[] = []
   let [field, isQuoted, wasQuoted] = ['', false, false]
-  for (let at = 0; at <= line.length; at++) {
-    const each = line[at]
+  for (let at = 0; ; ) {
+    const end = find(marks, line, at)
+    field += line.slice(at, end)
+    at = end + 1
+    const [each, next] = [line[end], line[at]]
     if (each === undefined || (each === delimiter && !isQuoted)) {
       row.push(field === nullText && !wasQuoted ? null : field)
+      if (each === undefined) return row
       field = ''
       wasQuoted = false
-    } else if (
-      isQuoted &&
-      each === escaping &&
-      (line[at + 1] === quote || line[at + 1] === escaping)
-    ) {
-      field += line[++at]
+    } else if (isQuoted && each === escaping && (next === quote || next === escaping)) {
+      field += next
+      at++
     } else if (each === quote) {
       isQuoted = !isQuoted
       wasQuoted = true
     } else field += each
   }
-  return row
 }

@@ -351,9 +351,10 @@ function keysOf({ keys }: ConflictPlan, insert: PlannedInsert): string[] {
 
 /** Returns the record that a row of an insert stands for. */
 function recordOf(values: InsertPlan['values'], row: Row, index: number): Record<string, unknown> {
+  const { columns, defaults } = values
   const record = newRecord()
-  for (const [position, column] of values.columns.entries()) {
-    if (values.defaults.has(defaultKey(index, position))) continue
+  for (const [position, column] of columns.entries()) {
+    if (defaults.size > 0 && defaults.has(defaultKey(index, position))) continue
     putValue(record, column, row[position] ?? null)
   }
   return record
