@@ -1,5 +1,5 @@
 import type { Node } from 'libpg-query'
-import { join, literal, type Sql, sql } from '../postgres/sql.js'
+import { type Sql, sql } from '../postgres/sql.js'
 import { contentOf, kindOf, type NodeOf, namesOf } from './nodes.js'
 
 /*
@@ -143,22 +143,6 @@ export function commonOf(
   return isSame && one.values.every((value, index) => value === other.values[index])
     ? one
     : undefined
-}
-
-/** Writes the list of an enum. */
-const listOf = ({ values }: EnumType): Sql => {
-  const items = values.map((value) => literal(value))
-  return sql`array[${join(items, ', ')}]::pg_catalog.text[]`
-}
-
-/** Writes the place of a value in the list of its enum. Places have the order of the values. */
-export function placeOf(value: Sql, type: EnumType): Sql {
-  return sql`pg_catalog.array_position(${listOf(type)}, ${value})`
-}
-
-/** Writes the value at a place of the list of an enum. */
-export function valueAt(place: Sql, type: EnumType): Sql {
-  return sql`(${listOf(type)})[${place}]`
 }
 
 /** Returns the type that the result of a query shows, unless PostgreSQL has it from the query itself. */

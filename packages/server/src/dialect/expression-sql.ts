@@ -1,4 +1,5 @@
 import type { Node } from 'libpg-query'
+import { textLength } from '../postgres/place.js'
 import { empty, ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
 import { slot } from '../postgres/statement.js'
 import {
@@ -16,13 +17,7 @@ import {
   VALUE_BYTES_MAX,
 } from './allowed.js'
 import { collected, type Effort, knownSize, valueTooLarge, within } from './bounded-values.js'
-import {
-  type DeclaredType,
-  DeclaredTypes,
-  type EnumType,
-  placeOf,
-  valueAt,
-} from './declared-types.js'
+import { type DeclaredType, DeclaredTypes, type EnumType } from './declared-types.js'
 import { invalidSql } from './invalid-sql.js'
 import { isBoundedPath } from './json-path.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, namesOf, requireKnown } from './nodes.js'
@@ -46,6 +41,8 @@ export interface StatementContext {
   columnSql?(name: string): Sql
   /** Returns whether a column has a type of this name. */
   isEnum?(name: string): boolean
+  /** Counts text that is written for a name towards the length of the statement. */
+  countText?(length: number): void
   readonly effort: Effort
   /** The number of nodes so far, including those that PostgreSQL may substitute for columns. */
   expanded: number
@@ -87,7 +84,24 @@ export class ExpressionWriter {
   writeSorted(node: Node | undefined): Sql {
     const type = this.enumOf([node])
     const value = this.write(node)
-    return type === undefined ? value : placeOf(value, type)
+    return type === undefined ? value : this.placeOf(value, type)
+  }
+
+  /** Writes the place of a value in the list of its enum. Places have the order of the values. */
+  placeOf(value: Sql, type: EnumType): Sql {
+    return sql`pg_catalog.array_position(${this.#listOf(type)}, ${value})`
+  }
+
+  /** Writes the value at a place of the list of an enum. */
+  valueAt(place: Sql, type: EnumType): Sql {
+    return sql`(${this.#listOf(type)})[${place}]`
+  }
+
+  #listOf({ values }: EnumType): Sql {
+    const items = values.map((value) => literal(value))
+    const written = sql`array[${join(items, ', ')}]::pg_catalog.text[]`
+    this.context.countText?.(textLength(written))
+    return written
   }
 
   write(node: Node | undefined): Sql {
@@ -411,7 +425,8 @@ function writeOperation(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sq
     case 'AEXPR_BETWEEN_SYM':
     case 'AEXPR_NOT_BETWEEN_SYM': {
       const compared = writer.enumOf([lexpr, ...(contentOf(rexpr, 'List')?.items ?? [])])
-      const place = (value: Sql) => (compared === undefined ? value : placeOf(value, compared))
+      const place = (value: Sql) =>
+        compared === undefined ? value : writer.placeOf(value, compared)
       const [low = empty, high = empty] = items().map(place)
       return sql`(${place(left())} ${BETWEEN[kind]} ${low} and ${high})`
     }
@@ -465,7 +480,7 @@ function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<
   }
   const compared = COMPARISONS.has(operator.text) ? writer.enumOf([lexpr, rexpr]) : undefined
   if (compared !== undefined) {
-    const place = (node: Node | undefined) => placeOf(writer.write(node), compared)
+    const place = (node: Node | undefined) => writer.placeOf(writer.write(node), compared)
     return sql`(${place(lexpr)} ${operator} ${place(rexpr)})`
   }
   if (lexpr === undefined) return sql`(${operator} ${writer.write(rexpr)})`
@@ -625,7 +640,7 @@ export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): S
   const { args, replaced, filter } = writeArguments(writer, name, call)
   const sorted = sortedLike(writer, replaced, { isDistinct: call.agg_distinct === true })
   const extreme = EXTREMES.has(name) ? writer.enumOf(call.args ?? []) : undefined
-  const values = extreme === undefined ? args : args.map((value) => placeOf(value, extreme))
+  const values = extreme === undefined ? args : args.map((value) => writer.placeOf(value, extreme))
   const inside = [
     call.agg_distinct ? sql`distinct ` : empty,
     call.agg_star ? sql`*` : list(values),
@@ -640,7 +655,7 @@ export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): S
     call.over === undefined ? empty : sql` over ${writeOver(writer, call.over)}`,
   ]
   const text = sql`pg_catalog.${ident(name)}(${join(inside, '')})${join(after, '')}`
-  return extreme === undefined ? text : valueAt(text, extreme)
+  return extreme === undefined ? text : writer.valueAt(text, extreme)
 }
 
 /** Aggregates that find a value by the order of values. */
@@ -926,10 +941,11 @@ const WRITERS: Writers = {
   MinMaxExpr(writer, { op, args = [] }) {
     const type = writer.enumOf(args)
     const values = writer.writeAll(args)
-    const compared = type === undefined ? values : values.map((value) => placeOf(value, type))
+    const compared =
+      type === undefined ? values : values.map((value) => writer.placeOf(value, type))
     const name = op === 'IS_GREATEST' ? sql`greatest` : sql`least`
     const found = sql`${name}(${list(compared)})`
-    return type === undefined ? found : valueAt(found, type)
+    return type === undefined ? found : writer.valueAt(found, type)
   },
   TypeCast(writer, { arg, typeName }) {
     const parameter = contentOf(arg, 'ParamRef')

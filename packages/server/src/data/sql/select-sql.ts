@@ -73,7 +73,7 @@ export class QueryWriter implements StatementContext {
   #relationCount = 0
   #namedQueryCount = 0
   #columnCount = 0
-  #tableLength = 0
+  #namedLength = 0
 
   readonly effort: Effort
   expanded = 0
@@ -290,9 +290,13 @@ export class QueryWriter implements StatementContext {
    * reads.
    */
   #rowsOf(table: SqlTable): Sql {
-    this.#tableLength += textLength(table.rows)
-    if (this.#tableLength > WRITTEN_LENGTH_MAX) throw writtenTooLong()
+    this.countText(textLength(table.rows))
     return table.rows
+  }
+
+  countText(length: number): void {
+    this.#namedLength += length
+    if (this.#namedLength > WRITTEN_LENGTH_MAX) throw writtenTooLong()
   }
 
   #distinct({ distinctClause }: SelectStmt, writer: ExpressionWriter): Sql {
@@ -677,7 +681,7 @@ export function tooManyRelations() {
 
 export function writtenTooLong() {
   return invalidSql(
-    `the statement is longer than ${WRITTEN_LENGTH_MAX} characters when its tables are written out: name fewer of them`,
+    `the statement is longer than ${WRITTEN_LENGTH_MAX} characters when its tables and enums are written out: name fewer of them`,
   )
 }
 

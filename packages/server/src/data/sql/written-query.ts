@@ -1,5 +1,5 @@
 import type { Node } from 'libpg-query'
-import { type DeclaredType, placeOf, shownType } from '../../dialect/declared-types.js'
+import { type DeclaredType, shownType } from '../../dialect/declared-types.js'
 import type { ExpressionWriter } from '../../dialect/expression-sql.js'
 import { contentOf, namesOf } from '../../dialect/nodes.js'
 import type { ColumnTypes, Relation } from '../../dialect/scope.js'
@@ -71,7 +71,7 @@ export function orderedQuery(
     if (position === undefined) return writer.writeSorted(node)
     const type = body.types?.[position]
     if (type?.kind !== 'enum') return writer.write(node)
-    return placeOf(body.values[position] ?? ident(body.columns[position] ?? ''), type)
+    return writer.placeOf(body.values[position] ?? ident(body.columns[position] ?? ''), type)
   })
   return sql`${body.text} order by ${order}`
 }
@@ -99,7 +99,7 @@ function orderedClosed(
     const position = positions.get(node) ?? 0
     const value = sql`${ROWS}.${columnAt(position)}`
     const type = types?.[position]
-    return type?.kind === 'enum' ? placeOf(value, type) : value
+    return type?.kind === 'enum' ? writer.placeOf(value, type) : value
   })
   return sql`${select(text, columns, (value) => value)} order by ${order}`
 }
