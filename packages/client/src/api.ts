@@ -43,6 +43,10 @@ export interface ColumnDefinition {
   readonly vector?: { readonly dimension: number }
   /** Digits in all, and after the decimal point. */
   readonly decimal?: { readonly precision: number; readonly scale: number }
+  /** The size of an `int`. Left out: all whole numbers that JSON represents exactly. */
+  readonly bits?: IntBits
+  /** The largest number of characters of a `string` or `text`. */
+  readonly maxLength?: number
   /** The possible values, in their order. */
   readonly enum?: { readonly values: readonly string[]; readonly type?: string }
   readonly file?: { readonly defaultPublicAccess?: boolean }
@@ -74,6 +78,9 @@ export type ConstraintDefinition = { readonly name: string } & (
 /** The type by which ids are compared and sorted. Clients read and write all of them as strings. */
 export type IdType = 'string' | 'int' | 'uuid'
 
+/** The sizes that whole numbers can be limited to, in bits with the sign. */
+export type IntBits = 16 | 32
+
 /** What can be changed in a column. Fields that are not given stay as they are. */
 export interface ColumnChanges {
   readonly name?: string
@@ -89,6 +96,10 @@ export interface ColumnChanges {
   }
   readonly vector?: { readonly dimension: number }
   readonly decimal?: { readonly precision: number; readonly scale: number }
+  /** Null: 64 bits. */
+  readonly bits?: IntBits | null
+  /** Null: the limit of the type. */
+  readonly maxLength?: number | null
   readonly enum?: { readonly values: string[]; readonly type?: string }
   readonly notNull?: boolean
   readonly unique?: boolean
@@ -126,6 +137,8 @@ export interface TableDefinition {
   readonly name: string
   /** `string`, if it is left out. */
   readonly idType?: IdType
+  /** The size of ids of type `int`. Left out: 64 bits. */
+  readonly idBits?: IntBits
   readonly columns: readonly ColumnDefinition[]
   readonly constraints?: readonly ConstraintDefinition[]
   /** Left out, if versions of records are not kept. */
@@ -143,6 +156,7 @@ export type SchemaOperation =
       readonly addTable: {
         readonly table: string
         readonly idType?: IdType
+        readonly idBits?: IntBits
         readonly history?: TableHistory
       }
     }
@@ -166,7 +180,9 @@ export type SchemaOperation =
       readonly alterTable: {
         readonly table: string
         /** Null: versions are not kept, and those that exist are deleted. */
-        readonly history: TableHistory | null
+        readonly history?: TableHistory | null
+        /** Null: ids have 64 bits. */
+        readonly idBits?: IntBits | null
       }
     }
 

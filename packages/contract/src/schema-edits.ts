@@ -16,15 +16,18 @@ import {
 import {
   COLUMN_TYPES,
   type Column,
+  ColumnBitsSchema,
   ColumnComputedSchema,
   ColumnDecimalSchema,
   ColumnDescriptionSchema,
   ColumnEnumSchema,
   ColumnGenerateSchema,
+  ColumnMaxLengthSchema,
   ColumnSchema,
   ColumnVectorSchema,
   type Constraint,
   ConstraintNameSchema,
+  IdBitsSchema,
   IdTypeSchema,
   LinkRuleNameSchema,
   OnDeleteSchema,
@@ -92,6 +95,7 @@ const AddTableSchema = Type.Object(
   {
     table: TableNameSchema,
     idType: Type.Optional(IdTypeSchema),
+    idBits: Type.Optional(IdBitsSchema),
     history: Type.Optional(TableHistorySchema),
   },
   closed,
@@ -102,9 +106,18 @@ const HistoryChangeSchema = Type.Union([TableHistorySchema, Type.Null()], {
     'How long versions of records are kept. Null: they are not, and those that exist are deleted.',
 })
 
+const IdBitsChangeSchema = Type.Union([IdBitsSchema, Type.Null()], {
+  description:
+    'The size of ids of type `int`, and of links to the table. Null: 64 bits. All ids and links must fit.',
+})
+
 const AlterTableSchema = Type.Object(
-  { table: TableNameSchema, history: HistoryChangeSchema },
-  closed,
+  {
+    table: TableNameSchema,
+    history: Type.Optional(HistoryChangeSchema),
+    idBits: Type.Optional(IdBitsChangeSchema),
+  },
+  { ...closed, minProperties: 2 },
 )
 const RemoveTableSchema = Type.Object({ table: TableNameSchema }, closed)
 const RenameTableOperationSchema = Type.Object(
@@ -161,6 +174,17 @@ const columnChanges = {
   ),
   vector: Type.Optional(ColumnVectorSchema),
   decimal: Type.Optional(ColumnDecimalSchema),
+  bits: Type.Optional(
+    Type.Union([ColumnBitsSchema, Type.Null()], {
+      description: 'The size of an `int`. Null: 64 bits. All values of the column must fit.',
+    }),
+  ),
+  maxLength: Type.Optional(
+    Type.Union([ColumnMaxLengthSchema, Type.Null()], {
+      description:
+        'The largest number of characters of a `string` or `text`. Null: that of the type. All values of the column must fit.',
+    }),
+  ),
   enum: Type.Optional(ColumnEnumSchema),
   notNull: Type.Optional(Type.Boolean()),
   unique: Type.Optional(Type.Boolean()),
@@ -230,6 +254,7 @@ export const SchemaOperationSchema = Type.Object(
       },
       { removeConstraint: { table: 'bookings', constraint: 'one_per_day' } },
       { alterColumn: { table: 'users', column: 'age', type: 'int' } },
+      { alterColumn: { table: 'users', column: 'name', maxLength: 100 } },
       { alterTable: { table: 'users', history: { keep: '30d' } } },
     ],
   },
@@ -275,15 +300,20 @@ export type SchemaUpdate = Static<typeof SchemaUpdateSchema>
 
 export const CreateTableSchema = Type.Object(
   {
-    id: Type.Optional(Type.Object({ type: IdTypeSchema }, closed)),
+    id: Type.Optional(
+      Type.Object({ type: IdTypeSchema, bits: Type.Optional(IdBitsSchema) }, closed),
+    ),
     history: Type.Optional(TableHistorySchema),
   },
   {
     ...closed,
     title: 'CreateTable',
     description:
-      'The type of the ids, and how long versions of records are kept. Without a body, ids are strings, and no versions are kept.',
-    examples: [{ id: { type: 'int' }, history: { keep: '30d' } }],
+      'The type and size of the ids, and how long versions of records are kept. Without a body, ids are strings, and no versions are kept.',
+    examples: [
+      { id: { type: 'int' }, history: { keep: '30d' } },
+      { id: { type: 'int', bits: 32 } },
+    ],
   },
 )
 export type CreateTable = Static<typeof CreateTableSchema>
@@ -309,13 +339,17 @@ export const DeletedTableSchema = Type.Object(
 export type DeletedTable = Static<typeof DeletedTableSchema>
 
 export const UpdateTableSchema = Type.Object(
-  { name: Type.Optional(TableNameSchema), history: Type.Optional(HistoryChangeSchema) },
+  {
+    name: Type.Optional(TableNameSchema),
+    id: Type.Optional(Type.Object({ bits: IdBitsChangeSchema }, closed)),
+    history: Type.Optional(HistoryChangeSchema),
+  },
   {
     ...closed,
     title: 'UpdateTable',
     description: 'Fields that are not given stay as they are.',
     minProperties: 1,
-    examples: [{ name: 'people' }, { history: { keep: '30d' } }],
+    examples: [{ name: 'people' }, { history: { keep: '30d' } }, { id: { bits: 32 } }],
   },
 )
 export type UpdateTable = Static<typeof UpdateTableSchema>

@@ -37,6 +37,32 @@ export const IdTypeSchema = Type.Enum([...ID_TYPES], {
     'other branch makes, and those of type `uuid` are UUIDs of version 7.',
 })
 
+/** The sizes that whole numbers can be limited to, in bits with the sign. */
+export const INT_BITS = [16, 32] as const
+export type IntBits = (typeof INT_BITS)[number]
+
+/** The whole numbers of an `int` column. */
+export const ColumnBitsSchema = Type.Enum([...INT_BITS], {
+  description:
+    'The size of the whole numbers of an `int` column: 16 for -32768 to 32767, 32 for -2147483648 to 2147483647. ' +
+    'Without it, all whole numbers that JSON represents exactly fit.',
+})
+
+/** The characters of a `string` or `text` column. */
+export const ColumnMaxLengthSchema = Type.Integer({
+  minimum: 1,
+  maximum: LIMITS.recordBytesMax,
+  description:
+    `The largest number of characters of a \`string\` (1 to ${LIMITS.stringLengthMax}) or a \`text\`. ` +
+    'Characters are Unicode code points, as PostgreSQL counts them.',
+})
+
+/** The numbers that the ids of a table can be. */
+export const IdBitsSchema = Type.Enum([...INT_BITS], {
+  description:
+    'The size of ids of type `int`, and of links to the table: 16 or 32 bits. Without it, ids have 64 bits.',
+})
+
 /** What a column is for, in the words of its owner. */
 export const ColumnDescriptionSchema = Type.String({
   maxLength: LIMITS.labelLengthMax,
@@ -156,6 +182,8 @@ export const ColumnSchema = Type.Object(
     link: Type.Optional(ColumnLinkSchema),
     vector: Type.Optional(ColumnVectorSchema),
     decimal: Type.Optional(ColumnDecimalSchema),
+    bits: Type.Optional(ColumnBitsSchema),
+    maxLength: Type.Optional(ColumnMaxLengthSchema),
     enum: Type.Optional(ColumnEnumSchema),
     file: Type.Optional(ColumnFileSchema),
     'file[]': Type.Optional(ColumnFileSchema),
@@ -187,6 +215,10 @@ export interface Column {
   }
   readonly vector?: { readonly dimension: number }
   readonly decimal?: { readonly precision: number; readonly scale: number }
+  /** The size of an `int`. undefined: 64 bits, of which those are used that JSON represents exactly. */
+  readonly bits?: IntBits
+  /** The largest number of characters of a `string` or `text`. undefined: that of the type. */
+  readonly maxLength?: number
   readonly enum?: { readonly values: readonly string[]; readonly type?: string }
   readonly file?: { readonly defaultPublicAccess?: boolean }
   readonly 'file[]'?: { readonly defaultPublicAccess?: boolean }
@@ -272,6 +304,7 @@ export const TableSchema = Type.Object(
     id: Type.Optional(Type.String()),
     name: TableNameSchema,
     idType: Type.Optional(IdTypeSchema),
+    idBits: Type.Optional(IdBitsSchema),
     columns: Type.Array(Type.Ref('Column')),
     constraints: Type.Optional(Type.Array(Type.Ref('Constraint'))),
     history: Type.Optional(TableHistorySchema),
@@ -283,6 +316,8 @@ export interface Table {
   readonly id?: string
   readonly name: string
   readonly idType?: IdType
+  /** The size of ids of type `int`. undefined: 64 bits. */
+  readonly idBits?: IntBits
   readonly columns: readonly Column[]
   readonly constraints?: readonly Constraint[]
   /** undefined: versions of records are not kept. */

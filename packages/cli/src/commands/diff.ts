@@ -142,7 +142,10 @@ export function describeOperation(operation: SchemaOperation): string {
   if ('addColumn' in operation) {
     const { table, column } = operation.addColumn
     const details = [
-      column.type === 'link' ? `link to ${column.link?.table}` : column.type,
+      column.type === 'link'
+        ? `link to ${column.link?.table}`
+        : `${column.type}${column.maxLength === undefined ? '' : `(${column.maxLength})`}`,
+      ...(column.bits === undefined ? [] : [`${column.bits} bits`]),
       ...(column.link?.onDelete === undefined ? [] : [`on delete ${column.link.onDelete}`]),
       ...(column.unique ? ['unique'] : []),
       ...(column.notNull ? ['not null'] : []),
@@ -171,8 +174,12 @@ export function describeOperation(operation: SchemaOperation): string {
     return `~ column ${table}.${column} (${describeChanges(changes)})`
   }
   if ('alterTable' in operation) {
-    const { table, history } = operation.alterTable
-    return `~ table ${table} (history: ${history === null ? 'none' : history.keep})`
+    const { table, history, idBits } = operation.alterTable
+    const changes = [
+      ...(history === undefined ? [] : [`history: ${history?.keep ?? 'none'}`]),
+      ...(idBits === undefined ? [] : [`ids of ${idBits ?? 64} bits`]),
+    ]
+    return `~ table ${table} (${changes.join(', ')})`
   }
   const { table, oldName, newName } = operation.renameColumn
   return `~ column ${table}.${oldName} → ${table}.${newName}`
@@ -183,6 +190,8 @@ function describeChanges(changes: ColumnChanges): string {
     .map(([field, value]) => {
       if (field === 'type' || field === 'name') return `${field} ${value}`
       if (field === 'decimal') return `of ${value.precision} digits, ${value.scale} decimals`
+      if (field === 'bits') return `${value ?? 64} bits`
+      if (field === 'maxLength') return `maxLength: ${value ?? 'none'}`
       const shown = typeof value === 'string' ? value : JSON.stringify(value)
       return `${field}: ${oneLine(shown, 40)}`
     })

@@ -14,10 +14,16 @@ const ON_DELETE_WORDS: Readonly<Record<LinkAction, string | false>> = {
   cascade: 'deleted together with that record',
 }
 
+/** Describes a type with its size: `string(20)`, or `int, 32 bits`. */
+export function describeType({ type, bits, maxLength }: ColumnDefinition): string {
+  if (bits !== undefined) return `${type}, ${bits} bits`
+  return maxLength === undefined ? type : `${type}(${maxLength})`
+}
+
 /** Describes the options of a column in words. */
 export function describeColumn(column: ColumnDefinition): string {
   return [
-    column.type,
+    describeType(column),
     column.link && `to ${column.link.table}`,
     column.link?.onDelete !== undefined && ON_DELETE_WORDS[column.link.onDelete],
     column.link?.constraint !== undefined && `rule ${column.link.constraint}`,
@@ -38,9 +44,10 @@ export function describeColumn(column: ColumnDefinition): string {
 /** Describes a schema operation in words. */
 export function describeOperation(operation: SchemaOperation): string {
   if ('addTable' in operation) {
-    const { table, idType, history } = operation.addTable
+    const { table, idType, idBits, history } = operation.addTable
     const options = [
       idType !== undefined && `ids of type ${idType}`,
+      idBits !== undefined && `${idBits} bits`,
       history !== undefined && `versions kept for ${history.keep}`,
     ].filter(Boolean)
     return `Add table ${table}${options.length === 0 ? '' : `: ${options.join(', ')}`}`
@@ -69,10 +76,13 @@ export function describeOperation(operation: SchemaOperation): string {
     return `Change column ${table}.${column}: ${describeChanges(changes)}`
   }
   if ('alterTable' in operation) {
-    const { table, history } = operation.alterTable
-    return history === null
-      ? `Keep no versions of records of ${table}`
-      : `Keep versions of records of ${table} for ${history.keep}`
+    const { table, history, idBits } = operation.alterTable
+    const changes = [
+      idBits !== undefined && `Change the ids of ${table} to ${idBits ?? 64} bits`,
+      history === null && `Keep no versions of records of ${table}`,
+      history && `Keep versions of records of ${table} for ${history.keep}`,
+    ]
+    return changes.filter(Boolean).join('. ')
   }
   const { table, oldName, newName } = operation.renameColumn
   return `Rename column ${table}.${oldName} to ${newName}`
@@ -95,6 +105,9 @@ const CHANGE_WORDS: Readonly<
   vector: ({ dimension }: { dimension: number }) => `of ${dimension} numbers`,
   decimal: ({ precision, scale }: { precision: number; scale: number }) =>
     `of ${precision} digits, ${scale} decimals`,
+  bits: (bits: number | null) => `${bits ?? 64} bits`,
+  maxLength: (length: number | null) =>
+    length === null ? 'no limit of characters' : `at most ${length} characters`,
   enum: ({ values }: { values: readonly string[] }) => `values ${values.join(', ')}`,
   notNull: (isRequired: boolean) => (isRequired ? 'required' : 'not required'),
   unique: (isUnique: boolean) => (isUnique ? 'unique' : 'not unique'),

@@ -12,6 +12,7 @@ import {
   ColumnGenerateSchema,
   type ColumnType,
   ConstraintNameSchema,
+  INT_BITS,
   LINK_ACTIONS,
   TableHistorySchema,
 } from '@offshoot/contract/schema'
@@ -50,6 +51,8 @@ const closed = { additionalProperties: false } as const
 
 const StoredIdType = Type.Optional(Type.Enum(['int', 'uuid']))
 
+const StoredBits = Type.Optional(Type.Enum([...INT_BITS]))
+
 const Parts = Type.Array(Type.Union([Type.String(), Id]))
 const ExpressionSchema = Type.Object({ text: Parts, sql: Parts }, closed)
 
@@ -58,7 +61,9 @@ const StoredColumnSchema = Type.Object(
     id: Id,
     name: ColumnNameSchema,
     type: Type.Enum([...COLUMN_TYPES]),
-    link: Type.Optional(Type.Object({ tableId: Id, idType: StoredIdType }, closed)),
+    link: Type.Optional(
+      Type.Object({ tableId: Id, idType: StoredIdType, idBits: StoredBits }, closed),
+    ),
     onDelete: Type.Optional(Type.Enum(LINK_ACTIONS.filter((action) => action !== 'none'))),
     rule: Type.Optional(ConstraintNameSchema),
     vector: Type.Optional(
@@ -76,6 +81,8 @@ const StoredColumnSchema = Type.Object(
         closed,
       ),
     ),
+    bits: StoredBits,
+    maxLength: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.recordBytesMax })),
     enum: Type.Optional(
       Type.Object(
         {
@@ -121,6 +128,7 @@ const StoredSchemaSchema = Type.Object(
           id: Id,
           name: TableNameSchema,
           idType: StoredIdType,
+          idBits: StoredBits,
           columns: Type.Array(Type.Unknown()),
           searchIndex: Type.Optional(Type.Boolean()),
           constraints: Type.Optional(Type.Array(StoredConstraintSchema)),
@@ -196,6 +204,7 @@ async function checkSchema(
     ids.add(id)
   }
   const origins: number[] = []
+  const idBits = new Map(tables.map((table) => [table.id, table.idBits]))
   const objectDepthMax = limits?.objectDepthMax ?? DEPTH_MAX
   const addColumns = (columns: readonly unknown[], depth: number): number => {
     if (depth > objectDepthMax) throw damaged(`${what}: the nesting of columns`)
@@ -207,14 +216,16 @@ async function checkSchema(
         throw damaged(`${what}: a computed column inside an object`)
       }
       origins.push(...checkOrigins(stored, what))
+      if (!hasOwnSizes(stored, idBits)) throw damaged(`${what}: the size of a column`)
       const fault = conversionFault(stored as StoredColumn)
       if (fault !== undefined) throw damaged(`${what}: the change of a column`)
       return count + 1 + addColumns(nested, depth + 1)
     }, 0)
   }
   let total = 0
-  for (const { id, name, columns, constraints = [] } of tables) {
+  for (const { id, name, idType, idBits, columns, constraints = [] } of tables) {
     add(id)
+    if (idBits !== undefined && idType !== 'int') throw damaged(`${what}: the size of ids`)
     const count = addColumns(columns, 0)
     for (const column of columns as StoredColumn[]) {
       if (!(await isComputedAgain(column, columns as StoredColumn[]))) {
@@ -238,6 +249,19 @@ async function checkSchema(
   return [...ids, ...origins, ...removedIds, ...same].reduce(
     (largest, id) => Math.max(largest, id),
     0,
+  )
+}
+
+/** Returns whether a column has a size only if its type has one, and that of the ids that it links to. */
+function hasOwnSizes(
+  { type, bits, maxLength, link }: Static<typeof StoredColumnSchema>,
+  idBits: ReadonlyMap<number, number | undefined>,
+): boolean {
+  const isText = type === 'string' || type === 'text'
+  return (
+    (bits === undefined || type === 'int') &&
+    (maxLength === undefined || isText) &&
+    (link === undefined || link.idBits === idBits.get(link.tableId))
   )
 }
 

@@ -85,6 +85,10 @@ export function uuidV7(): string {
 }
 
 export const newRecordId = (): string => `rec_${timeOrderedId()}`
+/** The characters of the id of a user. */
+export const USER_ID_LENGTH = 24
+/** The characters of a UUID. */
+export const UUID_LENGTH = 36
 export const newUserId = (): string => `usr_${timeOrderedId()}`
 export const newInviteId = (): string => `inv_${timeOrderedId()}`
 export const newMigrationId = (): string => `mig_${timeOrderedId()}`

@@ -34,7 +34,7 @@ import {
   type StepsOptions,
   type WriteTransaction,
 } from './running/transactions.js'
-import { findLastNumbers, takeNumbers } from './sequences.js'
+import { findLastNumbers, takeNumbers, type Wanted } from './sequences.js'
 import { Draft } from './writing/draft.js'
 import { KeptLinks, type LinkedTables, linkChecks } from './writing/kept-links.js'
 import { openSink, type RowSink } from './writing/row-sink.js'
@@ -148,10 +148,10 @@ export class OpenBranch implements TableLookup {
   }
 
   /** Takes numbers of the sequence of a table or column. Returns the first of them. */
-  async takeNumbers(itemId: number, numbers: { count: number; above: number }): Promise<number> {
+  async takeNumbers(wanted: Wanted): Promise<number> {
     const { databaseId } = this.rows
     try {
-      return await takeNumbers(this.#shared.database, { databaseId, itemId, ...numbers })
+      return await takeNumbers(this.#shared.database, { databaseId, ...wanted })
     } catch (error) {
       // The database was deleted. There may be another one of its name.
       if (!isForeignKeyViolation(error)) throw error

@@ -6,7 +6,9 @@ import { listAllColumns, type StoredColumn, type StoredTable } from './columns/s
 import { compileTable } from './columns/table-codec.js'
 import {
   type AlteredColumn,
+  type ChangedIds,
   findColumnProblems,
+  findIdProblems,
   type MergedStates,
 } from './heaps/column-problems.js'
 import {
@@ -127,6 +129,14 @@ export class RowState {
     change: AlteredColumn & { limits: Limits; merged?: MergedStates | undefined },
   ): Promise<ColumnProblem[]> {
     return findColumnProblems(transaction, { rows: this.#layout }, change)
+  }
+
+  /** Finds the records that do not allow ids of another size. */
+  findIdProblems(
+    transaction: Queryable,
+    change: ChangedIds & { limits: Limits; merged?: MergedStates | undefined },
+  ): Promise<ColumnProblem[]> {
+    return findIdProblems(transaction, { rows: this.#layout }, change)
   }
 
   /**

@@ -7,16 +7,17 @@ import { sql } from '../postgres/sql.js'
  * not wait for each other. A number whose transaction fails is not used again.
  */
 
-/** JSON parsers round larger whole numbers. */
-const NUMBER_MAX = Number.MAX_SAFE_INTEGER
-
-interface Wanted {
-  readonly databaseId: string
+/** Numbers that a request takes of a sequence. */
+export interface Wanted {
   /** The table or column whose values are numbered. */
   readonly itemId: number
   readonly count: number
   /** The greatest number that the request itself gives. The sequence goes on after it. */
   readonly above: number
+  /** The greatest number that the sequence may give. */
+  readonly max: number
+  /** What is numbered, for the message. */
+  readonly of: string
 }
 
 /** Returns the last number that each sequence has given, by the id of its table or column. */
@@ -31,10 +32,10 @@ export async function findLastNumbers(
   return new Map(found.map(({ itemId, last }) => [Number(itemId), last]))
 }
 
-/** Takes numbers of a sequence. Returns the first of them. */
+/** Takes numbers of a sequence, all or none. Returns the first of them. */
 export async function takeNumbers(
   database: Database,
-  { databaseId, itemId, count, above }: Wanted,
+  { databaseId, itemId, count, above, max, of }: Wanted & { readonly databaseId: string },
 ): Promise<number> {
   // The commit of the numbers need not be waited for: whoever uses them commits later, and that commit includes this one.
   const [taken] = await database.queryAside<{ last: string }>(sql`
@@ -42,10 +43,12 @@ export async function takeNumbers(
     insert into offshoot.sequences as s (database_id, item_id, last)
     select ${databaseId}::bigint, ${itemId}::bigint, ${above}::bigint + ${count}::bigint
     from quick
+    where ${above}::bigint + ${count}::bigint <= ${max}::bigint
     on conflict (database_id, item_id) do update
       set last = greatest(s.last, ${above}::bigint) + ${count}::bigint
+      where ${count}::bigint = 0
+        or greatest(s.last, ${above}::bigint) + ${count}::bigint <= ${max}::bigint
     returning last::text`)
-  const last = Number(taken?.last)
-  if (last <= NUMBER_MAX) return last - count + 1
-  throw new AppError('invalid_record', `the numbers up to ${NUMBER_MAX} are used up`)
+  if (taken !== undefined) return Number(taken.last) - count + 1
+  throw new AppError('invalid_record', `${of}: the numbers up to ${max} are used up`)
 }

@@ -1,10 +1,11 @@
 import { LIMITS } from '@offshoot/contract/limits'
-import type { ColumnType } from '@offshoot/contract/schema'
+import type { ColumnType, IntBits } from '@offshoot/contract/schema'
 import type { CompiledSchema } from '../data/session/compiled-schema.js'
 import { expressionSql } from '../dialect/row-expression.js'
 import { Aliases, cutName } from '../dialect/scope.js'
 import { ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
 import { COLUMN_TYPE_ENTRIES } from '../rows/columns/column-types.js'
+import type { StoredTable } from '../rows/columns/stored-schema.js'
 import type { TableCodec } from '../rows/columns/table-codec.js'
 
 /*
@@ -36,7 +37,21 @@ const SQL_TYPES: Readonly<Record<Exclude<ColumnType, 'object'>, string>> = {
   'file[]': 'jsonb',
 }
 
-const ID_TYPES = { text: 'text', int: 'bigint', uuid: 'uuid' } as const
+const INT_TYPES = { 16: 'smallint', 32: 'integer' } as const
+
+const intTypeOf = (bits: IntBits | undefined): string =>
+  bits === undefined ? 'bigint' : INT_TYPES[bits]
+
+/** The type of ids, or of links to them. */
+function idTypeOf({
+  idType,
+  idBits,
+}: {
+  readonly idType?: StoredTable['idType']
+  readonly idBits?: IntBits
+}): Sql {
+  return raw(idType === 'int' ? intTypeOf(idBits) : (idType ?? 'text'))
+}
 
 /** What ids are without a value of the client. */
 const ID_DEFAULTS = {
@@ -139,8 +154,8 @@ function defineTable(
         : computedOf(physical.computed, table.columns)
     return sql`${ident(name)} ${type}${notNull}${value}`
   })
-  const kind = table.codec.table.idType ?? 'text'
-  const id = sql`id ${raw(ID_TYPES[kind])} ${ID_DEFAULTS[kind]}`
+  const { table: stored } = table.codec
+  const id = sql`id ${idTypeOf(stored)} ${ID_DEFAULTS[stored.idType ?? 'text']}`
   const key = sql`constraint ${ident(names.take(`${table.name}_pkey`))} primary key (id)`
   return [...defined, sql`create table ${tableName(table)} (${join([id, ...columns, key], ', ')})`]
 }
@@ -152,9 +167,11 @@ function labelsOf(values: readonly string[]): readonly string[] | undefined {
 }
 
 function typeOf({ column }: Physical): Sql {
-  const { type, link, decimal } = column
+  const { type, link, decimal, bits, maxLength } = column
   if (type === 'object') throw new Error('an object has no value of its own')
-  if (link !== undefined) return raw(ID_TYPES[link.idType ?? 'text'])
+  if (link !== undefined) return idTypeOf(link)
+  if (bits !== undefined) return raw(intTypeOf(bits))
+  if (maxLength !== undefined) return raw(`character varying(${Number(maxLength)})`)
   if (decimal === undefined) return raw(SQL_TYPES[type])
   return raw(`numeric(${Number(decimal.precision)}, ${Number(decimal.scale)})`)
 }

@@ -14,16 +14,20 @@ export async function newIds(
   records: Iterable<unknown>,
 ): Promise<NewId> {
   if (codec.ids.create !== undefined) return codec.ids.create
+  const max = codec.ids.numberMax
   let count = 0
   let above = 0
   for (const record of records) {
     const id = idOf(record)
     const number = Number(id)
     if (id === undefined) count++
-    else if (Number.isSafeInteger(number)) above = Math.max(above, number)
+    // Any other id is refused, and moves no sequence.
+    else if (Number.isSafeInteger(number) && number <= max) above = Math.max(above, number)
   }
   if (count === 0 && above === 0) return noMore
-  const first = await branch.takeNumbers(codec.table.id, { count, above })
+  const { id: itemId, name } = codec.table
+  const of = `table [${name}]: column [id]`
+  const first = await branch.takeNumbers({ itemId, count, above, max, of })
   let next = first
   return () => (next < first + count ? String(next++) : noMore())
 }

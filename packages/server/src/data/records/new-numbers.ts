@@ -19,7 +19,7 @@ export async function originOfRecords(
   const numbers = new Map<number, ReadonlyMap<unknown, string>>()
   for (const { table, records } of sets) {
     for (const column of table.codec.sequences) {
-      numbers.set(column.id, await takeFor(session, column, records))
+      numbers.set(column.id, await takeFor(session, { table, column, records }))
     }
   }
   if (numbers.size === 0) return origin
@@ -28,8 +28,11 @@ export async function originOfRecords(
 
 async function takeFor(
   { branch }: Session,
-  { id, name }: { readonly id: number; readonly name: string },
-  records: Iterable<unknown>,
+  {
+    table,
+    column: { id: itemId, name, max },
+    records,
+  }: NewRecords & { readonly column: BranchTable['codec']['sequences'][number] },
 ): Promise<ReadonlyMap<unknown, string>> {
   const missing: unknown[] = []
   let above = 0
@@ -37,9 +40,15 @@ async function takeFor(
     if (typeof record !== 'object' || record === null) continue
     const given = (record as Readonly<Record<string, unknown>>)[name]
     if (given === undefined) missing.push(record)
-    else if (Number.isSafeInteger(given)) above = Math.max(above, given as number)
+    // Any other value is refused, and moves no sequence.
+    else if (Number.isSafeInteger(given) && (given as number) <= max) {
+      above = Math.max(above, given as number)
+    }
   }
   if (missing.length === 0 && above === 0) return new Map()
-  const first = await branch.takeNumbers(id, { count: missing.length, above })
+  const first = await branch.takeNumbers({
+    ...{ itemId, count: missing.length, above, max },
+    of: `table [${table.codec.table.name}]: column [${name}]`,
+  })
   return new Map(missing.map((record, index) => [record, String(first + index)]))
 }

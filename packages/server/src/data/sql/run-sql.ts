@@ -40,7 +40,7 @@ import { connectionsOf, isTimedOut, KnownQuery, runQuickCalls } from './quick-qu
 import { type ChangeOptions, changeSchema } from './schema/change-schema.js'
 import { parseSchema } from './schema/parse-schema.js'
 import type { SchemaPlan } from './schema/plan-schema.js'
-import { sequencesOf } from './sequence-names.js'
+import { type NamedSequence, sequencesOf } from './sequence-names.js'
 import type { SqlContext } from './sql-context.js'
 import { PERMISSION_DENIED } from './sql-errors.js'
 import { type SinglePlan, type StatementPlan, writtenTables } from './statement-plan.js'
@@ -593,25 +593,27 @@ async function setNumber(
   plan: Extract<StatementPlan, { kind: 'setval' }>,
 ): Promise<readonly string[]> {
   const { parameters } = statement
-  const itemId = findSequence(session, plan.sequence)
+  const { name, itemId, max } = findSequence(session, plan.sequence)
+  const taken = { itemId, max, of: `sequence [${name}]` }
   if (plan.number === undefined) {
-    return [String(await session.branch.takeNumbers(itemId, { count: 1, above: 0 }))]
+    return [String(await session.branch.takeNumbers({ ...taken, count: 1, above: 0 }))]
   }
   const sent = new SentQuery(plan.number, {
     valueCount: parameters.length,
     textOf: (query) => query,
   })
   const { rows } = await evaluator.read(sent, { parameters, rowsMax: 1 })
-  const [number, taken] = JSON.parse(rows[0] ?? '[null]') as (string | null)[]
-  const above = Number(number) - (taken === 'true' ? 0 : 1)
-  if (!Number.isSafeInteger(above)) throw invalidSql('setval: the number is out of range')
-  if (above > 0) await session.branch.takeNumbers(itemId, { count: 0, above })
+  const [number, isTaken] = JSON.parse(rows[0] ?? '[null]') as (string | null)[]
+  const above = Number(number) - (isTaken === 'true' ? 0 : 1)
+  if (!(Number.isSafeInteger(above) && above <= max)) {
+    throw invalidSql('setval: the number is out of range')
+  }
+  if (above > 0) await session.branch.takeNumbers({ ...taken, count: 0, above })
   return []
 }
 
-/** Returns the table or column whose values a sequence numbers. */
-function findSequence({ schema }: SqlContext['session'], sequence: string): number {
-  for (const [name, itemId] of sequencesOf(schema)) if (name === sequence) return itemId
+function findSequence({ schema }: SqlContext['session'], sequence: string): NamedSequence {
+  for (const found of sequencesOf(schema)) if (found.name === sequence) return found
   throw invalidSql(`sequence [${sequence}] not found: it is called {table}_{column}_seq`)
 }
 

@@ -1,14 +1,27 @@
 import type { CompiledSchema } from '../session/compiled-schema.js'
 
-/** Lists the sequences of a schema: their names, and the ids of the tables or columns whose values they number. */
+/** A sequence, and the table or column whose values it numbers. */
+export interface NamedSequence {
+  readonly name: string
+  readonly itemId: number
+  /** The greatest number that its values can be. */
+  readonly max: number
+}
+
+/** Lists the sequences of a schema. */
 export function* sequencesOf({
   tableNames,
   tableByName,
-}: CompiledSchema): Generator<[string, number]> {
-  for (const name of tableNames) {
-    const codec = tableByName(name)
+}: CompiledSchema): Generator<NamedSequence> {
+  for (const table of tableNames) {
+    const codec = tableByName(table)
     if (codec === undefined) continue
-    if (codec.table.idType === 'int') yield [`${name}_id_seq`, codec.table.id]
-    for (const column of codec.sequences) yield [`${name}_${column.name}_seq`, column.id]
+    const { id, idType } = codec.table
+    if (idType === 'int') {
+      yield { name: `${table}_id_seq`, itemId: id, max: codec.ids.numberMax }
+    }
+    for (const { id: itemId, name, max } of codec.sequences) {
+      yield { name: `${table}_${name}_seq`, itemId, max }
+    }
   }
 }

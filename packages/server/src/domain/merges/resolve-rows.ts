@@ -170,10 +170,11 @@ export class TableResolutions {
     }
     const { uniqueKeys, checks, links } = this.#codec
     const rules = [...uniqueKeys, ...checks, ...links]
-    const { notNull, decimal, enum: values } = physical.column
+    const { notNull, decimal, bits, maxLength, enum: values, link } = physical.column
+    const limit = decimal ?? bits ?? maxLength ?? values ?? link?.idBits
     const hasRule =
       notNull === true ||
-      (decimal ?? values) !== undefined ||
+      limit !== undefined ||
       rules.some(({ columns }) => columns.includes(column))
     if ('take' in cell || !hasRule) {
       this.#refuse(request, notInConflict(path, id))

@@ -9,7 +9,8 @@ import { type Bases, baseOfTable, tableOf } from './merge-base.js'
 
 /*
  * One side may have changed the type of a column, and the other one its values. The values of both sides must convert to
- * the merged definition. Values of the same type, and those that are required or unique, are checked with the outcome.
+ * the merged definition. Values of the same type, and those that are required or unique, are checked with the outcome. Ids
+ * of new records must have the merged size.
  */
 
 /** Finds columns with values, on one of the sides, that do not convert to the merged definition. */
@@ -69,6 +70,20 @@ async function checkTable(
   const known = base && tableOf(base, before)?.columns
   const conflicts: SchemaConflict[] = []
   const successors = pairColumns(before.columns, after.columns)
+  const merged = base && { base: base.rows, other: other.rows }
+  const ofIds = { table: after, before, merged, limits }
+  for (const { records, samples } of await new RowState(state.rows).findIdProblems(
+    transaction,
+    ofIds,
+  )) {
+    const ids = samples.map(({ id }) => `[${id}]`).join(', ')
+    const [words, does] =
+      records === 1 ? ['the id of 1 record', 'does'] : [`ids of ${records} records`, 'do']
+    conflicts.push({
+      ...{ id: after.id, table: after.name, takes: [], records },
+      message: `${words} of ${name} ${does} not fit into ${after.idBits} bits: ${ids}; widen the ids, or delete these records first`,
+    })
+  }
   for (const column of before.columns) {
     const successor = successors.get(column.id)
     if (successor === undefined || successor.id === column.id) continue

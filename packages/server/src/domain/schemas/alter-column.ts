@@ -15,6 +15,8 @@ export function alterDefinition(before: Column, alteration: Alteration): Column 
     link,
     vector,
     decimal,
+    bits,
+    maxLength,
     enum: values,
     defaultValue,
     generate,
@@ -32,6 +34,8 @@ export function alterDefinition(before: Column, alteration: Alteration): Column 
     ...(changes.vector && { vector: changes.vector }),
     ...(changes.decimal && { decimal: changes.decimal }),
     ...(changes.enum && { enum: changes.enum }),
+    ...given('bits', changes.bits, isSameType ? bits : undefined),
+    ...given('maxLength', changes.maxLength, isSameType ? maxLength : undefined),
     ...(changes.notNull !== undefined && { notNull: changes.notNull }),
     ...(changes.unique !== undefined && { unique: changes.unique }),
     ...given('defaultValue', changes.defaultValue, defaultValue),
@@ -53,7 +57,7 @@ function linkOf(before: Column['link'], changes: Alteration['link']): Pick<Colum
 }
 
 /** Returns a field that a change has set, removed by null, or left as it was. */
-function given<Name extends string, Value extends string>(
+function given<Name extends string, Value>(
   name: Name,
   changed: Value | null | undefined,
   before: Value | undefined,
@@ -124,6 +128,7 @@ function define(before: StoredColumn, definition: Column): StoredColumn {
     ...onDeleteOf(definition),
     ...(vector && { vector }),
     ...(decimal && { decimal }),
+    ...sizesOf(definition),
     ...(definition.enum && { enum: definition.enum }),
     ...(defaultPublicAccess && { defaultPublicAccess }),
     ...(definition.notNull && { notNull: true }),
@@ -136,6 +141,17 @@ function define(before: StoredColumn, definition: Column): StoredColumn {
     ...(fill !== undefined && { fill }),
     ...(from && { from }),
   }
+}
+
+/** Returns the sizes of a column that it has. */
+export function sizesOf({
+  bits,
+  maxLength,
+}: {
+  readonly bits?: Column['bits'] | undefined
+  readonly maxLength?: number | undefined
+}): Pick<Column, 'bits' | 'maxLength'> {
+  return { ...(bits && { bits }), ...(maxLength !== undefined && { maxLength }) }
 }
 
 /** Returns what is stored of the rule of a link. */
@@ -178,6 +194,7 @@ export function changesOf(
     ...linkChanges(before, after),
     ...(after.vector && !isSame(before.vector, after.vector) && { vector: after.vector }),
     ...(after.decimal && !isSame(before.decimal, after.decimal) && { decimal: after.decimal }),
+    ...sizeChanges(isNewType ? {} : before, after),
     ...(after.enum && !isSame(before.enum, after.enum) && { enum: copyOf(after.enum) }),
     ...(before.notNull !== after.notNull && { notNull: after.notNull ?? false }),
     ...(before.unique !== after.unique && { unique: after.unique ?? false }),
@@ -191,6 +208,17 @@ export function changesOf(
     ...(isFilled && { fillNulls: true }),
   }
   return Object.keys(changes).length === 0 ? undefined : changes
+}
+
+/** Returns the sizes of a column that have changed. Null: it has none any more. */
+export function sizeChanges(
+  before: Pick<Column, 'bits' | 'maxLength'>,
+  after: Pick<Column, 'bits' | 'maxLength'>,
+): Pick<Changes, 'bits' | 'maxLength'> {
+  return {
+    ...(before.bits !== after.bits && { bits: after.bits ?? null }),
+    ...(before.maxLength !== after.maxLength && { maxLength: after.maxLength ?? null }),
+  }
 }
 
 function linkChanges(before: StoredColumn, after: StoredColumn): Pick<Changes, 'link'> {

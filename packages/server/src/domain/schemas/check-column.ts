@@ -5,7 +5,9 @@ import {
   type Column,
   type ColumnGenerator,
   type ColumnType,
+  INT_BITS,
 } from '@offshoot/contract/schema'
+import { USER_ID_LENGTH, UUID_LENGTH } from '../../common/ids.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../../rows/columns/column-types.js'
 import { checkText } from '../../rows/columns/text-types.js'
 import { checkName } from './check-name.js'
@@ -21,6 +23,7 @@ const TYPE_FIELDS = [
   ['link', 'link'],
   ['vector', 'vector'],
   ['decimal', 'decimal'],
+  ['bits', 'int'],
   ['enum', 'enum'],
   ['file', 'file'],
   ['file[]', 'file[]'],
@@ -81,6 +84,10 @@ function checkAnyColumn(column: Column, { limits }: ColumnChecks): string | unde
   }
   if (column.type === 'vector') return checkVector(column, limits)
   if (column.type === 'decimal') return checkDecimal(column, limits)
+  if (column.bits !== undefined && !INT_BITS.includes(column.bits)) {
+    return `bits must be ${INT_BITS.join(' or ')}`
+  }
+  if (column.maxLength !== undefined) return checkMaxLength(column, column.maxLength, limits)
   if (column.type === 'enum') return checkEnum(column, limits)
   if (column.type === 'object' && !column.columns?.length) return missing(column, 'columns')
   return undefined
@@ -102,6 +109,15 @@ function checkDecimal(column: Column, { decimalPrecisionMax }: Limits): string |
   }
   if (Number.isInteger(scale) && scale >= 0 && scale <= precision) return undefined
   return `decimal scale must be a whole number from 0 to the precision, ${precision}`
+}
+
+function checkMaxLength(column: Column, maxLength: number, limits: Limits): string | undefined {
+  const { stringLengthMax, recordBytesMax } = limits
+  if (column.type !== 'string' && column.type !== 'text') return mismatch(column, 'maxLength')
+  // A text is limited by the size of its record.
+  const max = column.type === 'string' ? stringLengthMax : recordBytesMax
+  if (Number.isInteger(maxLength) && maxLength >= 1 && maxLength <= max) return undefined
+  return `maxLength of type [${column.type}] must be a whole number from 1 to ${max}`
 }
 
 function checkEnum(column: Column, limits: Limits): string | undefined {
@@ -143,7 +159,7 @@ function checkComputed(column: Column): string | undefined {
   if (column.computed === undefined) return undefined
   if (!COLUMN_TYPE_ENTRIES[column.type].allows.computed) return mismatch(column, 'computed')
   if (column.unique) return 'a computed column cannot be unique'
-  for (const field of ['defaultValue', 'generate'] as const) {
+  for (const field of ['defaultValue', 'generate', 'bits', 'maxLength'] as const) {
     if (column[field] !== undefined)
       return `a column cannot have both fields [computed] and [${field}]`
   }
@@ -158,6 +174,12 @@ const GENERATED_TYPES: Readonly<Record<ColumnGenerator, readonly ColumnType[]>> 
   sequence: ['int'],
 }
 
+/** The characters of generated texts. */
+const GENERATED_LENGTHS: Readonly<Partial<Record<ColumnGenerator, number>>> = {
+  uuid: UUID_LENGTH,
+  user: USER_ID_LENGTH,
+}
+
 /** The generators that give each record another value. */
 const DISTINCT: readonly ColumnGenerator[] = ['uuid', 'sequence']
 
@@ -169,6 +191,10 @@ function checkGenerate(column: Column): string | undefined {
   }
   if (column.defaultValue !== undefined) {
     return 'a column cannot have both fields [generate] and [defaultValue]'
+  }
+  const { [generate]: length = 0 } = GENERATED_LENGTHS
+  if (column.maxLength !== undefined && column.maxLength < length) {
+    return `field [maxLength]: values of [${generate}] have ${length} characters`
   }
   // The records of one user, or of one moment, have the same value.
   return column.unique && !DISTINCT.includes(generate)

@@ -1,5 +1,6 @@
 import type { Column, Constraint, LinkAction } from '@offshoot/contract/schema'
 import { toCanonicalJson } from '../../common/write-json.js'
+import { sizeChanges } from './alter-column.js'
 
 interface ColumnDifference {
   readonly removed: readonly string[]
@@ -11,7 +12,8 @@ interface ColumnDifference {
 /** What a schema need not name. Without it, a column keeps what it has. */
 const OPTIONS = ['description', 'generate', 'computed'] as const
 
-type Altered = { readonly column: string } & Pick<Column, (typeof OPTIONS)[number]> & {
+type Altered = { readonly column: string } & Pick<Column, (typeof OPTIONS)[number]> &
+  ReturnType<typeof sizeChanges> & {
     readonly link?: { readonly onDelete?: LinkAction; readonly constraint?: string }
   }
 
@@ -42,6 +44,7 @@ export function compareColumns(
       }
       const changes = {
         ...Object.fromEntries(changed.map((option) => [option, column[option]])),
+        ...sizeChanges(old, column),
         ...(Object.keys(link).length > 0 && { link }),
       }
       if (Object.keys(changes).length > 0) altered.push({ column: column.name, ...changes })
@@ -84,8 +87,10 @@ function isSameColumn(one: Column, other: Column): boolean {
 
 function isSameList(source: readonly Column[], target: readonly Column[]): boolean {
   if (source.length !== target.length) return false
-  const { removed, added } = compareColumns(source, target)
-  return removed.length === 0 && added.length === 0
+  const { removed, added, altered } = compareColumns(source, target)
+  // Columns inside of an object cannot be altered.
+  const isSized = altered.some(({ bits, maxLength }) => (bits ?? maxLength) !== undefined)
+  return removed.length === 0 && added.length === 0 && !isSized
 }
 
 function isSameValues({ enum: one }: Column, { enum: other }: Column): boolean {

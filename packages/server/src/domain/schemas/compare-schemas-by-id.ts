@@ -63,6 +63,11 @@ function compareTableById(
   const { removed, renamed, added } = compareNames(paired, after.columns)
   const columns = new Map((definition?.columns ?? []).map((column) => [column.name, column]))
   const isHistoryChanged = before !== undefined && before.history?.keep !== after.history?.keep
+  const isIdChanged = before !== undefined && before.idBits !== after.idBits
+  const tableChanges = {
+    ...(isHistoryChanged && { history: after.history ?? null }),
+    ...(isIdChanged && { idBits: after.idBits ?? null }),
+  }
   const alterations = old.flatMap((column) => {
     const successor = successors.get(column.id)
     const changes = successor && changesOf(column, successor, pathsOf(after.columns))
@@ -78,7 +83,7 @@ function compareTableById(
   })
   const uses = ({ computed }: { readonly computed?: string }) => computed !== undefined
   return [
-    ...(isHistoryChanged ? [{ alterTable: { table, history: after.history ?? null } }] : []),
+    ...(isHistoryChanged || isIdChanged ? [{ alterTable: { table, ...tableChanges } }] : []),
     ...rules.removed.map((constraint) => ({ removeConstraint: { table, constraint } })),
     ...removed.map((column) => ({ removeColumn: { table, column } })),
     ...renamed.map((names) => ({ renameColumn: { table, ...names } })),

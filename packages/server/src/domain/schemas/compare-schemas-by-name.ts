@@ -1,5 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
-import type { IdType, Schema, Table, TableHistory } from '@offshoot/contract/schema'
+import type { IdType, IntBits, Schema, Table, TableHistory } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import { compareColumns, compareConstraints } from './compare-columns.js'
@@ -20,16 +20,20 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
   const addComputed: SchemaOperation[] = []
   const listFor = ({ computed }: { readonly computed?: string }) =>
     computed === undefined ? addColumns : addComputed
-  for (const { name: table, idType, history, columns, constraints = [] } of target.tables) {
+  for (const { name: table, idType, idBits, history, columns, constraints = [] } of target.tables) {
     const old = sourceTables.get(table)
     // A table that the target lists twice is added the second time, which applying the edits refuses.
-    if (!sourceTables.delete(table)) addTables.push(addTable({ name: table, idType, history }))
+    if (!sourceTables.delete(table))
+      addTables.push(addTable({ name: table, idType, idBits, history }))
     else if (old !== undefined) {
       requireSameIds(old, { name: table, idType })
       // A schema that does not name it leaves it as it is: a file of columns must not delete versions.
-      if (history !== undefined && history.keep !== old.history?.keep) {
-        addColumns.push({ alterTable: { table, history } })
+      const changes = {
+        ...(history !== undefined && history.keep !== old.history?.keep && { history }),
+        // Nor need it name the type of the ids, of which the size is a part.
+        ...(idType !== undefined && idBits !== old.idBits && { idBits: idBits ?? null }),
       }
+      if (Object.keys(changes).length > 0) addColumns.push({ alterTable: { table, ...changes } })
     }
     const { removed, added, altered } = compareColumns(old?.columns ?? [], columns)
     for (const column of removed) removeColumns.push({ removeColumn: { table, column } })
@@ -62,15 +66,17 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
 interface NewTable {
   readonly name: string
   readonly idType?: IdType | undefined
+  readonly idBits?: IntBits | undefined
   readonly history?: TableHistory | undefined
 }
 
 /** Returns the edit that adds a table. */
-export function addTable({ name, idType, history }: NewTable): SchemaOperation {
+export function addTable({ name, idType, idBits, history }: NewTable): SchemaOperation {
   return {
     addTable: {
       table: name,
       ...(idType !== undefined && { idType }),
+      ...(idBits !== undefined && { idBits }),
       ...(history !== undefined && { history }),
     },
   }

@@ -4,6 +4,7 @@ import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { type ParsedExpressions, parseRowExpressions } from '../../dialect/row-expression.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import { Fault } from '../../rows/columns/fault.js'
+import { sizesOf } from './alter-column.js'
 import type { EditOptions } from './schema-draft.js'
 
 /** Options of schema edits, with validation of default values by column type. */
@@ -17,12 +18,13 @@ export function editOptions(
     nextId,
     expressions,
     checkDefault(column, text) {
-      const { name, type, decimal, enum: values } = column
+      const { name, type, decimal, bits, maxLength, enum: values } = column
       const stored = {
         id: 0,
         name,
         type,
         ...(decimal && { decimal }),
+        ...sizesOf({ bits, maxLength }),
         ...(values && { enum: values }),
       }
       const parsed = COLUMN_TYPE_ENTRIES[type].parseDefault(text, stored, codec)

@@ -26,6 +26,8 @@ const PARTS = [
   'onDelete',
   'rule',
   'decimal',
+  'bits',
+  'maxLength',
   'enum',
   'notNull',
   'unique',

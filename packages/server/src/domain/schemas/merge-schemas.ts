@@ -10,6 +10,7 @@ import {
 } from '../../rows/columns/stored-schema.js'
 import { changesOf } from './alter-column.js'
 import { totalWidth, widthOf } from './check-column.js'
+import { withLinkedBits, withoutBits } from './id-bits.js'
 import { listLinks } from './list-links.js'
 import { findSame, type MergeStrategy, mergeDefinitions, type Take } from './merge-definitions.js'
 import { orderTables } from './order-tables.js'
@@ -139,7 +140,7 @@ export function mergeSchemas(
     const message = before === undefined ? KEPT_THERE : REMOVED_HERE
     conflicts.push({ id: table.id, table: table.name, message, takes: ['ours'], records })
   }
-  const tables = [...kept, ...added]
+  const tables = withLinkedBits([...kept, ...added])
   conflicts.push(
     ...nameConflicts(tables),
     ...linkConflicts(tables),
@@ -280,11 +281,19 @@ function mergeTable(
     strategyOf: context.strategyOf,
     conflict: (each) => conflicts.push({ table: name, ...each }),
   })
-  const { constraints: _, ...rest } = table
+  const { constraints: _, idBits: __, ...rest } = table
   const merged = { ...rest, name, columns, ...(constraints.length > 0 && { constraints }) }
+  const idBits = mergeIdBits(
+    { before, ours: table, theirs: other },
+    () => strategyOf(table),
+    conflict,
+  )
   return mergeHistory({
     before,
-    ours: mergeSearchIndex({ before, ours: merged, theirs: other }),
+    ours: {
+      ...mergeSearchIndex({ before, ours: merged, theirs: other }),
+      ...(idBits && { idBits }),
+    },
     theirs: other,
   })
 }
@@ -411,6 +420,26 @@ function mergeSearchIndex(sides: {
   return theirs.searchIndex === before?.searchIndex
     ? ours
     : { ...ours, searchIndex: theirs.searchIndex ?? false }
+}
+
+/** Merges the size of ids. It is a conflict if both sides have changed it, and not to the same one. */
+function mergeIdBits(
+  {
+    before,
+    ours,
+    theirs,
+  }: { before: StoredTable | undefined; ours: StoredTable; theirs: StoredTable },
+  strategyOf: () => MergeStrategy,
+  conflict: (message: string, takes: readonly Take[]) => void,
+): StoredTable['idBits'] {
+  if (theirs.idBits === ours.idBits) return ours.idBits
+  if (before !== undefined && theirs.idBits === before.idBits) return ours.idBits
+  if (before !== undefined && ours.idBits === before.idBits) return theirs.idBits
+  const strategy = strategyOf()
+  if (strategy === 'fail') {
+    conflict('[idBits] was changed on both sides, to different values', EITHER)
+  }
+  return strategy === 'theirs' ? theirs.idBits : ours.idBits
 }
 
 /** Applies what `theirs` has changed since the base about versions of records. This never conflicts. */
@@ -580,7 +609,8 @@ export function sameTable(left: StoredTable, right: StoredTable): boolean {
   return one === other
 }
 
-function withoutIndexes({ index: _, columns, ...column }: StoredColumn): object {
+function withoutIndexes(stored: StoredColumn): object {
+  const { index: _, columns, ...column } = withoutBits(stored)
   return columns === undefined
     ? column
     : { ...column, columns: sortById(columns).map(withoutIndexes) }

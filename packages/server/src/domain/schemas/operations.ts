@@ -139,8 +139,12 @@ async function findProblems(
 ): Promise<ColumnProblem[]> {
   const problems: ColumnProblem[] = []
   for (const change of changes) {
-    if (change.kind !== 'columnAltered') continue
-    problems.push(...(await new RowState(rows).findProblems(transaction, { ...change, limits })))
+    const state = new RowState(rows)
+    if (change.kind === 'columnAltered') {
+      problems.push(...(await state.findProblems(transaction, { ...change, limits })))
+    } else if (change.kind === 'idsChanged') {
+      problems.push(...(await state.findIdProblems(transaction, { ...change, limits })))
+    }
   }
   return problems
 }
@@ -340,7 +344,7 @@ export function previewEdits(
     const options = dryRunOptions(context.limits, await parseExpressions(operations))
     const { schema: after, changes } = await inTurns(applyOperations(before, operations, options))
     await yieldToOthers()
-    const isAltered = changes.some(({ kind }) => kind === 'columnAltered')
+    const isAltered = changes.some(({ kind }) => kind === 'columnAltered' || kind === 'idsChanged')
     const rows = isAltered ? await getRows(transaction, context.access) : undefined
     return {
       original: toPublicSchema(before),

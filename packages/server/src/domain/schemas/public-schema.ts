@@ -1,6 +1,7 @@
 import type { Column, RevLink, Schema } from '@offshoot/contract/schema'
 import { expressionText } from '../../dialect/row-expression.js'
 import type { StoredColumn, StoredSchema } from '../../rows/columns/stored-schema.js'
+import { sizesOf } from './alter-column.js'
 import { listLinks } from './list-links.js'
 import { orderTables } from './order-tables.js'
 import { pathsOf, toPublicConstraint } from './store-constraint.js'
@@ -16,6 +17,7 @@ export function toPublicSchema(schema: StoredSchema): Schema {
         id: `tbl_${table.id}`,
         name: table.name,
         ...(table.idType && { idType: table.idType }),
+        ...(table.idBits && { idBits: table.idBits }),
         columns: table.columns.map((column) => toPublicColumn(column, names, table.columns)),
         ...(table.constraints && {
           constraints: table.constraints.map((each) => toPublicConstraint(each, table.columns)),
@@ -82,6 +84,7 @@ export function toPublicColumn(
     }),
     ...(column.vector && { vector: column.vector }),
     ...(column.decimal && { decimal: column.decimal }),
+    ...sizesOf(column),
     ...(column.enum && { enum: column.enum }),
     ...(isPublic && column.type === 'file' && { file: { defaultPublicAccess: true } }),
     ...(isPublic && column.type === 'file[]' && { 'file[]': { defaultPublicAccess: true } }),

@@ -6,6 +6,7 @@ import {
   type StoredTable,
 } from '../../rows/columns/stored-schema.js'
 import type { ReadIds, StoredAs } from '../../rows/layout/layout.js'
+import { withoutBits } from './id-bits.js'
 import { withColumnIds, withUsedIds } from './store-constraint.js'
 
 /*
@@ -252,7 +253,7 @@ function definitionOf(column: StoredColumn): string {
 }
 
 function definition(stored: StoredColumn): object {
-  const { id: _, index: __, fill: ___, from: ____, columns, ...column } = stored
+  const { id: _, index: __, fill: ___, from: ____, columns, ...column } = withoutBits(stored)
   const nested = columns?.map(definition) as { name: string }[] | undefined
   return {
     ...column,

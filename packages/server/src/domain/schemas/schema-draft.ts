@@ -4,14 +4,27 @@ import {
   type Constraint,
   HISTORY_DAYS_MAX,
   type IdType,
+  INT_BITS,
+  type IntBits,
   type TableHistory,
 } from '@offshoot/contract/schema'
 import type { ParsedExpressions, RowExpression } from '../../dialect/row-expression.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
-import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import {
+  listAllColumns,
+  type StoredColumn,
+  type StoredSchema,
+  type StoredTable,
+} from '../../rows/columns/stored-schema.js'
 import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import { AddedLinks, ID_TYPE_OF, type LinkTarget } from './added-links.js'
-import { type Alteration, alterDefinition, alterStored, onDeleteOf } from './alter-column.js'
+import {
+  type Alteration,
+  alterDefinition,
+  alterStored,
+  onDeleteOf,
+  sizesOf,
+} from './alter-column.js'
 import {
   type ColumnChecks,
   checkColumn,
@@ -20,6 +33,7 @@ import {
   widthOf,
 } from './check-column.js'
 import { checkName } from './check-name.js'
+import { withLinkedBits } from './id-bits.js'
 import { listLinks } from './list-links.js'
 import { NamedList } from './named-list.js'
 import { orderTables } from './order-tables.js'
@@ -55,7 +69,7 @@ type Rewriting = NonNullable<Extract<SchemaChange, { kind: 'columnAltered' }>['u
 /** A step of the migration. It changes the storage, unless a later step undoes it. */
 type Step =
   | {
-      readonly kind: 'tableAdded' | 'tableRemoved' | 'historyChanged'
+      readonly kind: 'tableAdded' | 'tableRemoved' | 'historyChanged' | 'idsChanged'
       readonly tableId: number
     }
   | { readonly kind: 'columnAdded'; readonly tableId: number; readonly columnId: number }
@@ -99,14 +113,21 @@ export class SchemaDraft {
     this.#order = schema.tablesOrder && orderTables(schema).map((table) => table.id)
   }
 
-  addTable(added: { table: string; idType?: IdType; history?: TableHistory }): void {
-    const { table: name, idType = 'string', history } = added
+  addTable(added: {
+    table: string
+    idType?: IdType
+    idBits?: IntBits
+    history?: TableHistory
+  }): void {
+    const { table: name, idType = 'string', idBits, history } = added
     this.#checkTableName(name)
+    if (idBits !== undefined) checkIdBits(name, idType, idBits)
     if (history !== undefined) checkHistory(name, history)
     const id = this.#options.nextId()
     const table = {
       ...{ id, name, columns: [] },
       ...(idType !== 'string' && { idType }),
+      ...(idBits && { idBits }),
       ...(history !== undefined && { history: { keep: history.keep } }),
     }
     this.#tables.set(table)
@@ -132,12 +153,30 @@ export class SchemaDraft {
     this.#addedLinks.tableNamed(renamed)
   }
 
-  alterTable({ table: name, history }: { table: string; history: TableHistory | null }): void {
+  alterTable(changes: {
+    table: string
+    history?: TableHistory | null
+    idBits?: IntBits | null
+  }): void {
+    const { table: name, history, idBits } = changes
+    if (history !== undefined) this.#changeHistory(name, history)
+    if (idBits !== undefined) this.#changeIds(name, idBits ?? undefined)
+  }
+
+  #changeHistory(name: string, history: TableHistory | null): void {
     const { history: before, ...table } = this.#getTable(name)
     if (history !== null) checkHistory(name, history)
     if (before?.keep === history?.keep) return
     this.#tables.set(history === null ? table : { ...table, history: { keep: history.keep } })
     this.#steps.push({ kind: 'historyChanged', tableId: table.id })
+  }
+
+  #changeIds(name: string, idBits: IntBits | undefined): void {
+    const { idBits: before, ...table } = this.#getTable(name)
+    if (idBits !== undefined) checkIdBits(name, table.idType ?? 'string', idBits)
+    if (before === idBits) return
+    this.#tables.set(idBits === undefined ? table : { ...table, idBits })
+    this.#steps.push({ kind: 'idsChanged', tableId: table.id })
   }
 
   addColumn(tableName: string, column: Column): void {
@@ -329,7 +368,7 @@ export class SchemaDraft {
     }
     const targets = this.#addedLinks.targets((id) => this.#tables.get(id)?.idType)
     const tables = new NamedList(
-      this.#tables.items().map((table) => this.#finishTable(table, targets)),
+      withLinkedBits(this.#tables.items().map((table) => this.#finishTable(table, targets))),
     )
     this.#checkLinks(tables)
     this.#checkLimits(tables)
@@ -414,6 +453,7 @@ export class SchemaDraft {
       ...onDeleteOf(column),
       ...(column.vector && { vector: { dimension: column.vector.dimension } }),
       ...(column.decimal && { decimal: column.decimal }),
+      ...sizesOf(column),
       ...(column.enum && { enum: column.enum }),
       ...(isPublic && { defaultPublicAccess: true }),
       ...(column.notNull && { notNull: true }),
@@ -497,6 +537,8 @@ export class SchemaDraft {
         return before ? [{ kind: 'tableRemoved', table: before }] : []
       case 'historyChanged':
         return before && after ? [{ kind: 'historyChanged', table: after }] : []
+      case 'idsChanged':
+        return before && after ? this.#changedIds(before, after, tables) : []
       case 'columnAdded': {
         const column = after?.columns.find(({ id }) => id === step.columnId)
         return before && after && column ? [{ kind: 'columnAdded', table: after, column }] : []
@@ -516,6 +558,25 @@ export class SchemaDraft {
         return after ? [{ kind, table: after, ...altered }] : []
       }
     }
+  }
+
+  /** Returns the changes for ids of another size: those of the table, and of the links to it that there were before. */
+  #changedIds(
+    before: StoredTable,
+    after: StoredTable,
+    tables: NamedList<StoredTable>,
+  ): SchemaChange[] {
+    const links = tables.items().flatMap((table): SchemaChange[] => {
+      const columns = listAllColumns(table.columns).filter(({ link }) => link?.tableId === after.id)
+      const known = new Map(
+        listAllColumns(this.#original.get(table.id)?.columns ?? []).map((each) => [each.id, each]),
+      )
+      return columns.flatMap((column): SchemaChange[] => {
+        const old = known.get(column.id)
+        return old === undefined ? [] : [{ kind: 'columnAltered', table, before: old, column }]
+      })
+    })
+    return [{ kind: 'idsChanged', table: after, before }, ...links]
   }
 }
 
@@ -569,6 +630,16 @@ function checkHistory(table: string, { keep }: TableHistory): void {
   throw invalid(
     `table [${table}]: field [history.keep]: versions can be kept for at most ${HISTORY_DAYS_MAX} days`,
   )
+}
+
+function checkIdBits(table: string, idType: IdType, idBits: number): void {
+  const fault =
+    idType === 'int'
+      ? INT_BITS.some((bits) => bits === idBits)
+        ? undefined
+        : `must be ${INT_BITS.join(' or ')}`
+      : `is not possible for ids of type [${idType}]`
+  if (fault !== undefined) throw invalid(`table [${table}]: field [idBits]: ${fault}`)
 }
 
 function invalid(message: string): AppError {

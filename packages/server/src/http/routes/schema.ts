@@ -154,7 +154,7 @@ export function schemaRoutes(
         const { id, history } = request.body ?? {}
         const addTable = {
           table: tableName,
-          ...(id && { idType: id.type }),
+          ...(id && { idType: id.type, ...(id.bits && { idBits: id.bits }) }),
           ...(history && { history }),
         }
         const operations = [{ addTable }]
@@ -176,7 +176,8 @@ export function schemaRoutes(
         schema: {
           tags,
           operationId: 'updateTable',
-          summary: 'Rename a table, or change how long versions of its records are kept',
+          summary:
+            'Rename a table, or change the size of its ids or how long versions of records are kept',
           params: TableParamsSchema,
           body: UpdateTableSchema,
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
@@ -184,9 +185,13 @@ export function schemaRoutes(
       },
       async (request) => {
         const { tableName: table } = request.params
-        const { name, history } = request.body
+        const { name, id, history } = request.body
+        const changes = {
+          ...(history !== undefined && { history }),
+          ...(id && { idBits: id.bits }),
+        }
         return applySchemaOperations(storage, await step(request), [
-          ...(history === undefined ? [] : [{ alterTable: { table, history } }]),
+          ...(Object.keys(changes).length === 0 ? [] : [{ alterTable: { table, ...changes } }]),
           ...(name === undefined ? [] : [{ renameTable: { oldName: table, newName: name } }]),
         ])
       },

@@ -4,6 +4,7 @@ import { join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { COLUMN_TYPE_ENTRIES } from './column-types.js'
 import { listOrigins, type StoredColumn } from './stored-schema.js'
 import { UNIQUE_BYTES_MAX } from './text-types.js'
+import { idInRangeSql, inRangeSql, isFewerBits, wholeRange } from './whole-numbers.js'
 
 /*
  * Conversions of values between the types of columns. A value that does not convert becomes null; no conversion ever
@@ -221,11 +222,15 @@ interface Lengths {
 /** Returns the condition that a value is one of those that its column can have. undefined: all are. */
 export function fitsSql(value: Sql, column: StoredColumn, limits: Lengths): Sql | undefined {
   const conditions: Sql[] = []
-  const { type, unique } = column
-  if (type === 'string')
-    conditions.push(sql`char_length(${value}) <= ${number(limits.stringLengthMax)}`)
+  const { type, unique, link, bits, maxLength = Number.POSITIVE_INFINITY } = column
+  const lengthMax = type === 'string' ? Math.min(maxLength, limits.stringLengthMax) : maxLength
+  if (Number.isFinite(lengthMax)) {
+    conditions.push(sql`char_length(${value}) <= ${number(lengthMax)}`)
+  }
+  if (bits !== undefined) conditions.push(inRangeSql(value, wholeRange(bits)))
   if (type === 'link')
     conditions.push(sql`char_length(${value}) <= ${number(limits.nameLengthMax)}`)
+  if (link?.idBits !== undefined) conditions.push(idInRangeSql(value, link.idBits))
   if (type === 'email')
     conditions.push(sql`char_length(${value}) <= ${number(limits.emailLengthMax)}`)
   if (type === 'enum') {
@@ -245,6 +250,10 @@ export function narrows(before: StoredColumn, after: StoredColumn): boolean {
   return (
     (before.enum?.values ?? []).some((value) => !kept.has(value)) ||
     (before.decimal?.precision ?? 0) > (after.decimal?.precision ?? 0) ||
+    isFewerBits(before.bits, after.bits) ||
+    isFewerBits(before.link?.idBits, after.link?.idBits) ||
+    (before.maxLength ?? Number.POSITIVE_INFINITY) >
+      (after.maxLength ?? Number.POSITIVE_INFINITY) ||
     (after.unique === true && before.unique !== true)
   )
 }

@@ -49,7 +49,7 @@ describe('link', () => {
 })
 
 describe('ids of type int', () => {
-  const { encode, create } = idCodec('int', LIMITS)
+  const { encode, create } = idCodec({ idType: 'int' }, LIMITS)
 
   test.each([
     [0, '0'],
@@ -78,7 +78,7 @@ describe('ids of type int', () => {
 })
 
 describe('ids of type uuid', () => {
-  const { encode, create } = idCodec('uuid', LIMITS)
+  const { encode, create } = idCodec({ idType: 'uuid' }, LIMITS)
 
   test('are stored in lower case', () => {
     expect(encode('0190A5C1-7D3E-7CC2-9F0B-2A6F1C3D4E5F')).toBe(

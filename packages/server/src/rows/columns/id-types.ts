@@ -1,10 +1,11 @@
 import type { Limits } from '@offshoot/contract/limits'
 import { RECORD_ID_PATTERN } from '@offshoot/contract/names'
-import type { IdType } from '@offshoot/contract/schema'
+import type { IdType, IntBits } from '@offshoot/contract/schema'
 import { newRecordId, uuidV7 } from '../../common/ids.js'
 import { type ColumnTypeEntry, selectItself } from './column-type.js'
 import { Fault } from './fault.js'
 import { encodeUuid, TEXT_SQL_TYPE } from './text-types.js'
+import { isInRange, rangeWords, wholeRange } from './whole-numbers.js'
 
 /*
  * All ids are stored as texts, so that everything that only compares ids for equality need not know their type. Those
@@ -18,30 +19,48 @@ export interface IdCodec {
   encode(id: unknown): string | Fault
   /** Returns a new id. undefined: ids are numbers of a sequence. */
   readonly create: (() => string) | undefined
+  /** The largest number of ids of type `int`. */
+  readonly numberMax: number
 }
 
 const RECORD_ID = new RegExp(RECORD_ID_PATTERN)
 const WHOLE_NUMBER = /^(?:0|-?[1-9][0-9]*)$/
-const NOT_A_NUMBER = new Fault(
-  `is not a whole number between -${Number.MAX_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`,
-)
 
-/** Returns the text of a whole number, given as a number or a text. */
-function encodeNumberId(id: unknown): string | Fault {
-  if (typeof id !== 'number' && typeof id !== 'string') return Fault.expected('a whole number', id)
-  if (typeof id === 'string' && !WHOLE_NUMBER.test(id)) return NOT_A_NUMBER
-  return Number.isSafeInteger(Number(id)) ? String(Number(id)) : NOT_A_NUMBER
+/** Returns the codec of whole numbers, given as numbers or texts. */
+function numberIds(bits: IntBits | undefined): IdCodec {
+  const range = wholeRange(bits)
+  const refused = new Fault(`is not a whole number ${rangeWords(range)}`)
+  return {
+    type: 'int',
+    encode(id) {
+      if (typeof id !== 'number' && typeof id !== 'string') {
+        return Fault.expected('a whole number', id)
+      }
+      if (typeof id === 'string' && !WHOLE_NUMBER.test(id)) return refused
+      return isInRange(Number(id), range) ? String(Number(id)) : refused
+    },
+    create: undefined,
+    numberMax: range.max,
+  }
 }
 
-export function idCodec(type: IdType = 'string', limits: Limits): IdCodec {
+/** The ids of a table, as it stores them, or as a link does. */
+export function idCodec(
+  {
+    idType: type = 'string',
+    idBits,
+  }: { readonly idType?: IdType | undefined; readonly idBits?: IntBits | undefined },
+  limits: Limits,
+): IdCodec {
+  const numberMax = 0
   switch (type) {
     case 'int':
-      return { type, encode: encodeNumberId, create: undefined }
+      return numberIds(idBits)
     case 'uuid':
-      return { type, encode: encodeUuid, create: uuidV7 }
+      return { type, encode: encodeUuid, create: uuidV7, numberMax }
     case 'string':
       return {
-        type,
+        ...{ type, numberMax },
         encode: (id) => checkRecordId(id, limits.nameLengthMax) ?? (id as string),
         create: newRecordId,
       }
@@ -61,7 +80,7 @@ export const linkType: ColumnTypeEntry = {
   allows: { unique: true, index: true, notNull: false, defaultValue: false },
   select: selectItself,
   compile({ link }, options) {
-    const ids = idCodec(link?.idType, options.limits)
+    const ids = idCodec(link ?? {}, options.limits)
     return {
       encode(value) {
         // Links are also accepted as `{id}` and expanded, so that a record can be written as it was read.

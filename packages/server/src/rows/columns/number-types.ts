@@ -6,6 +6,7 @@ import {
   type ValueCodec,
 } from './column-type.js'
 import { Fault } from './fault.js'
+import { isInRange, rangeWords, type WholeRange, wholeRange } from './whole-numbers.js'
 
 const WHOLE_NUMBER = /^-?(?:0|[1-9][0-9]*)$/
 const DECIMAL_NUMBER = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$/
@@ -34,27 +35,42 @@ export const boolType: ColumnTypeEntry = {
   },
 }
 
-function refuseInteger(value: unknown): Fault {
+function refuseInteger(value: unknown, range: WholeRange): Fault {
   if (typeof value !== 'number') return Fault.expected('a whole number', value)
-  // Beyond this range, JSON parsers round whole numbers.
   return Number.isInteger(value) || !Number.isFinite(value)
-    ? new Fault(`is not between -${Number.MAX_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`)
+    ? new Fault(`is not ${rangeWords(range)}`)
     : new Fault('expected a whole number, got a fraction')
 }
 
-const intCodec: ValueCodec = {
-  encode: (value) => (Number.isSafeInteger(value) ? String(value) : refuseInteger(value)),
-  decode: decodeItself,
+function compileInt(range: WholeRange): ValueCodec {
+  return {
+    encode: (value) =>
+      typeof value === 'number' && isInRange(value, range)
+        ? String(value)
+        : refuseInteger(value, range),
+    decode: decodeItself,
+  }
 }
 
+const intCodec = compileInt(wholeRange(undefined))
+
+/** Returns the text of a whole number, whatever the size of its column. */
+export function encodeInt(value: unknown): string | Fault {
+  return intCodec.encode(value)
+}
+
+/**
+ * A whole number. Its size is checked here and is no part of the type in PostgreSQL, so that it can be widened without a
+ * new column.
+ */
 export const intType: ColumnTypeEntry = {
   sqlType: 'bigint',
   allows: { unique: true, index: true, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
-  compile: () => intCodec,
-  parseDefault(text) {
+  compile: ({ bits }) => (bits === undefined ? intCodec : compileInt(wholeRange(bits))),
+  parseDefault(text, column, options) {
     return WHOLE_NUMBER.test(text)
-      ? intCodec.encode(Number(text))
+      ? intType.compile(column, options).encode(Number(text))
       : new Fault('expected a whole number')
   },
 }

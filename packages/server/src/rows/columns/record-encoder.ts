@@ -8,6 +8,7 @@ import { COLUMN_TYPE_ENTRIES, isFileType } from './column-types.js'
 import { isComputed } from './computed-columns.js'
 import { encodeDecimal } from './decimal-type.js'
 import { Fault } from './fault.js'
+import { encodeInt } from './number-types.js'
 import type { StoredColumn } from './stored-schema.js'
 
 /** Converts the input of a `file` or `file[]` column to the text that the row stores. */
@@ -195,7 +196,10 @@ function encodeArithmetic(node: ColumnNode, value: InputRecord): Arithmetic | Fa
       ? encodeDecimal(operand)
       : mayHaveAnyScale && isFraction
         ? String(operand)
-        : node.codec.encode(operand)
+        : // A small number can be the sum of two that its column could not have.
+          node.column.type === 'int'
+          ? encodeInt(operand)
+          : node.codec.encode(operand)
   if (text instanceof Fault) return new Fault(`${key}: ${text.message}`)
   return { column: node.index, operator, operand: text }
 }

@@ -1,4 +1,10 @@
-import type { ColumnGenerator, ColumnType, IdType, LinkAction } from '@offshoot/contract/schema'
+import type {
+  ColumnGenerator,
+  ColumnType,
+  IdType,
+  IntBits,
+  LinkAction,
+} from '@offshoot/contract/schema'
 import type { RowExpression } from '../../dialect/row-expression.js'
 
 /**
@@ -26,6 +32,8 @@ export interface StoredTable {
   readonly name: string
   /** Never changes. undefined: ids are any texts. */
   readonly idType?: Exclude<IdType, 'string'>
+  /** The size of ids of type `int`. undefined: all whole numbers that JSON represents exactly. */
+  readonly idBits?: IntBits
   readonly columns: readonly StoredColumn[]
   /** Whether text columns have a search index, including columns added later. */
   readonly searchIndex?: boolean
@@ -49,8 +57,12 @@ export interface StoredColumn {
   readonly id: number
   readonly name: string
   readonly type: ColumnType
-  /** The linked table, by id so that it may be renamed, and the type of its ids. */
-  readonly link?: { readonly tableId: number; readonly idType?: StoredTable['idType'] }
+  /** The linked table, by id so that it may be renamed, and the type and size of its ids. */
+  readonly link?: {
+    readonly tableId: number
+    readonly idType?: StoredTable['idType']
+    readonly idBits?: IntBits
+  }
   /** For `link` columns only: linked records must exist. undefined: they need not. */
   readonly onDelete?: Exclude<LinkAction, 'none'>
   /** The name of the rule that linked records exist. undefined: the usual one. */
@@ -58,6 +70,10 @@ export interface StoredColumn {
   readonly vector?: { readonly dimension: number }
   /** Digits in all, and after the decimal point. */
   readonly decimal?: { readonly precision: number; readonly scale: number }
+  /** The size of an `int`. undefined: all whole numbers that JSON represents exactly. */
+  readonly bits?: IntBits
+  /** The largest number of characters of a `string` or `text`. undefined: that of the type. */
+  readonly maxLength?: number
   /** The possible values, in their order. */
   readonly enum?: { readonly values: readonly string[]; readonly type?: string }
   /** For `file` and `file[]` columns only. */

@@ -11,7 +11,7 @@ import {
   type InputRecord,
   type Origin,
 } from './record-encoder.js'
-import type { StoredColumn, StoredTable } from './stored-schema.js'
+import type { StoredTable } from './stored-schema.js'
 import {
   type CheckRule,
   type LinkRule,
@@ -20,6 +20,7 @@ import {
   listRequiredLinks,
   type UniqueKey,
 } from './table-rules.js'
+import { wholeRange } from './whole-numbers.js'
 
 export interface TableCodecOptions extends CodecOptions {
   /** Used for calls that pass no encoder. Without any encoder, files are rejected. */
@@ -41,8 +42,8 @@ export interface TableCodec {
   readonly indexes: ReadonlyMap<string, number>
   readonly uniqueKeys: readonly UniqueKey[]
   readonly checks: readonly CheckRule[]
-  /** The columns that get numbers of their own. */
-  readonly sequences: readonly Pick<StoredColumn, 'id' | 'name'>[]
+  /** The columns that get numbers of their own, up to the greatest that they can have. */
+  readonly sequences: readonly NumberedColumn[]
   /** The columns whose linked records must exist. */
   readonly links: readonly LinkRule[]
   /** The file columns among `physical`. */
@@ -76,6 +77,13 @@ export interface TableCodec {
   encodeId(id: unknown): string | Fault
 }
 
+/** A column that gets numbers of its own. */
+interface NumberedColumn {
+  readonly id: number
+  readonly name: string
+  readonly max: number
+}
+
 /** Returns whether a result is a list of faults. Such a list is never empty. */
 export function isFaults(result: unknown): result is readonly Fault[] {
   return Array.isArray(result) && result[0] instanceof Fault
@@ -92,7 +100,7 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
   const everything = compileProjection(tree, ['*'])
   if (isFaults(everything)) throw new Error('a projection of all columns must be valid')
   const allFields = everything.fields
-  const ids = idCodec(table.idType, options.limits)
+  const ids = idCodec(table, options.limits)
   const stored = tree.physical.slice(0, tree.storedCount)
   const places = placesOf(tree.physical)
   const rowsPerStep = Math.floor(STEP_VALUES / (tree.physical.length + 1))
@@ -104,7 +112,9 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     ),
     uniqueKeys: listKeys(table, tree.physical),
     checks: listChecks(table, tree.physical),
-    sequences: table.columns.filter(({ generate }) => generate === 'sequence'),
+    sequences: table.columns
+      .filter(({ generate }) => generate === 'sequence')
+      .map(({ id, name, bits }) => ({ id, name, max: wholeRange(bits).max })),
     links: listRequiredLinks(tree.physical),
     fileColumns: tree.physical.flatMap((column, index) =>
       isFileType(column.column.type) ? [{ index, column }] : [],

@@ -63,13 +63,19 @@ function bytesLimit({ unique, index }: StoredColumn): BytesLimit | undefined {
   return index ? { bytesMax: INDEXED_BYTES_MAX, of: 'an indexed' } : undefined
 }
 
+/** The largest number of characters of a column, whose type has its own limit, too. */
+function lengthOf({ maxLength }: StoredColumn, typeMax: number): number {
+  return maxLength === undefined ? typeMax : Math.min(maxLength, typeMax)
+}
+
 function compileText(charactersMax: number, limit?: BytesLimit): ValueCodec {
   const bytesMax = limit?.bytesMax ?? Number.POSITIVE_INFINITY
   return {
     encode(value) {
       if (typeof value !== 'string') return Fault.expected('a string', value)
       if (isLongerThan(value, charactersMax)) {
-        return new Fault(`is longer than ${charactersMax} characters`)
+        const characters = charactersMax === 1 ? '1 character' : `${charactersMax} characters`
+        return new Fault(`is longer than ${characters}`)
       }
       if (value.length * BYTES_PER_LENGTH_MAX > bytesMax && Buffer.byteLength(value) > bytesMax) {
         return new Fault(`is longer than ${bytesMax} bytes, the limit of ${limit?.of} column`)
@@ -84,7 +90,8 @@ export const stringType: ColumnTypeEntry = {
   sqlType: TEXT_SQL_TYPE,
   allows: { unique: true, index: true, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
-  compile: (column, options) => compileText(options.limits.stringLengthMax, bytesLimit(column)),
+  compile: (column, options) =>
+    compileText(lengthOf(column, options.limits.stringLengthMax), bytesLimit(column)),
   parseDefault(text, column, options) {
     return stringType.compile(column, options).encode(text)
   },
@@ -95,7 +102,7 @@ export const textType: ColumnTypeEntry = {
   // Not indexable: a value longer than a third of a page would make the write fail.
   allows: { unique: false, index: false, notNull: true, defaultValue: true, computed: true },
   select: selectItself,
-  compile: () => compileText(Number.POSITIVE_INFINITY),
+  compile: (column) => compileText(lengthOf(column, Number.POSITIVE_INFINITY)),
   parseDefault(text, column, options) {
     return textType.compile(column, options).encode(text)
   },

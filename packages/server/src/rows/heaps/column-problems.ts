@@ -20,6 +20,7 @@ import { fitsSql, narrows } from '../columns/conversions.js'
 import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
 import { failsCheck } from '../columns/table-rules.js'
+import { idInRangeSql, isFewerBits } from '../columns/whole-numbers.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { joinVisible } from '../reading/arms.js'
 import {
@@ -144,6 +145,41 @@ export async function findColumnProblems(
   const problems: ColumnProblem[] = []
   for (const kind of listAddedRules(change, limits)) problems.push(...(await finders[kind]()))
   return problems
+}
+
+/** A table before and after a change of the size of its ids. */
+export interface ChangedIds {
+  readonly table: StoredTable
+  readonly before: Pick<StoredTable, 'idBits'>
+}
+
+/** Returns whether ids can be fewer numbers than before. */
+export function narrowsIds({ before, table }: ChangedIds): boolean {
+  return isFewerBits(before.idBits, table.idBits)
+}
+
+/** Finds the records whose ids do not fit any more. With `merged`, those are left out that the other side has deleted. */
+export async function findIdProblems(
+  transaction: Queryable,
+  checked: CheckedRows,
+  change: ChangedIds & { limits: Limits; merged?: MergedStates | undefined },
+): Promise<ColumnProblem[]> {
+  const { table, limits, merged } = change
+  const { id: tableId, idBits } = table
+  if (idBits === undefined || !narrowsIds(change)) return []
+  const column = { id: tableId, name: 'id', type: 'int' } as const
+  const codec = compileTable({ ...table, columns: [] }, { limits, jsonAsText: false })
+  let condition = sql`not ${idInRangeSql(sql`r.id`, idBits)}`
+  if (merged !== undefined) {
+    const then = joinVisible(layoutOf(merged.base), codec, { id: sql`r.id`, alias: sql`b` })
+    condition = sql`${condition} and (${hasRow(layoutOf(merged.other), tableId, sql`r.id`)}
+      or not exists (
+        select from (select) any_row ${then}
+        where b.version = r.version and b.created_at = r.created_at))`
+  }
+  const from = sql`(${selectChecked(checked, codec)}) r`
+  const kind = 'limit'
+  return findRecords(transaction, { kind, condition, from, old: sql`r.id`, table, column })
 }
 
 /**

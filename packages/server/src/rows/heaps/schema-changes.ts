@@ -33,6 +33,8 @@ import {
   type AlteredColumn,
   columnProblemsError,
   findColumnProblems,
+  findIdProblems,
+  narrowsIds,
   type Rewriting,
   readsRecords,
 } from './column-problems.js'
@@ -55,6 +57,8 @@ export type SchemaChange =
   | { readonly kind: 'tableAdded'; readonly table: StoredTable }
   | { readonly kind: 'tableRemoved'; readonly table: StoredTable }
   | { readonly kind: 'historyChanged'; readonly table: StoredTable }
+  /** Ids have another size. Links to the table change with it. */
+  | { readonly kind: 'idsChanged'; readonly table: StoredTable; readonly before: StoredTable }
   | { readonly kind: 'columnAdded'; readonly table: StoredTable; readonly column: StoredColumn }
   | { readonly kind: 'columnRemoved'; readonly table: StoredTable; readonly column: StoredColumn }
   | ({ readonly kind: 'columnAltered' } & AlteredColumn)
@@ -80,6 +84,7 @@ export interface SchemaChanges {
 export function readsAllRows(change: SchemaChange, limits: Limits): boolean {
   if (change.kind === 'constraintAdded') return true
   if (change.kind === 'columnAltered') return readsRecords(change, limits)
+  if (change.kind === 'idsChanged') return narrowsIds(change)
   return change.kind === 'columnAdded' && (isComputed(change.column) || lacksValue(change.column))
 }
 
@@ -113,6 +118,10 @@ async function requireAllowed(
     const { constraint } = change
     const rule = 'unique' in constraint ? constraint : checkOf(constraint)
     if (rule !== undefined) await keep(rule)
+  }
+  if (kind === 'idsChanged') {
+    const problems = await findIdProblems(transaction, checked, { ...change, limits })
+    if (problems.length > 0) throw columnProblemsError(problems)
   }
   if (kind !== 'columnAdded' && kind !== 'columnAltered') return
   const { column } = change
@@ -167,6 +176,9 @@ export async function applySchemaChanges(
         break
       case 'historyChanged':
         if (heap !== undefined) await changeHistory(transaction, heap, change.table)
+        break
+      case 'idsChanged':
+        await check(change)
         break
       case 'columnAdded': {
         await check(change)

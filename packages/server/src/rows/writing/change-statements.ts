@@ -2,6 +2,7 @@ import { empty, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { Arithmetic } from '../columns/record-encoder.js'
+import { inRangeSql, wholeRange } from '../columns/whole-numbers.js'
 import { joinForCopy, joinVisible } from '../reading/arms.js'
 import {
   FIRST_COLUMN,
@@ -186,14 +187,14 @@ function upsertOwnRow(
 }
 
 /**
- * Integers are calculated as numeric. The result must be a whole number that JSON represents exactly. Floats
+ * Integers are calculated as numeric. The result must be a whole number of the size of the column. Floats
  * are calculated in double precision; PostgreSQL reports an overflow as an error. Decimals are rounded to their scale.
  */
 function arithmeticValue(
   value: Sql,
   operator: Arithmetic['operator'],
   operand: ReturnType<typeof slot>,
-  { sqlType, column: { decimal } }: Pick<PhysicalColumn, 'sqlType' | 'column'>,
+  { sqlType, column: { decimal, bits } }: Pick<PhysicalColumn, 'sqlType' | 'column'>,
 ): { value: Sql; fits: Sql } {
   const sign = raw(operator)
   const exact = sql`(${value}::numeric ${sign} ${operand}::numeric)`
@@ -208,9 +209,8 @@ function arithmeticValue(
       fits: sql`${value} is not null`,
     }
   }
-  const max = raw(String(Number.MAX_SAFE_INTEGER))
   return {
     value: sql`${exact}::bigint`,
-    fits: sql`${exact} = trunc(${exact}) and ${exact} between -${max} and ${max}`,
+    fits: sql`${exact} = trunc(${exact}) and ${inRangeSql(exact, wholeRange(bits))}`,
   }
 }

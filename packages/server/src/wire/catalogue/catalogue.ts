@@ -276,9 +276,9 @@ const ASKS_NUMBERS = /sequence/i
 /** Returns the last numbers of the sequences that have given some, by their names. */
 async function lastNumbers({ schema, branch }: Session): Promise<Record<string, string>> {
   const sequences = [...sequencesOf(schema)]
-  const found = await branch.lastNumbers(sequences.map(([, itemId]) => itemId))
+  const found = await branch.lastNumbers(sequences.map(({ itemId }) => itemId))
   return Object.fromEntries(
-    sequences.flatMap(([name, itemId]) => {
+    sequences.flatMap(({ name, itemId }) => {
       const last = found.get(itemId)
       return last === undefined ? [] : [[cutName(name), last]]
     }),

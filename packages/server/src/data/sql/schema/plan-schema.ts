@@ -1,5 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
-import type { Column, IdType, LinkAction } from '@offshoot/contract/schema'
+import type { Column, LinkAction } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Node } from 'libpg-query'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
@@ -14,6 +14,8 @@ import {
   type ColumnModel,
   findColumn,
   getColumn,
+  type IdForm,
+  indexableForm,
   type SchemaModel,
   type TableModel,
 } from './schema-model.js'
@@ -224,7 +226,10 @@ class SchemaPlanner {
       )
     }
     if (id !== undefined) requireIdKey(id, key)
-    const table = this.#model.addTable(name, id === undefined ? 'string' : this.#idType(id))
+    const table = this.#model.addTable(
+      name,
+      id === undefined ? { type: 'string' } : this.#idType(id),
+    )
     for (const column of columns) if (column !== id) this.#addColumn(table, column)
     for (const each of constraints) this.#addConstraint(table, each)
     return tag
@@ -245,11 +250,14 @@ class SchemaPlanner {
   }
 
   /** Returns the type of ids, which are always generated. */
-  #idType(column: NodeOf<'ColumnDef'>): IdType {
+  #idType(column: NodeOf<'ColumnDef'>): IdForm {
     requireParts(column, COLUMN_PARTS, { of: 'PRIMARY KEY', names: COLUMN_WORDS })
     const { form, isSerial = false } = this.#readType(column.typeName, 'id')
     const type = ID_TYPE_OF[form.type]
     if (type === undefined) throw notSupported(`PRIMARY KEY of type [${form.type}]`)
+    if (form.maxLength !== undefined) {
+      this.#notices.add('column [id]: the length of ids is not checked')
+    }
     for (const each of column.constraints ?? []) {
       const constraint = contentOf(each, 'Constraint') ?? {}
       switch (constraint.contype) {
@@ -272,7 +280,7 @@ class SchemaPlanner {
           throw notSupported(`PRIMARY KEY with ${wordsOf(constraint.contype)}`)
       }
     }
-    return type
+    return { type, bits: form.bits }
   }
 
   // Columns
@@ -295,7 +303,12 @@ class SchemaPlanner {
     if (given.length > 1) throw invalidSql(`column [${name}] has more than one default`)
     const generated = constraints.find(({ contype }) => contype === 'CONSTR_GENERATED')
     const computed = generated && { computed: this.#expressionOf(generated.raw_expr) }
-    const definition = { name, ...form, ...given[0], ...computed }
+    const { bits, maxLength, ...unsized } = form
+    const isSized = (bits ?? maxLength) !== undefined
+    if (computed !== undefined && isSized) {
+      this.#notices.add(`column [${name}]: the size of computed values is not checked`)
+    }
+    const definition = { name, ...(computed ? unsized : form), ...given[0], ...computed }
     const column = this.#model.addColumn(table, definition as Column)
     // As in PostgreSQL, such a column has a value in each row.
     if (isSerial || isIdentity) this.#model.requireValues(table, column)
@@ -451,6 +464,7 @@ class SchemaPlanner {
     if (defaultValue !== undefined || generate !== undefined) {
       throw notSupported(`DEFAULT of column [${name}], which has REFERENCES`)
     }
+    this.#noteLinkSize(name, column.definition, target)
     this.#model.makeLink(table, column, changed.link)
   }
 
@@ -611,7 +625,7 @@ class SchemaPlanner {
       names: COLUMN_WORDS,
     })
     const { form, isSerial } = this.#readType(node.typeName, name)
-    if (this.#keepsIds(table, name, form)) return
+    if (this.#changesIds(table, name, form)) return
     requireOther(name, 'ALTER COLUMN')
     const column = getColumn(table, name)
     if (isSerial) throw notSupported(`type serial of column [${name}]`)
@@ -629,24 +643,32 @@ class SchemaPlanner {
     )
     // A text column that is unique stays one whose values can be.
     const isKept = form.type === 'text' && (column.definition.unique || isUnique)
+    const { bits, maxLength } = column.definition
     this.#model.changeColumn(table, column, {
+      ...(bits !== undefined && { bits: null }),
+      ...(maxLength !== undefined && { maxLength: null }),
       ...form,
-      ...(isKept && { type: 'string' }),
+      ...(isKept && indexableForm(form)),
       ...using,
     } as ColumnForm & { enum?: { values: string[] } })
   }
 
-  /**
-   * Returns whether a column has ids, whose type stays what it is. Tools that compare their types with the catalogue change
-   * `bigint` to `integer` or `serial` again and again.
-   */
-  #keepsIds(table: TableModel, name: string, form: ColumnForm): boolean {
+  /** Returns whether a column has ids of the same type. Those of a table can get another size. Links have the size of the ids. */
+  #changesIds(table: TableModel, name: string, form: ColumnForm): boolean {
     const { link } = name === 'id' ? {} : getColumn(table, name).definition
     const target = link === undefined ? undefined : this.#model.findTable(link.table)
     const idType = name === 'id' ? table.idType : target?.idType
     if (idType === undefined || ID_TYPE_OF[form.type] !== idType) return false
-    this.#notices.add(`column [${name}]: the type of ids does not change`)
+    if (target !== undefined) this.#noteLinkSize(name, form, target)
+    else if (idType === 'int') this.#model.changeIds(table, form.bits)
+    else this.#notices.add(`column [${name}]: the type of ids does not change`)
     return true
+  }
+
+  /** Notes that a link has another size than it was declared with. */
+  #noteLinkSize(name: string, { bits, maxLength }: ColumnForm, target: TableModel): void {
+    if (bits === target.idBits && maxLength === undefined) return
+    this.#notices.add(`column [${name}]: links have the type of the ids of table [${target.name}]`)
   }
 
   /** The service numbers ids and other columns in any case, so nothing is lost of an identity. */

@@ -1,4 +1,12 @@
-import type { Column, Constraint, IdType, LinkAction, Schema } from '@offshoot/contract/schema'
+import { LIMITS } from '@offshoot/contract/limits'
+import type {
+  Column,
+  Constraint,
+  IdType,
+  IntBits,
+  LinkAction,
+  Schema,
+} from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
 import { cutName, findName } from '../../../dialect/scope.js'
@@ -26,8 +34,17 @@ interface ConstraintModel {
 export interface TableModel {
   name: string
   readonly idType: IdType
+  idBits?: IntBits | undefined
+  /** The operation that adds the table, if the statements do. */
+  readonly added?: { idBits?: IntBits }
   readonly columns: ColumnModel[]
   readonly constraints: ConstraintModel[]
+}
+
+/** The type of ids, and their size. */
+export interface IdForm {
+  readonly type: IdType
+  readonly bits?: IntBits | undefined
 }
 
 /** An index that a column gets or loses. */
@@ -45,29 +62,43 @@ export class SchemaModel {
 
   /** `usedBy` returns the names of the columns that a constraint of a table uses. */
   constructor(schema: Schema, usedBy: (table: string, constraint: string) => readonly string[]) {
-    this.tables = schema.tables.map(({ name, idType = 'string', columns, constraints = [] }) => ({
-      name,
-      idType,
-      columns: columns.map((definition) => ({ definition })),
-      constraints: constraints.map((each) => ({
-        name: each.name,
-        isUnique: 'unique' in each,
-        columns: [...usedBy(name, each.name)],
-      })),
-    }))
+    this.tables = schema.tables.map(
+      ({ name, idType = 'string', idBits, columns, constraints = [] }) => ({
+        ...{ name, idType, idBits },
+        columns: columns.map((definition) => ({ definition })),
+        constraints: constraints.map((each) => ({
+          name: each.name,
+          isUnique: 'unique' in each,
+          columns: [...usedBy(name, each.name)],
+        })),
+      }),
+    )
   }
 
   findTable(name: string): TableModel | undefined {
     return findName(this.tables, name, (table) => cutName(table.name))
   }
 
-  addTable(name: string, idType: IdType): TableModel {
-    this.operations.push({
-      addTable: { table: name, ...(idType !== 'string' && { idType }) },
-    })
-    const table = { name, idType, columns: [], constraints: [] }
+  addTable(name: string, { type: idType, bits }: IdForm): TableModel {
+    const added = {
+      table: name,
+      ...(idType !== 'string' && { idType }),
+      ...(bits && { idBits: bits }),
+    }
+    this.operations.push({ addTable: added })
+    const table = { name, idType, idBits: bits, added, columns: [], constraints: [] }
     this.tables.push(table)
     return table
+  }
+
+  /** Changes the size of ids, and with it that of links to the table. */
+  changeIds(table: TableModel, bits: IntBits | undefined): void {
+    if (table.idBits === bits) return
+    table.idBits = bits
+    if (table.added === undefined) {
+      this.operations.push({ alterTable: { table: table.name, idBits: bits ?? null } })
+    } else if (bits === undefined) delete table.added.idBits
+    else table.added.idBits = bits
   }
 
   removeTable(table: TableModel): void {
@@ -160,7 +191,8 @@ export class SchemaModel {
 
   /** Makes a text column one whose values can be indexed and unique, as those of PostgreSQL are up to a length. */
   makeIndexable(table: TableModel, column: ColumnModel): void {
-    if (column.definition.type === 'text') this.changeColumn(table, column, { type: 'string' })
+    if (column.definition.type !== 'text') return
+    this.changeColumn(table, column, indexableForm(column.definition))
   }
 
   /** Requires a value. Columns of some types have a check for it, because they have no such rule of their own. */
@@ -179,6 +211,15 @@ export class SchemaModel {
     if (check !== undefined) this.removeConstraint(table, check)
     if (column.definition.notNull) this.changeColumn(table, column, { notNull: false })
   }
+}
+
+/** Returns the form of a text whose values can be indexed. It has a limit of its own. */
+export function indexableForm({ maxLength }: Pick<Column, 'maxLength'>): {
+  readonly type: 'string'
+  readonly maxLength: number | null
+} {
+  const isKept = maxLength !== undefined && maxLength <= LIMITS.stringLengthMax
+  return { type: 'string', maxLength: isKept ? maxLength : null }
 }
 
 export function findColumn(table: TableModel, name: string): ColumnModel | undefined {
@@ -201,7 +242,8 @@ function findValueCheck(table: TableModel, column: ColumnModel): ConstraintModel
 
 /** Returns a definition after changes. The options of a type end with the type. */
 function applied(before: Column, changes: ColumnChanges): Column {
-  const { vector: _, decimal: __, enum: ___, link: ____, ...untyped } = before
+  const { vector: _, decimal: __, enum: ___, link: ____, ...sized } = before
+  const { bits: _____, maxLength: ______, ...untyped } = sized
   const isNewType = changes.type !== undefined && changes.type !== before.type
   const entries = Object.entries({ ...(isNewType ? untyped : before), ...changes })
   return Object.fromEntries(

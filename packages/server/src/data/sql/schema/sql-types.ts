@@ -5,7 +5,7 @@ import { contentOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
 import { notSupported } from './not-supported.js'
 
 /** The type of a column, with the options of the type. */
-export type ColumnForm = Pick<Column, 'type' | 'decimal' | 'vector' | 'enum'>
+export type ColumnForm = Pick<Column, 'type' | 'decimal' | 'bits' | 'maxLength' | 'vector' | 'enum'>
 
 interface SqlType {
   readonly form: ColumnForm
@@ -19,13 +19,13 @@ type TypeName = NodeOf<'TypeName'>
 
 const PLAIN: Readonly<Record<string, SqlType>> = {
   bool: { form: { type: 'bool' } },
-  int2: { form: { type: 'int' } },
-  int4: { form: { type: 'int' } },
+  int2: { form: { type: 'int', bits: 16 } },
+  int4: { form: { type: 'int', bits: 32 } },
   int8: { form: { type: 'int' } },
-  smallserial: { form: { type: 'int' }, isSerial: true },
-  serial2: { form: { type: 'int' }, isSerial: true },
-  serial: { form: { type: 'int' }, isSerial: true },
-  serial4: { form: { type: 'int' }, isSerial: true },
+  smallserial: { form: { type: 'int', bits: 16 }, isSerial: true },
+  serial2: { form: { type: 'int', bits: 16 }, isSerial: true },
+  serial: { form: { type: 'int', bits: 32 }, isSerial: true },
+  serial4: { form: { type: 'int', bits: 32 }, isSerial: true },
   bigserial: { form: { type: 'int' }, isSerial: true },
   serial8: { form: { type: 'int' }, isSerial: true },
   float4: { form: { type: 'float' } },
@@ -88,15 +88,18 @@ function numberOf(node: Node): number {
   return number.ival ?? 0
 }
 
-function varchar([length]: readonly number[]): SqlType {
-  if (length === undefined) return { form: { type: 'text' } }
-  const type = length <= LIMITS.stringLengthMax ? 'string' : 'text'
-  return { form: { type }, notice: `the length of varchar(${length}) is not checked` }
+function varchar([maxLength]: readonly number[]): SqlType {
+  // No text is longer than a record can be.
+  if (maxLength === undefined || maxLength > LIMITS.recordBytesMax) {
+    return { form: { type: 'text' } }
+  }
+  return {
+    form: { type: maxLength <= LIMITS.stringLengthMax ? 'string' : 'text', maxLength },
+  }
 }
 
 function character([length = 1]: readonly number[]): SqlType {
-  const notice = `values of char(${length}) are not padded, and their length is not checked`
-  return { ...varchar([length]), notice }
+  return { ...varchar([length]), notice: `values of char(${length}) are not padded` }
 }
 
 function numeric([precision, scale = 0]: readonly number[]): SqlType {
