@@ -8,12 +8,17 @@ import { openShop, type WireShop } from '../support/wire-clients.js'
 const SCHEMA = `
   create type mood as enum ('sad', 'ok', 'happy', 'a "quote''s');
   create table people (id text primary key, name text, mood mood, next mood);
-  create table notes (id text primary key, person text, mood mood)`
+  create table notes (id text primary key, person text, mood mood);
+  create table items (id serial primary key, small smallint, medium integer, large bigint, exact numeric(10, 2));
+  create table parts (id bigserial primary key, item integer references items (id) not deferrable, medium integer)`
 const ROWS = `
   insert into people (id, name, mood, next) values
     ('p1', 'Ann', 'happy', 'ok'), ('p2', 'Bob', 'sad', 'happy'), ('p3', 'Cy', 'ok', null), ('p4', 'Di', null, 'sad'),
     ('p5', 'Eve', 'a "quote''s', 'sad'), ('p6', 'Flo', 'ok', 'ok');
-  insert into notes (id, person, mood) values ('n1', 'p1', 'sad'), ('n2', 'p1', 'happy'), ('n3', 'p2', 'ok')`
+  insert into notes (id, person, mood) values ('n1', 'p1', 'sad'), ('n2', 'p1', 'happy'), ('n3', 'p2', 'ok');
+  insert into items (small, medium, large, exact) values
+    (1, 10, 100, 1.5), (2, null, 200, 2.5), (-32768, -2147483648, -9007199254740991, 0), (32767, 2147483647, 7, null);
+  insert into parts (item, medium) values (1, 5), (1, 6), (2, null)`
 
 let shop: WireShop
 let client: pg.Client
@@ -33,11 +38,12 @@ afterAll(async () => {
 })
 
 /** Runs a statement on the branch and on PostgreSQL, and expects the same rows in the same order. */
-async function expectSame(statement: string, values: unknown[] = []): Promise<void> {
+async function expectSame(statement: string, values: unknown[] = []) {
   const expected = await plain.pool.query({ text: statement, values, rowMode: 'array' })
   const found = await client.query({ text: statement, values, rowMode: 'array' })
   expect(found.rows).toEqual(expected.rows)
   expect(found.fields.map(({ name }) => name)).toEqual(expected.fields.map(({ name }) => name))
+  return { found: found.fields, expected: expected.fields }
 }
 
 describe('values of an enum have the order of its list', () => {
@@ -134,6 +140,17 @@ describe('values of an enum have the order of its list', () => {
     await expectSame("select id from people where mood < 'ok' order by id")
   })
 
+  it('up to a length of the statement as it is written out', async () => {
+    const values = Array.from({ length: 1000 }, (_, n) => `'value ${n}'`)
+    await client.query(`create type wide as enum (${values.join(', ')})`)
+    await client.query('create table wides (id text primary key, a wide, b wide)')
+    const where = (count: number) => Array.from({ length: count }, () => 'a < b').join(' or ')
+    await client.query(`select id from wides where ${where(50)}`)
+    await expect(client.query(`select id from wides where ${where(1000)}`)).rejects.toThrow(
+      'the statement is longer than 4194304 characters when its tables and enums are written out',
+    )
+  })
+
   it('on a fork and over HTTP', async () => {
     await shop.branches.fork('moods')
     const fork = await shop.wire.connect('shop:moods')
@@ -145,5 +162,97 @@ describe('values of an enum have the order of its list', () => {
       body: { statement: sorted },
     })
     expect(body.records).toEqual(rows)
+  })
+})
+
+describe('whole numbers have the type that they are declared with', () => {
+  /** Expects the same rows, and the same types of columns. */
+  async function expectSameTypes(statement: string, values: unknown[] = []): Promise<void> {
+    const { found, expected } = await expectSame(statement, values)
+    const typesOf = (fields: typeof found) => fields.map(({ dataTypeID }) => dataTypeID)
+    expect(typesOf(found)).toEqual(typesOf(expected))
+  }
+
+  it.each([
+    'select * from items order by id',
+    'select i.* from items i order by i.small',
+    'select id, small, medium, large from items order by medium desc nulls last limit 2',
+    'select small as a, medium as "B c", large as a from items where id = 1',
+    'select id from items where id = 1',
+    'select count(*), max(id), min(small), sum(medium), avg(medium)::float8 from items',
+    'select sum(small) / 2 as half, sum(large) as total from items where id < 3',
+    'select medium + 1 as more, small * 2 as twice, -small as minus, medium / 3 as third, medium % 3 as rest, small + small as s from items where id < 3 order by id',
+    'select medium + large as big, medium + exact as exact, medium::bigint as cast, large::int as back from items where id = 1',
+    'select coalesce(medium, 0) as a, coalesce(small, medium) as b, coalesce(medium, large) as c, nullif(small, 1) as d from items order by id',
+    'select case when small > 1 then medium else small end as c, greatest(small, medium) as g, abs(medium) as a from items where id < 3 order by id',
+    'select lag(medium) over (order by id) as l, row_number() over (order by id) as n, max(small) over () as m from items order by id',
+    'select distinct medium from items order by medium',
+    'select medium from items group by medium order by medium',
+    'select medium from items union select medium from parts order by 1',
+    'select small from items union all select medium from parts order by 1',
+    'select large from items union all select medium from parts order by 1',
+    'select m from (select medium as m, id from items) q order by id',
+    'with q as (select id, medium from items) select q.medium, p.item from q join parts p on p.item = q.id order by p.id',
+    'with recursive n(i) as (select 1 union all select i + 1 from n where i < 3) select n.i, items.small from n join items on items.id = n.i order by 1',
+    'select * from items join parts using (id) order by id',
+    'select * from items i left join parts p on p.item = i.id order by i.id, p.id',
+    'select p.id, p.item, i.id as "itemId" from parts p join items i on i.id = p.item order by p.id',
+    'select 1 as one, 10000000000 as large, null as nothing, true as yes',
+    'select (select max(medium) from parts) is null as n, exists (select 1 from parts) as e',
+    'values (1, 2), (3, 4)',
+  ])('in results: %s', async (statement) => {
+    await expectSameTypes(statement)
+  })
+
+  it.each([
+    ['insert into items (small, medium, large) values ($1, $2, $3) returning *', [3, 30, 300]],
+    ['insert into items (medium) values ($1) returning id, medium + 1 as next, large', ['31']],
+    ['update items set medium = medium + 1 where id = $1 returning id, medium, small', [1]],
+    [
+      'update items i set small = p.medium from parts p where p.item = i.id and i.id = $1 returning i.id, p.medium, p.id',
+      [2],
+    ],
+    ['delete from items where id = $1 returning items.*', [5]],
+    [
+      'with w as (insert into parts (item, medium) values ($1, 9) returning id, item, medium) select * from w',
+      [4],
+    ],
+    ['select id, medium from items where medium = $1 and small < $2', [11, 100]],
+    ['select id from items where id = any($1) order by id', [[1, 2]]],
+    [
+      'select coalesce(medium, $1) as m, small + $2 as s from items where id < 3 order by id',
+      [5, 6],
+    ],
+  ])('with parameters: %s', async (statement, values) => {
+    await expectSameTypes(statement, values)
+  })
+
+  it.each([
+    'insert into items (small) values (32768)',
+    'insert into items (medium) values (2147483648)',
+    'insert into items (id) values (2147483648)',
+    'update items set medium = 2147483647 + id where id = 1',
+    'select medium + 1 from items where id = 4',
+    'select large * 1000000000000000000 from items where id = 3',
+  ])('whose range no value leaves: %s', async (statement) => {
+    const errors = await Promise.all(
+      [client, plain.pool].map((each) =>
+        each.query(statement).then(
+          () => 'no error',
+          (error: pg.DatabaseError) => error.code,
+        ),
+      ),
+    )
+    expect(errors).toEqual(['22003', '22003'])
+  })
+
+  it('in the binary form and in COPY', async () => {
+    const { fields, rows } = await client.query({
+      text: 'select id, small, medium from items where id = 1',
+      rowMode: 'array',
+      binary: true,
+    } as pg.QueryArrayConfig)
+    expect(fields.map(({ dataTypeID }) => dataTypeID)).toEqual([23, 21, 23])
+    expect(rows).toEqual([[1, 1, 11]])
   })
 })

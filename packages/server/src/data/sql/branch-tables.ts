@@ -163,7 +163,7 @@ function createTable(
   return {
     name: cutName(codec.table.name),
     columns: names,
-    types: columns.map(declaredTypeOf),
+    types: columns.map((column) => declaredTypeOf(column, codec.table)),
     rows: writeRows(rows, columns),
     fullName: codec.table.name,
     idType: ID_TYPES[codec.table.idType ?? 'text'],
@@ -185,9 +185,14 @@ function createTable(
 }
 
 /** Returns the type that a column is declared with, if it is stored as another one. */
-function declaredTypeOf({ column }: OwnColumn): DeclaredType | undefined {
-  const values = column?.column.enum?.values
-  return values && { kind: 'enum', values }
+function declaredTypeOf(
+  { name, column }: OwnColumn,
+  { idBits }: StoredTable,
+): DeclaredType | undefined {
+  const { bits, link, enum: list } = column?.column ?? (name === 'id' ? { bits: idBits } : {})
+  if (list !== undefined) return { kind: 'enum', values: list.values }
+  const size = bits ?? link?.idBits
+  return size && { kind: 'integer', bits: size, isKnown: false }
 }
 
 /** Lists the id, the columns of the schema, and the metadata. Nested columns have dotted names. */
