@@ -920,7 +920,7 @@ describe('a client of PostgreSQL', () => {
       'x',
       1,
     ])
-    expect(rows).toEqual([{ id: '1' }])
+    expect(rows).toEqual([{ id: 1 }])
     await expect(client.query('drop table t')).rejects.toMatchObject({ code: '2BP01' })
     expect((await table('t')).columns).toHaveLength(2)
     await client.query('set offshoot.allow_data_loss = on')

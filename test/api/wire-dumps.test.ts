@@ -76,7 +76,7 @@ describe('a dump of plain PostgreSQL', () => {
       ),
     ).toEqual([
       [
-        '1',
+        1,
         'Ann',
         'ann@b.co',
         'happy',
@@ -87,7 +87,7 @@ describe('a dump of plain PostgreSQL', () => {
         new Date('2026-01-02T03:04:05.678Z'),
       ],
       [
-        '2',
+        2,
         'Bob\tB "x" \\',
         null,
         'ok',
@@ -108,9 +108,9 @@ describe('a dump of plain PostgreSQL', () => {
         'select order_id, product_id, quantity, paid from order_lines order by 1, 2',
       ),
     ).toEqual([
-      ['1', '1', '3', true],
-      ['1', '2', '1', null],
-      ['3', '2', '2', false],
+      ['1', '1', 3, true],
+      ['1', '2', 1, null],
+      ['3', '2', 2, false],
     ])
     const insert = (text: string) => rowsOf(client, `insert into ${text}`)
     // The third customer was deleted before the dump.
@@ -147,13 +147,13 @@ describe('setval', () => {
     const next = async () =>
       (await rowsOf(client, `insert into "Things" (name) values ('x') returning id, n`))[0]
     expect(await rowsOf(client, `select setval('"Things_id_seq"', 10)`)).toEqual([['10']])
-    expect(await next()).toEqual(['11', '1'])
+    expect(await next()).toEqual([11, 1])
     expect(
       await rowsOf(client, `select setval('public."Things_n_seq"'::regclass, 20, false)`),
     ).toEqual([['20']])
-    expect(await next()).toEqual(['12', '20'])
+    expect(await next()).toEqual([12, 20])
     await client.query(`select pg_catalog.setval('"Things_id_seq"', 5, true)`)
-    expect(await next()).toEqual(['13', '21'])
+    expect(await next()).toEqual([13, 21])
     // Django after it has loaded data.
     expect(
       await rowsOf(
@@ -161,7 +161,7 @@ describe('setval', () => {
         `SELECT setval(pg_get_serial_sequence('"Things"','id'), coalesce(max("id"), 1) + 100, max("id") IS NOT null) FROM "Things"`,
       ),
     ).toEqual([['113']])
-    expect(await next()).toEqual(['114', '22'])
+    expect(await next()).toEqual([114, 22])
     const set = 'select setval($1, $2)'
     await expect(client.query(set, ['x', 1])).rejects.toThrow('must be a constant')
     await expect(client.query(`select setval('other_id_seq', 1)`)).rejects.toThrow(
@@ -268,8 +268,8 @@ describe('nextval', () => {
         `insert into "Things" (id, name) values (nextval('"Things_id_seq"'), 'a'), (default, 'b') returning id, n`,
       ),
     ).toEqual([
-      ['3', '2'],
-      ['4', '3'],
+      [3, 2],
+      [4, 3],
     ])
     const prepared = { name: 'next', text: `select nextval('"Things_id_seq"')`, rowMode: 'array' }
     expect((await client.query(prepared)).rows).toEqual([['5']])

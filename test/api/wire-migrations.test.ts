@@ -58,19 +58,19 @@ describe('a transaction that changes the schema', () => {
       'insert into items (title, price) values ($1, $2) returning id, price',
       ['Lamp', '12.50'],
     )
-    expect(inserted.rows).toEqual([{ id: '1', price: '12.50' }])
+    expect(inserted.rows).toEqual([{ id: 1, price: '12.50' }])
     await client.query(`alter table items add column stock integer not null default 3`)
     await client.query('alter table people add column email text')
     await client.query(`update people set email = 'ann@b.co' where id = 'p1'`)
     expect((await client.query('select title, stock from items')).rows).toEqual([
-      { title: 'Lamp', stock: '3' },
+      { title: 'Lamp', stock: 3 },
     ])
     expect(await tablesOf(client)).toEqual(['items', 'people'])
     expect(await codeOf(other.query('select * from items'))).toBe('42P01')
     expect(await tablesOf(other)).toEqual(['people'])
     await client.query('commit')
     expect((await other.query('select title, stock from items')).rows).toEqual([
-      { title: 'Lamp', stock: '3' },
+      { title: 'Lamp', stock: 3 },
     ])
     expect((await other.query('select email from people order by id')).rows).toEqual([
       { email: 'ann@b.co' },
@@ -346,7 +346,7 @@ describe('a transaction that changes the schema', () => {
       'column [id]: the type of ids does not change',
     ])
     expect((await client.query('insert into owners default values returning id')).rows).toEqual([
-      { id: '2' },
+      { id: 2 },
     ])
     await client.query('insert into pets (owner) values (2)')
     expect(await codeOf(client.query('insert into pets (owner) values (9)'))).toBe('23503')
