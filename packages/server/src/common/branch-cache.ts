@@ -1,5 +1,58 @@
+import { LRUCache } from 'lru-cache'
+
+/** How long an entry is kept that is not used, at least. It is evicted before twice that time has passed. */
+const UNUSED_MS = 120_000
+/** Times of uses are known to this precision: to ask for the time costs more than to find an entry. */
+const PRECISION_MS = 1_000
+
+interface BranchCacheOptions<Value> {
+  readonly max: number
+  /** The total size of all entries; unlimited by default. */
+  readonly maxSize?: number
+  sizeOf?(value: Value, key: string): number
+}
+
 /**
- * Options of caches with entries for each branch: what was not used for two minutes is evicted. Most branches live shortly,
- * and what is cached for one that is gone would otherwise stay until thousands of others have followed.
+ * A cache with entries for each branch. What was not used for some minutes is evicted: most branches live shortly, and what is
+ * cached for one that is gone would otherwise stay until thousands of others have followed. One timer looks after all entries,
+ * because a use of an entry is more frequent than anything else.
  */
-export const BRANCH_CACHE = { ttl: 120_000, ttlAutopurge: true, updateAgeOnGet: true } as const
+export class BranchCache<Value extends object> {
+  readonly #values: LRUCache<string, Value>
+  #sweep: NodeJS.Timeout | undefined
+
+  constructor({ max, maxSize, sizeOf }: BranchCacheOptions<Value>) {
+    this.#values = new LRUCache({
+      max,
+      ...(maxSize !== undefined && { maxSize }),
+      ...(sizeOf !== undefined && { sizeCalculation: sizeOf }),
+      ttl: UNUSED_MS,
+      ttlResolution: PRECISION_MS,
+      updateAgeOnGet: true,
+    })
+  }
+
+  get size(): number {
+    return this.#values.size
+  }
+
+  get(key: string): Value | undefined {
+    return this.#values.get(key)
+  }
+
+  set(key: string, value: Value): void {
+    this.#values.set(key, value)
+    this.#sweep ??= this.#sweepLater()
+  }
+
+  delete(key: string): void {
+    this.#values.delete(key)
+  }
+
+  #sweepLater(): NodeJS.Timeout {
+    return setTimeout(() => {
+      this.#values.purgeStale()
+      this.#sweep = this.#values.size === 0 ? undefined : this.#sweepLater()
+    }, UNUSED_MS).unref()
+  }
+}

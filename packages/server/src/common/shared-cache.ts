@@ -1,5 +1,4 @@
-import { LRUCache } from 'lru-cache'
-import { BRANCH_CACHE } from './branch-cache.js'
+import { BranchCache } from './branch-cache.js'
 
 /** A part of a cache, with keys of its own. */
 export interface CachePart<Value> {
@@ -15,16 +14,15 @@ interface SharedCacheOptions<Value> {
 
 /** A cache with one limit for many owners, which come and go with their branches. Each has a part of its own. */
 export class SharedCache<Value extends object> {
-  readonly #values: LRUCache<string, Value>
+  readonly #values: BranchCache<Value>
   #parts = 0
 
   /** An entry has the size of its value, and the length of its key. */
   constructor({ max, maxSize, sizeOf }: SharedCacheOptions<Value>) {
-    this.#values = new LRUCache({
+    this.#values = new BranchCache({
       max,
       maxSize,
-      sizeCalculation: (value, key) => key.length + sizeOf(value),
-      ...BRANCH_CACHE,
+      sizeOf: (value, key) => key.length + sizeOf(value),
     })
   }
 

@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { LRUCache } from 'lru-cache'
-import { BRANCH_CACHE } from '../../common/branch-cache.js'
+import { BranchCache } from '../../common/branch-cache.js'
 import { requireDirectChanges } from '../../domain/access/approvals.js'
 import type { Principal } from '../../domain/access/principal.js'
 import type { BranchExpiry } from '../../domain/access/resolve.js'
@@ -62,8 +62,7 @@ const SESSION_COLUMNS_MAX = 4_000_000
 const SESSION_CACHE = {
   max: SESSIONS_MAX,
   maxSize: SESSION_COLUMNS_MAX,
-  sizeCalculation: ({ session }: { session: BranchSession }) => session.columnCount + 1,
-  ...BRANCH_CACHE,
+  sizeOf: ({ session }: { session: BranchSession }) => session.columnCount + 1,
 }
 
 /** A new branch is opened at once if its database has up to this number of columns: more make the fork slower. */
@@ -93,8 +92,8 @@ interface Entry {
 export class Sessions {
   readonly quotas: Quotas
   readonly #sources: SessionSources & { readonly links: SessionLinks }
-  readonly #branches = new LRUCache<string, ResolvedBranch & { untilMs: number }>(SESSION_CACHE)
-  readonly #entries = new LRUCache<string, Entry>(SESSION_CACHE)
+  readonly #branches = new BranchCache<ResolvedBranch & { untilMs: number }>(SESSION_CACHE)
+  readonly #entries = new BranchCache<Entry>(SESSION_CACHE)
   /** The number of columns in the storage of a branch of a database, by the last session that was opened. */
   readonly #columnCounts = new LRUCache<string, number>({ max: SESSIONS_MAX })
   readonly #uses = new BranchUses()

@@ -1,7 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import { LRUCache } from 'lru-cache'
-import { BRANCH_CACHE } from '../../common/branch-cache.js'
+import { BranchCache } from '../../common/branch-cache.js'
 import { inTurns } from '../../common/in-turns.js'
 import { Permits } from '../../common/permits.js'
 import { type Conversation, OverBudgetError, WorkerThread } from '../../common/worker-thread.js'
@@ -124,11 +123,10 @@ export class StatementPlanner {
   readonly #permits: Permits
   readonly #numbers = new WeakMap<object, number>()
   #count = 0
-  readonly #kept = new LRUCache<string, PlannedStatement>({
+  readonly #kept = new BranchCache<PlannedStatement>({
     max: KEPT_MAX,
     maxSize: KEPT_LENGTH_MAX,
-    sizeCalculation: ({ plan }, key) => key.length + lengthOf(plan),
-    ...BRANCH_CACHE,
+    sizeOf: ({ plan }, key) => key.length + lengthOf(plan),
   })
 
   constructor(limits: Limits) {

@@ -1,8 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
-import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
-import { BRANCH_CACHE } from '../../common/branch-cache.js'
+import { BranchCache } from '../../common/branch-cache.js'
 import type { Database } from '../../postgres/database.js'
 import { isLockTimeout, isUndefinedTable } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
@@ -51,7 +50,7 @@ export class Gates {
   /** The queues in front of the gates. The writers of one branch take at most half of the pool. */
   readonly queues: GateQueues
   readonly #database: Database
-  readonly #calls = new LRUCache<string, Call>({ max: CALLS_MAX, ...BRANCH_CACHE })
+  readonly #calls = new BranchCache<Call>({ max: CALLS_MAX })
 
   constructor(database: Database) {
     this.#database = database

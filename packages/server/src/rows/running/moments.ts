@@ -1,5 +1,4 @@
-import { LRUCache } from 'lru-cache'
-import { BRANCH_CACHE } from '../../common/branch-cache.js'
+import { BranchCache } from '../../common/branch-cache.js'
 import { layoutOf, type Moment } from '../layout/layout.js'
 import { type Guard, isMomentPassed, type momentFrom } from './guard.js'
 
@@ -14,7 +13,7 @@ const BRANCHES_MAX = 10_000
 
 /** The last known moments of branches. */
 export class Moments {
-  readonly #known = new LRUCache<string, Moment>({ max: BRANCHES_MAX, ...BRANCH_CACHE })
+  readonly #known = new BranchCache<Moment>({ max: BRANCHES_MAX })
 
   recall({ rows }: Guard): Moment {
     const layout = layoutOf(rows)

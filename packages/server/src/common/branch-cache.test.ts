@@ -1,0 +1,37 @@
+import { afterAll, expect, it, vi } from 'vitest'
+
+const MINUTE_MS = 60_000
+
+vi.useFakeTimers()
+afterAll(() => void vi.useRealTimers())
+// The package keeps the clock that it finds when it is loaded. For it, the time 0 is none.
+vi.advanceTimersByTime(1)
+const { BranchCache } = await import('./branch-cache.js')
+
+it('keeps what is used, and evicts what is not', () => {
+  const cache = new BranchCache<{ name: string }>({ max: 10 })
+  cache.set('used', { name: 'used' })
+  cache.set('unused', { name: 'unused' })
+  for (let minute = 0; minute < 6; minute++) {
+    vi.advanceTimersByTime(MINUTE_MS)
+    expect(cache.get('used')).toEqual({ name: 'used' })
+  }
+  expect(cache.size).toBe(1)
+  vi.advanceTimersByTime(5 * MINUTE_MS)
+  expect(cache.size).toBe(0)
+  expect(vi.getTimerCount()).toBe(0)
+})
+
+it('has at most the given number of entries, and their size', () => {
+  const cache = new BranchCache<{ size: number }>({
+    max: 3,
+    maxSize: 10,
+    sizeOf: ({ size }) => size,
+  })
+  for (const key of ['a', 'b', 'c', 'd']) cache.set(key, { size: 1 })
+  expect(cache.size).toBe(3)
+  cache.set('large', { size: 9 })
+  expect(cache.size).toBe(2)
+  cache.delete('large')
+  expect([cache.get('large'), cache.get('d')]).toEqual([undefined, { size: 1 }])
+})
