@@ -72,7 +72,9 @@ export class ByteBudget {
 
   /** Returns the share of an owner, such as a key. */
   shareOf(owner: string): ByteShare {
-    const share = this.#shares.get(owner) ?? newShare()
+    const known = this.#shares.get(owner)
+    if (known !== undefined) return known
+    const share = newShare()
     this.#shares.set(owner, share)
     return share
   }
@@ -80,8 +82,11 @@ export class ByteBudget {
   /** Counts all that an owner holds for the workspace that it uses now. */
   useWorkspace(owner: string, workspaceId: string): void {
     const share = this.shareOf(owner)
-    const workspace = this.#workspaces.get(workspaceId) ?? { bytes: 0, holders: 0 }
-    this.#workspaces.set(workspaceId, workspace)
+    let workspace = this.#workspaces.get(workspaceId)
+    if (workspace === undefined) {
+      workspace = { bytes: 0, holders: 0 }
+      this.#workspaces.set(workspaceId, workspace)
+    }
     if (share.workspace === workspace) return
     const { bytes } = share
     this.give(share, bytes)

@@ -106,10 +106,14 @@ export class FrameReader {
   }
 }
 
+const REPLACED = '\uFFFD'
+
 /** Returns the text that bytes are. Throws if they are none: characters that are replaced would be stored. */
-export function textIn(bytes: Buffer): string {
-  if (!isUtf8(bytes)) throw invalidText()
-  return bytes.toString()
+export function textIn(bytes: Buffer, from = 0, to = bytes.length): string {
+  const text = bytes.toString('utf8', from, to)
+  // Bytes that are no text are replaced by this character, which a text can also have.
+  if (text.includes(REPLACED) && !isUtf8(bytes.subarray(from, to))) throw invalidText()
+  return text
 }
 
 export const invalidText = () => new WireError('22021', 'invalid byte sequence for encoding "UTF8"')
@@ -128,22 +132,22 @@ export class FrameContent {
   }
 
   int16(): number {
-    return this.#take(2).readUInt16BE()
+    return this.#body.readUInt16BE(this.#pass(2))
   }
 
   int32(): number {
-    return this.#take(4).readInt32BE()
+    return this.#body.readInt32BE(this.#pass(4))
   }
 
   letter(): string {
-    return this.#take(1).toString('latin1')
+    return String.fromCharCode(this.#body[this.#pass(1)] ?? 0)
   }
 
   /** Reads a text that ends with a zero. */
   text(): string {
     const end = this.#body.indexOf(0, this.#position)
     if (end === -1) throw new ProtocolError('a text of a message has no end')
-    const text = textIn(this.#body.subarray(this.#position, end))
+    const text = textIn(this.#body, this.#position, end)
     this.#position = end + 1
     return text
   }
@@ -169,11 +173,18 @@ export class FrameContent {
   }
 
   #take(count: number): Buffer {
-    const end = this.#position + count
-    if (count < 0 || end > this.#body.length) throw new ProtocolError('a message is too short')
-    const taken = this.#body.subarray(this.#position, end)
-    this.#position = end
-    return taken
+    const start = this.#pass(count)
+    return this.#body.subarray(start, this.#position)
+  }
+
+  /** Passes over bytes, and returns where they begin. */
+  #pass(count: number): number {
+    const start = this.#position
+    if (count < 0 || start + count > this.#body.length) {
+      throw new ProtocolError('a message is too short')
+    }
+    this.#position = start + count
+    return start
   }
 }
 
