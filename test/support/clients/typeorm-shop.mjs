@@ -57,5 +57,12 @@ await source.transaction((manager) => manager.update('Customer', id, { balance: 
 assert.equal((await customers.findOneByOrFail({ id })).balance, '7.50')
 await customers.delete(id)
 assert.equal(await orders.count(), 0)
+// The catalogue has the types of the entities, so there is nothing left to change.
+const { upQueries } = await source.driver.createSchemaBuilder().log()
+assert.deepEqual(
+  upQueries.map(({ query }) => query),
+  [],
+)
+await source.synchronize()
 await source.destroy()
 console.log('done')

@@ -205,7 +205,9 @@ function defaultOf({ column }: Physical, isRequired: boolean): Sql {
   const { parseDefault } = COLUMN_TYPE_ENTRIES[column.type]
   const text = parseDefault(column.defaultValue, column, { limits: LIMITS, jsonAsText: false })
   // PostgreSQL shows it with the type of the column, without precision, as if a client had written it.
-  if (typeof text === 'string') return sql` default ${literal(text)}`
+  // The digits of a decimal are those that were written, and not those that its values have.
+  const shown = column.type === 'decimal' ? column.defaultValue : text
+  if (typeof text === 'string') return sql` default ${literal(String(shown))}`
   return typeof text === 'symbol' ? sql` default now()` : sql``
 }
 
