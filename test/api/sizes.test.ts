@@ -3,7 +3,18 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
-import { openWire, type WireService } from '../support/wire-clients.js'
+import {
+  bind,
+  describeStatement,
+  errorCode,
+  execute,
+  int16,
+  int32,
+  openWire,
+  parse,
+  sync,
+  type WireService,
+} from '../support/wire-clients.js'
 
 /* Sizes of whole numbers, texts and ids: on writes, in changes of the schema, in merges and in the catalogue. */
 
@@ -155,6 +166,43 @@ describe('a value', () => {
       client.query(`update items set code = $1`, ['x'.repeat(21)]),
     ).rejects.toMatchObject({ message: expect.stringContaining('column [code]: is longer') })
     await client.end()
+  })
+})
+
+describe('a parameter that is declared as int4 or int2', () => {
+  it('can be sent in binary form, for reads and writes', async () => {
+    const branches = await items([SMALL, NUMBER, { ...CODE, unique: true }])
+    const client = await wire.openRaw(`${branches.database}:main`)
+    const send = async (sql: string, values: Buffer[], typeIds: number[]) => {
+      client.send(
+        ...[parse(sql, '', typeIds), describeStatement(), bind(values), execute(), sync()],
+      )
+      const received = await client.until('Z')
+      const described = received.find(({ type }) => type === 't')?.body ?? Buffer.alloc(0)
+      return {
+        error: errorCode(received),
+        typeIds: values.map((_, index) => described.readInt32BE(2 + 4 * index)),
+        rows: received.filter(({ type }) => type === 'D').length,
+      }
+    }
+    const [int2, int4] = [21, 23]
+    const values = [int32(2_147_483_647), int16(-32_768)]
+    const insert = 'insert into items (n, small) values ($1, $2)'
+    expect(await send(insert, values, [int4, int2])).toMatchObject({
+      error: undefined,
+      typeIds: [int4, int2],
+    })
+    for (const condition of ['n = $1 and small = $2', 'n in ($1) and small <= $2']) {
+      const read = await send(`select * from items where ${condition}`, values, [int4, int2])
+      expect(read).toEqual({ error: undefined, typeIds: [int4, int2], rows: 1 })
+    }
+    const update = 'update items set n = $1 - 1, small = $2 where n = $1'
+    expect(await send(update, values, [int4, int2])).toMatchObject({ error: undefined })
+    const above = Buffer.alloc(8)
+    above.writeBigInt64BE(2_147_483_648n)
+    const refused = await send('insert into items (n) values ($1)', [above], [20])
+    expect(refused.error).toBe('22003')
+    client.close()
   })
 })
 

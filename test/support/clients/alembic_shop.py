@@ -6,6 +6,7 @@ import uuid
 from decimal import Decimal
 
 from alembic import command
+from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import (
@@ -91,6 +92,9 @@ config.set_main_option("script_location", folder)
 config.attributes.update(engine=engine, metadata=Base.metadata)
 command.revision(config, message="first", autogenerate=True)
 command.upgrade(config, "head")
+with engine.connect() as connection:
+    found = compare_metadata(MigrationContext.configure(connection), Base.metadata)
+assert not [each for each in found if isinstance(each, list)], found
 
 with Session(engine) as session:
     customer = Customer(email="a@b.co", orders=[Order(note="x"), Order()])
