@@ -229,6 +229,51 @@ describe.skipIf(!hasChromium)('the schema editor and the SQL page', () => {
       .toEqual({ table: 'customers', onDelete: 'setNull' })
   })
 
+  it('gives ids, whole numbers and texts a size, and changes it', async () => {
+    const { page, expectClean } = await tested.open(address('schema'))
+    await page.getByRole('button', { name: 'New table' }).click()
+    const table = page.getByRole('dialog', { name: 'New table' })
+    await table.getByRole('textbox', { name: /^Name/ }).fill('parts')
+    await table.getByRole('combobox', { name: /^Type of ids/ }).selectOption('int')
+    await table.getByRole('combobox', { name: 'Size of ids' }).selectOption('32')
+    await expectClean()
+    await table.getByRole('button', { name: 'Create' }).click()
+    const column = page.getByRole('dialog', { name: 'New column of parts' })
+    await column.getByRole('textbox', { name: /^Name/ }).fill('stock')
+    await column.getByRole('combobox', { name: 'Type' }).selectOption('int')
+    await column.getByRole('combobox', { name: 'Size' }).selectOption('16')
+    await expectClean()
+    await column.getByRole('button', { name: 'Add and next' }).click()
+    await column.getByText('Added: stock').waitFor()
+    await column.locator('input:focus').fill('code')
+    await column.getByRole('spinbutton', { name: /^Characters/ }).fill('20')
+    await expectClean()
+    await column.getByRole('button', { name: 'Add', exact: true }).click()
+    const parts = page.getByRole('region', { name: 'Table parts' })
+    for (const words of ['int, 32 bits, unique, generated', 'int, 16 bits', 'string(20)']) {
+      await parts.getByText(words, { exact: true }).waitFor()
+    }
+    await page.getByRole('button', { name: 'Review and apply' }).click()
+    await page.getByText('Add table parts: ids of type int, 32 bits').waitFor()
+    await page.getByRole('button', { name: 'Apply', exact: true }).click()
+    await expect.poll(async () => (await call('GET', '/tables/parts/schema')).status).toBe(200)
+    await page.getByRole('button', { name: 'Review and apply' }).waitFor({ state: 'hidden' })
+    await parts.getByRole('button', { name: 'Actions of column code' }).click()
+    await page.getByRole('menuitem', { name: 'Change' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Change parts.code' })
+    await dialog.getByRole('spinbutton', { name: /^Characters/ }).fill('')
+    await dialog.getByRole('button', { name: 'Add to the edits' }).click()
+    await page.getByRole('button', { name: 'Review and apply' }).click()
+    await page.getByText('Change column parts.code: no limit of characters').waitFor()
+    await page.getByRole('button', { name: 'Apply', exact: true }).click()
+    await expect
+      .poll(() => columnsOf('parts'))
+      .toEqual([
+        { name: 'stock', type: 'int', bits: 16 },
+        { name: 'code', type: 'string' },
+      ])
+  })
+
   it('adds constraints and generated columns, and links the records that break a rule', async () => {
     const { page, expectClean, faults } = await tested.open(address('schema'))
     const orders = page.getByRole('region', { name: 'Table orders' })

@@ -37,6 +37,14 @@ test.each<[ColumnDefinition, ColumnDefinition, object]>([
   ],
   [n, { name: 'n', type: 'link', link: { table: 't' } }, { type: 'link', link: { table: 't' } }],
   [n, { ...n, generate: 'uuid' }, { generate: 'uuid' }],
+  [n, { ...n, maxLength: 20 }, { maxLength: 20 }],
+  [{ ...n, maxLength: 20 }, n, { maxLength: null }],
+  [
+    { ...n, maxLength: 20 },
+    { name: 'n', type: 'int', bits: 32 },
+    { type: 'int', bits: 32 },
+  ],
+  [{ name: 'n', type: 'int', bits: 16 }, { name: 'n', type: 'int' }, { bits: null }],
   [{ ...n, generate: 'uuid' }, n, { generate: null }],
 ])('the changes from %j to %j are %j', (before, after, changes) => {
   expect(changesOf(before, after)).toEqual(changes)

@@ -11,6 +11,7 @@ export function changesOf(before: ColumnDefinition, after: ColumnDefinition): Co
     ...(link && { link }),
     ...(vector && !isSame(before.vector, vector) && { vector }),
     ...(decimal && !isSame(before.decimal, decimal) && { decimal }),
+    ...sizeChanges(before.type === after.type ? before : {}, after),
     ...(values && !isSame(before.enum, values) && { enum: { values: [...values.values] } }),
     ...(isTrue(before.notNull) !== isTrue(after.notNull) && { notNull: isTrue(after.notNull) }),
     ...(isTrue(before.unique) !== isTrue(after.unique) && { unique: isTrue(after.unique) }),
@@ -19,6 +20,16 @@ export function changesOf(before: ColumnDefinition, after: ColumnDefinition): Co
     ...(after.computed !== undefined &&
       before.computed !== after.computed && { computed: after.computed }),
     ...(before.description !== after.description && { description: after.description ?? null }),
+  }
+}
+
+type Sizes = Pick<ColumnDefinition, 'bits' | 'maxLength'>
+
+/** The sizes of a column end with its type. */
+function sizeChanges(before: Sizes, after: Sizes): Pick<ColumnChanges, 'bits' | 'maxLength'> {
+  return {
+    ...(before.bits !== after.bits && { bits: after.bits ?? null }),
+    ...(before.maxLength !== after.maxLength && { maxLength: after.maxLength ?? null }),
   }
 }
 

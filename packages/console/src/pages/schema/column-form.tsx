@@ -1,4 +1,4 @@
-import type { ColumnDefinition, ColumnGenerator, LinkAction } from '@offshoot/client'
+import type { ColumnDefinition, ColumnGenerator, IntBits, LinkAction } from '@offshoot/client'
 import type { ReactNode } from 'react'
 import { Button, IconButton } from '../../ui/button.js'
 import { Checkbox, Field, TextField } from '../../ui/field.js'
@@ -73,6 +73,8 @@ const DISTINCT: readonly ColumnGenerator[] = ['uuid', 'sequence']
 const NESTED_NEVER: ReadonlySet<Type> = new Set(['file', 'file[]'])
 const DIMENSION_DEFAULT = 1536
 const DECIMAL_DEFAULT = { precision: 12, scale: 2 }
+/** The largest number of characters that columns of a type can have. */
+const LENGTHS_MAX: Readonly<Partial<Record<Type, number>>> = { string: 2048, text: 1_048_576 }
 
 const ON_DELETE: Readonly<Record<LinkAction, string>> = {
   none: 'nothing: linked records need not exist',
@@ -133,7 +135,7 @@ function withComputed(column: ColumnDefinition, computed: string): ColumnDefinit
   const { computed: _, ...written } = column
   if (computed === '') return written
   const { unique: __, defaultValue: ___, generate: ____, ...rest } = written
-  return { ...rest, computed }
+  return { ...without(without(rest, 'bits'), 'maxLength'), computed }
 }
 
 /** Sets what gives the column its value. Such a column has no default. */
@@ -142,6 +144,40 @@ function withGenerator(column: ColumnDefinition, generate: ColumnGenerator | '')
   if (generate === '') return written
   const { defaultValue: __, unique, ...rest } = written
   return { ...rest, generate, ...(unique && DISTINCT.includes(generate) ? { unique } : {}) }
+}
+
+const SIZES: Readonly<Record<'' | IntBits, string>> = {
+  '': '64 bits: all that JSON represents exactly, up to 9007199254740991',
+  32: '32 bits: -2147483648 to 2147483647',
+  16: '16 bits: -32768 to 32767',
+}
+
+/** Asks for the size of whole numbers. */
+export function SizeField({
+  label = 'Size',
+  bits,
+  onChange,
+}: {
+  label?: string
+  bits: IntBits | undefined
+  onChange: (bits: IntBits | undefined) => void
+}) {
+  return (
+    <Field label={label}>
+      <select
+        value={bits ?? ''}
+        onChange={({ target: { value } }) =>
+          onChange(value === '' ? undefined : (Number(value) as IntBits))
+        }
+      >
+        {(['', 32, 16] as const).map((size) => (
+          <option key={size} value={size}>
+            {SIZES[size]}
+          </option>
+        ))}
+      </select>
+    </Field>
+  )
 }
 
 /** The options of a column. */
@@ -292,6 +328,31 @@ export function ColumnForm({
             />
           </Field>
         </div>
+      )}
+      {type === 'int' && column.computed === undefined && (
+        <SizeField
+          bits={column.bits}
+          onChange={(bits) =>
+            onChange(bits === undefined ? without(column, 'bits') : { ...column, bits })
+          }
+        />
+      )}
+      {LENGTHS_MAX[type] !== undefined && column.computed === undefined && (
+        <Field label="Characters at most" hint="Leave it empty for the limit of the type.">
+          <input
+            type="number"
+            min={1}
+            max={LENGTHS_MAX[type]}
+            value={column.maxLength ?? ''}
+            onChange={(event) =>
+              onChange(
+                event.target.value === ''
+                  ? without(column, 'maxLength')
+                  : { ...column, maxLength: Number(event.target.value) },
+              )
+            }
+          />
+        </Field>
       )}
       {type === 'enum' && (
         <Field label="Values" hint="One on each line, in the order by which records are sorted.">

@@ -2,6 +2,7 @@ import type {
   ColumnChanges,
   ColumnDefinition,
   ColumnProblem,
+  IntBits,
   TableDefinition,
   TableHistory,
 } from '@offshoot/client'
@@ -12,7 +13,7 @@ import { FormDialog } from '../../ui/dialog.js'
 import { ErrorNote } from '../../ui/feedback.js'
 import { Checkbox, Field, TextField } from '../../ui/field.js'
 import { changesOf } from './column-changes.js'
-import { BLANK, ColumnForm } from './column-form.js'
+import { BLANK, ColumnForm, SizeField } from './column-form.js'
 import { Problems } from './problems.js'
 
 type IdType = NonNullable<TableDefinition['idType']>
@@ -20,6 +21,7 @@ type IdType = NonNullable<TableDefinition['idType']>
 interface NewTable {
   readonly table: string
   readonly idType?: IdType
+  readonly idBits?: IntBits
   readonly history?: TableHistory
 }
 
@@ -41,6 +43,7 @@ export function AddTableDialog({
 }) {
   const [table, setTable] = useState('')
   const [idType, setIdType] = useState<IdType>('string')
+  const [idBits, setIdBits] = useState<IntBits>()
   const [keep, setKeep] = useState('')
   return (
     <FormDialog
@@ -51,6 +54,7 @@ export function AddTableDialog({
         onSubmit({
           table,
           ...(idType !== 'string' && { idType }),
+          ...(idType === 'int' && idBits && { idBits }),
           ...(keep !== '' && { history: { keep } }),
         })
       }
@@ -67,6 +71,7 @@ export function AddTableDialog({
           ))}
         </select>
       </Field>
+      {idType === 'int' && <SizeField label="Size of ids" bits={idBits} onChange={setIdBits} />}
       <KeepField
         hint="Hours or days, such as 12h or 30d. Empty: no versions are kept."
         value={keep}

@@ -161,7 +161,10 @@ export function TableCard({
               <td>
                 <code>id</code>
               </td>
-              <td className="muted">{table.idType ?? 'string'}, unique, generated</td>
+              <td className="muted">
+                {table.idType ?? 'string'}
+                {table.idBits !== undefined && `, ${table.idBits} bits`}, unique, generated
+              </td>
               <td>
                 <Tag kind="good">ready</Tag>
               </td>
