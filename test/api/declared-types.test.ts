@@ -10,7 +10,8 @@ const SCHEMA = `
   create table people (id text primary key, name text, mood mood, next mood);
   create table notes (id text primary key, person text, mood mood);
   create table items (id serial primary key, small smallint, medium integer, large bigint, exact numeric(10, 2));
-  create table parts (id bigserial primary key, item integer references items (id) not deferrable, medium integer)`
+  create table parts (id bigserial primary key, item integer references items (id) not deferrable, medium integer);
+  create table visits (id serial primary key, at timestamp not null, until timestamp(3), zoned timestamptz)`
 const ROWS = `
   insert into people (id, name, mood, next) values
     ('p1', 'Ann', 'happy', 'ok'), ('p2', 'Bob', 'sad', 'happy'), ('p3', 'Cy', 'ok', null), ('p4', 'Di', null, 'sad'),
@@ -18,6 +19,8 @@ const ROWS = `
   insert into notes (id, person, mood) values ('n1', 'p1', 'sad'), ('n2', 'p1', 'happy'), ('n3', 'p2', 'ok');
   insert into items (small, medium, large, exact) values
     (1, 10, 100, 1.5), (2, null, 200, 2.5), (-32768, -2147483648, -9007199254740991, 0), (32767, 2147483647, 7, null);
+  insert into visits (at, until, zoned) values
+    ('2026-03-04 05:06:07.123', '2026-03-05 00:00:00', '2026-03-04 05:06:07.123+02'), ('2026-07-08 22:30:00', null, null);
   insert into parts (item, medium) values (1, 5), (1, 6), (2, null)`
 
 let shop: WireShop
@@ -165,14 +168,14 @@ describe('values of an enum have the order of its list', () => {
   })
 })
 
-describe('whole numbers have the type that they are declared with', () => {
-  /** Expects the same rows, and the same types of columns. */
-  async function expectSameTypes(statement: string, values: unknown[] = []): Promise<void> {
-    const { found, expected } = await expectSame(statement, values)
-    const typesOf = (fields: typeof found) => fields.map(({ dataTypeID }) => dataTypeID)
-    expect(typesOf(found)).toEqual(typesOf(expected))
-  }
+/** Expects the same rows, and the same types of columns. */
+async function expectSameTypes(statement: string, values: unknown[] = []): Promise<void> {
+  const { found, expected } = await expectSame(statement, values)
+  const typesOf = (fields: typeof found) => fields.map(({ dataTypeID }) => dataTypeID)
+  expect(typesOf(found)).toEqual(typesOf(expected))
+}
 
+describe('whole numbers have the type that they are declared with', () => {
   it.each([
     'select * from items order by id',
     'select i.* from items i order by i.small',
@@ -254,5 +257,50 @@ describe('whole numbers have the type that they are declared with', () => {
     } as pg.QueryArrayConfig)
     expect(fields.map(({ dataTypeID }) => dataTypeID)).toEqual([23, 21, 23])
     expect(rows).toEqual([[1, 1, 11]])
+  })
+})
+
+describe('times without a zone are those of the session', () => {
+  it.each([
+    'select * from visits order by at',
+    'select at, zoned from visits order by at desc limit 1',
+    "select id from visits where at > '2026-03-04 05:06:07' and at < '2026-07-08 23:00' order by id",
+    "select at + interval '1 day' as a, at - interval '1 hour' as b, until - at as c from visits order by id",
+    "select date_trunc('day', at) as day, count(*) from visits group by 1 order by 1",
+    'select max(at), min(until), coalesce(until, at) as c from visits group by until, at order by 1',
+    'select at::date as day, at::time as time, extract(hour from at)::int as hour, to_char(at, $$HH24:MI$$) as t from visits order by id',
+    'select at from visits union select until from visits where until is not null order by 1',
+    'select at::text as t, at || $$!$$ as c, concat(at, until) as d, to_json(at) as j, json_build_object($$at$$, at) as o from visits order by id',
+    'select json_agg(at order by at) as j, string_agg(at::text, $$,$$ order by at) as s from visits',
+    "select id from visits where at in ('2026-03-04 05:06:07.123') or at between '2026-07-01' and '2026-08-01' order by id",
+    "select at + '1 day' as a, at at time zone 'Europe/Berlin' as z from visits order by id",
+    "insert into visits (at) values ('2026-10-25 02:30:00') returning at, until",
+    "update visits set until = at + interval '1 month' where id = 3 returning until",
+  ])('in results: %s', async (statement) => {
+    await expectSameTypes(statement)
+  })
+
+  it('also with parameters, and in a session with another zone', async () => {
+    for (const each of [client, plain.pool]) await each.query(`delete from visits where id = 3`)
+    const there = await plain.pool.connect()
+    try {
+      for (const each of [client, there]) await each.query(`set timezone = 'Asia/Kolkata'`)
+      const texts = { text: 'insert into visits (at) values ($1) returning at::text as text, at' }
+      const values = ['2026-05-06T07:08:09.010Z']
+      const [ours, theirs] = await Promise.all(
+        [client, there].map((each) => each.query({ ...texts, values })),
+      )
+      expect(ours?.rows).toEqual(theirs?.rows)
+      expect(ours?.fields.map(({ dataTypeID }) => dataTypeID)).toEqual([25, 1114])
+      const found = 'select id from visits where at = $1 or at between $2 and $1 order by id'
+      const [here, same] = await Promise.all(
+        [client, there].map((each) => each.query(found, [values[0], '2026-05-06T07:08:09Z'])),
+      )
+      expect(here?.rows.length).toBe(1)
+      expect(same?.rows.length).toBe(1)
+    } finally {
+      for (const each of [client, there]) await each.query('reset timezone')
+      there.release()
+    }
   })
 })

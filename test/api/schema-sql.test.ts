@@ -693,13 +693,13 @@ balance decimal notNull=true defaultValue="0" decimal=[65,30]
 active bool notNull=true defaultValue="true"
 tags multiple
 profile json notNull=true
-createdAt datetime notNull=true defaultValue="now"
-updatedAt datetime notNull=true
+createdAt datetime withoutZone=true notNull=true defaultValue="now"
+updatedAt datetime withoutZone=true notNull=true
 age int32 notNull=true defaultValue="18"`,
         `Login string
 token string notNull=true
 device string
-expiresAt datetime`,
+expiresAt datetime withoutZone=true`,
         `Post int32
 title text notNull=true
 authorId link link={"table":"User","onDelete":"restrict"}
@@ -717,7 +717,7 @@ status enum enum={"type":"status","values":["draft","sent","paid"]} notNull=true
 total decimal notNull=true decimal=[12,2]
 due date
 sent_at datetime
-created_at datetime notNull=true defaultValue="now"
+created_at datetime withoutZone=true notNull=true defaultValue="now"
 {"name":"invoices_number_unique","unique":["number"]}
 {"name":"total_check","check":"total >= 0"}`,
         `counters int32
@@ -739,7 +739,7 @@ description text description="What it is for"
 opened_on date
 opened_at time
 created_at datetime defaultValue="now"
-last_transaction_date datetime
+last_transaction_date datetime withoutZone=true
 {"name":"account_name_check","check":"title <> ''"}`,
       ],
     ],

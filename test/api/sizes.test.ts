@@ -161,7 +161,16 @@ describe('a value', () => {
     ])
     await expect(
       client.query(`insert into items (id, n) values ('b', $1)`, [2_147_483_648]),
-    ).rejects.toMatchObject({ message: expect.stringContaining('column [n]: is not between') })
+    ).rejects.toMatchObject({
+      code: '22003',
+      message: 'value "2147483648" is out of range for type integer',
+    })
+    await expect(
+      client.query('insert into items (id, n) values ($1, 2147483648)', ['b']),
+    ).rejects.toMatchObject({
+      code: '22003',
+      message: expect.stringContaining('column [n]: is not between'),
+    })
     await expect(
       client.query(`update items set code = $1`, ['x'.repeat(21)]),
     ).rejects.toMatchObject({ message: expect.stringContaining('column [code]: is longer') })

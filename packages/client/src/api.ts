@@ -47,6 +47,8 @@ export interface ColumnDefinition {
   readonly bits?: IntBits
   /** The largest number of characters of a `string` or `text`. */
   readonly maxLength?: number
+  /** SQL shows a `datetime` as `timestamp`. */
+  readonly withoutZone?: boolean
   /** The possible values, in their order. */
   readonly enum?: { readonly values: readonly string[]; readonly type?: string }
   readonly file?: { readonly defaultPublicAccess?: boolean }
@@ -100,6 +102,7 @@ export interface ColumnChanges {
   readonly bits?: IntBits | null
   /** Null: the limit of the type. */
   readonly maxLength?: number | null
+  readonly withoutZone?: boolean
   readonly enum?: { readonly values: string[]; readonly type?: string }
   readonly notNull?: boolean
   readonly unique?: boolean

@@ -57,6 +57,13 @@ export const ColumnMaxLengthSchema = Type.Integer({
     'Characters are Unicode code points, as PostgreSQL counts them.',
 })
 
+/** How SQL shows a `datetime`. */
+export const ColumnWithoutZoneSchema = Type.Boolean({
+  description:
+    'SQL shows a `datetime` as `timestamp`, without a time zone: in that of its session, which is UTC unless a client ' +
+    'sets another one. It is stored and returned by other requests as without this.',
+})
+
 /** The numbers that the ids of a table can be. */
 export const IdBitsSchema = Type.Enum([...INT_BITS], {
   description:
@@ -184,6 +191,7 @@ export const ColumnSchema = Type.Object(
     decimal: Type.Optional(ColumnDecimalSchema),
     bits: Type.Optional(ColumnBitsSchema),
     maxLength: Type.Optional(ColumnMaxLengthSchema),
+    withoutZone: Type.Optional(ColumnWithoutZoneSchema),
     enum: Type.Optional(ColumnEnumSchema),
     file: Type.Optional(ColumnFileSchema),
     'file[]': Type.Optional(ColumnFileSchema),
@@ -219,6 +227,8 @@ export interface Column {
   readonly bits?: IntBits
   /** The largest number of characters of a `string` or `text`. undefined: that of the type. */
   readonly maxLength?: number
+  /** SQL shows a `datetime` as `timestamp`. */
+  readonly withoutZone?: boolean
   readonly enum?: { readonly values: readonly string[]; readonly type?: string }
   readonly file?: { readonly defaultPublicAccess?: boolean }
   readonly 'file[]'?: { readonly defaultPublicAccess?: boolean }

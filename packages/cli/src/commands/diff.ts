@@ -146,6 +146,7 @@ export function describeOperation(operation: SchemaOperation): string {
         ? `link to ${column.link?.table}`
         : `${column.type}${column.maxLength === undefined ? '' : `(${column.maxLength})`}`,
       ...(column.bits === undefined ? [] : [`${column.bits} bits`]),
+      ...(column.withoutZone ? ['without zone'] : []),
       ...(column.link?.onDelete === undefined ? [] : [`on delete ${column.link.onDelete}`]),
       ...(column.unique ? ['unique'] : []),
       ...(column.notNull ? ['not null'] : []),

@@ -15,8 +15,9 @@ const ON_DELETE_WORDS: Readonly<Record<LinkAction, string | false>> = {
 }
 
 /** Describes a type with its size: `string(20)`, or `int, 32 bits`. */
-export function describeType({ type, bits, maxLength }: ColumnDefinition): string {
+export function describeType({ type, bits, maxLength, withoutZone }: ColumnDefinition): string {
   if (bits !== undefined) return `${type}, ${bits} bits`
+  if (withoutZone) return `${type} without zone`
   return maxLength === undefined ? type : `${type}(${maxLength})`
 }
 
@@ -108,6 +109,7 @@ const CHANGE_WORDS: Readonly<
   bits: (bits: number | null) => `${bits ?? 64} bits`,
   maxLength: (length: number | null) =>
     length === null ? 'no limit of characters' : `at most ${length} characters`,
+  withoutZone: (isZoneless: boolean) => (isZoneless ? 'without zone' : 'with zone'),
   enum: ({ values }: { values: readonly string[] }) => `values ${values.join(', ')}`,
   notNull: (isRequired: boolean) => (isRequired ? 'required' : 'not required'),
   unique: (isUnique: boolean) => (isUnique ? 'unique' : 'not unique'),

@@ -83,6 +83,7 @@ const StoredColumnSchema = Type.Object(
     ),
     bits: StoredBits,
     maxLength: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.recordBytesMax })),
+    withoutZone: Type.Optional(Type.Literal(true)),
     enum: Type.Optional(
       Type.Object(
         {
@@ -216,7 +217,7 @@ async function checkSchema(
         throw damaged(`${what}: a computed column inside an object`)
       }
       origins.push(...checkOrigins(stored, what))
-      if (!hasOwnSizes(stored, idBits)) throw damaged(`${what}: the size of a column`)
+      if (!hasOwnDetails(stored, idBits)) throw damaged(`${what}: the size of a column`)
       const fault = conversionFault(stored as StoredColumn)
       if (fault !== undefined) throw damaged(`${what}: the change of a column`)
       return count + 1 + addColumns(nested, depth + 1)
@@ -252,15 +253,16 @@ async function checkSchema(
   )
 }
 
-/** Returns whether a column has a size only if its type has one, and that of the ids that it links to. */
-function hasOwnSizes(
-  { type, bits, maxLength, link }: Static<typeof StoredColumnSchema>,
+/** Returns whether a column has details of its own type only, and the size of the ids that it links to. */
+function hasOwnDetails(
+  { type, bits, maxLength, withoutZone, link }: Static<typeof StoredColumnSchema>,
   idBits: ReadonlyMap<number, number | undefined>,
 ): boolean {
   const isText = type === 'string' || type === 'text'
   return (
     (bits === undefined || type === 'int') &&
     (maxLength === undefined || isText) &&
+    (withoutZone === undefined || type === 'datetime') &&
     (link === undefined || link.idBits === idBits.get(link.tableId))
   )
 }

@@ -3,16 +3,22 @@ import { type Sql, sql } from '../postgres/sql.js'
 import { contentOf, kindOf, type NodeOf, namesOf } from './nodes.js'
 
 /*
- * Types of expressions that PostgreSQL does not know, because it sees values as they are stored: an enum as a text, and
- * whole numbers of all sizes as int8. They follow the columns through subqueries and through expressions that keep a type.
+ * Types of expressions that PostgreSQL does not know, because it sees values as they are stored: an enum as a text, whole
+ * numbers of all sizes as int8, and times with their zone. They follow the columns through subqueries and through expressions
+ * that keep a type.
  */
 
-export type DeclaredType = EnumType | IntegerType
+export type DeclaredType = EnumType | IntegerType | TimestampType
 
 export interface EnumType {
   readonly kind: 'enum'
   /** The values, in their order. */
   readonly values: readonly string[]
+}
+
+/** A time without its zone. It is stored with it. */
+interface TimestampType {
+  readonly kind: 'timestamp'
 }
 
 interface IntegerType {
@@ -90,7 +96,11 @@ const READERS: Partial<Record<string, unknown>> = {
   A_Expr: ({ kind, name, lexpr, rexpr }, read) => {
     if (kind === 'AEXPR_NULLIF') return read(lexpr)
     if (kind !== 'AEXPR_OP' || !ARITHMETIC.has(namesOf(name).at(-1) ?? '')) return undefined
+    if (isInterval(rexpr)) return timestampOnly(read(lexpr))
+    if (isInterval(lexpr)) return timestampOnly(read(rexpr))
     const type = common(lexpr === undefined ? [read(rexpr)] : [read(lexpr), read(rexpr)])
+    // What is added to a time is an interval.
+    if (namesOf(name).at(-1) === '+' && timestampOnly(type) !== undefined) return type
     return type === ANY || type?.kind === 'integer' ? type : undefined
   },
   CaseExpr: ({ args = [], defresult }, read) =>
@@ -100,9 +110,22 @@ const READERS: Partial<Record<string, unknown>> = {
     ]),
   CoalesceExpr: ({ args = [] }, read) => common(args.map(read)),
   MinMaxExpr: ({ args = [] }, read) => common(args.map(read)),
-  FuncCall: ({ funcname, args = [] }, read) =>
-    KEEPING_FUNCTIONS.has(namesOf(funcname).at(-1) ?? '') ? read(args[0]) : undefined,
+  FuncCall({ funcname, args = [] }, read) {
+    const name = namesOf(funcname).at(-1) ?? ''
+    // The unit comes first.
+    if (name === 'date_trunc') return args.length === 2 ? timestampOnly(read(args[1])) : undefined
+    return keepsType(name) ? read(args[0]) : undefined
+  },
 } satisfies Readers
+
+const timestampOnly = (type: Found): Found =>
+  type !== ANY && type?.kind === 'timestamp' ? type : undefined
+
+function isInterval(node: Node | undefined): boolean {
+  const cast = contentOf(node, 'TypeCast')
+  if (cast !== undefined) return namesOf(cast.typeName?.names).at(-1) === 'interval'
+  return namesOf(contentOf(node, 'FuncCall')?.funcname).at(-1) === 'make_interval'
+}
 
 const INTEGERS: ReadonlyMap<string, 16 | 32> = new Map([
   ['int2', 16],
@@ -114,6 +137,9 @@ const KEEPING_FUNCTIONS: ReadonlySet<string> = new Set([
   ...['min', 'max', 'abs', 'mod'],
   ...['lag', 'lead', 'first_value', 'last_value', 'nth_value'],
 ])
+
+/** Returns whether the result of a function has the type of its first argument. */
+export const keepsType = (name: string): boolean => KEEPING_FUNCTIONS.has(name)
 
 /** Returns the type that values of all of these types have. */
 function common(types: readonly Found[]): Found {
@@ -138,6 +164,7 @@ export function commonOf(
       isKnown: one.isKnown && other.isKnown,
     }
   }
+  if (one?.kind === 'timestamp' && other?.kind === 'timestamp') return one
   if (one?.kind !== 'enum' || other?.kind !== 'enum') return undefined
   const isSame = one.values.length === other.values.length
   return isSame && one.values.every((value, index) => value === other.values[index])
@@ -147,6 +174,7 @@ export function commonOf(
 
 /** Returns the type that the result of a query shows, unless PostgreSQL has it from the query itself. */
 export function shownType(type: DeclaredType | undefined): Sql | undefined {
+  if (type?.kind === 'timestamp') return sql`pg_catalog.timestamp`
   if (type?.kind !== 'integer' || type.isKnown) return undefined
   return type.bits === 16 ? sql`pg_catalog.int2` : sql`pg_catalog.int4`
 }

@@ -17,7 +17,7 @@ import {
   VALUE_BYTES_MAX,
 } from './allowed.js'
 import { collected, type Effort, knownSize, valueTooLarge, within } from './bounded-values.js'
-import { type DeclaredType, DeclaredTypes, type EnumType } from './declared-types.js'
+import { type DeclaredType, DeclaredTypes, type EnumType, keepsType } from './declared-types.js'
 import { invalidSql } from './invalid-sql.js'
 import { isBoundedPath } from './json-path.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, namesOf, requireKnown } from './nodes.js'
@@ -78,6 +78,21 @@ export class ExpressionWriter {
       if (type?.kind === 'enum') return type
     }
     return undefined
+  }
+
+  /** Writes a value as PostgreSQL knows its type. A time without a zone is that of the session. */
+  writeTyped(node: Node | undefined): Sql {
+    const value = this.write(node)
+    return this.declaredType(node)?.kind === 'timestamp' ? withoutZone(value) : value
+  }
+
+  /** Writes a value that is compared with others. Beside a time without a zone, a text or parameter is one, too. */
+  writeBeside(node: Node | undefined, others: readonly (Node | undefined)[]): Sql {
+    const value = this.write(node)
+    const isUntyped =
+      contentOf(node, 'ParamRef') !== undefined || contentOf(node, 'A_Const')?.sval !== undefined
+    const isTime = isUntyped && others.some((each) => this.declaredType(each)?.kind === 'timestamp')
+    return isTime ? withoutZone(value) : value
   }
 
   /** Writes what an expression is sorted by. Values of an enum are sorted by their places in its list. */
@@ -155,7 +170,7 @@ export class ExpressionWriter {
     const bytesMax = Math.floor(valueBytesMax / Math.max(1, count / 2))
     const isColumn = contentOf(node, 'ColumnRef') !== undefined
     const isSmall = this.isStored(node) && bytesMax >= SEARCHED_BYTES_MAX
-    const value = this.write(node)
+    const value = this.writeTyped(node)
     return isColumn && !isSmall ? within(value, bytesMax) : value
   }
 
@@ -243,6 +258,8 @@ export class ExpressionWriter {
     return sql`pg_catalog.${ident(name)}${raw(sizes)}${raw(dimensions)}`
   }
 }
+
+const withoutZone = (value: Sql): Sql => sql`cast(${value} as pg_catalog.timestamp)`
 
 const SORT_DIRECTIONS: Readonly<Record<string, Sql>> = {
   SORTBY_DEFAULT: empty,
@@ -393,9 +410,10 @@ function writeOperation(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sq
     'rexpr_list_end',
   ])
   const { kind, name, lexpr, rexpr } = content
-  const left = () => writer.write(lexpr)
-  const right = () => writer.write(rexpr)
-  const items = () => writer.writeAll(contentOf(rexpr, 'List')?.items)
+  const listed = contentOf(rexpr, 'List')?.items ?? []
+  const left = () => writer.writeBeside(lexpr, [rexpr, ...listed])
+  const right = () => writer.writeBeside(rexpr, [lexpr])
+  const items = () => listed.map((item) => writer.writeBeside(item, [lexpr]))
   switch (kind) {
     case 'AEXPR_OP':
     case 'AEXPR_LIKE':
@@ -424,7 +442,7 @@ function writeOperation(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sq
     case 'AEXPR_NOT_BETWEEN':
     case 'AEXPR_BETWEEN_SYM':
     case 'AEXPR_NOT_BETWEEN_SYM': {
-      const compared = writer.enumOf([lexpr, ...(contentOf(rexpr, 'List')?.items ?? [])])
+      const compared = writer.enumOf([lexpr, ...listed])
       const place = (value: Sql) =>
         compared === undefined ? value : writer.placeOf(value, compared)
       const [low = empty, high = empty] = items().map(place)
@@ -461,6 +479,7 @@ function requirePath(writer: ExpressionWriter, node: Node | undefined): void {
 
 /** Comparisons whose outcome depends on the order of values. */
 const COMPARISONS: ReadonlySet<string> = new Set(['<', '<=', '>', '>='])
+const EQUALITIES: ReadonlySet<string> = new Set(['=', '<>', '!='])
 
 /** Writes a binary or prefix operator. */
 function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<'A_Expr'>): Sql {
@@ -471,7 +490,10 @@ function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<
   const cost = OPERATORS.get(operator.text) ?? { kind: 'linear' }
   const write = (node: Node | undefined, position: number, other: Node | undefined): Sql => {
     if (cost.kind === 'grows') return writer.writeGrowing(node)
-    if (cost.kind !== 'bounded') return writer.write(node)
+    if (cost.kind !== 'bounded') {
+      const isCompared = COMPARISONS.has(operator.text) || EQUALITIES.has(operator.text)
+      return isCompared ? writer.writeBeside(node, [other]) : writer.write(node)
+    }
     const bytesMax = sizeAt(cost.sizes, position)
     // If one operand is small, the other may be as large as a record.
     const isBesideSmall = (writer.sizeOf(other) ?? PATTERN_BYTES_MAX + 1) <= PATTERN_BYTES_MAX
@@ -696,7 +718,9 @@ function writeArguments(
   const what = `function [${name}]`
   const args = nodes.map((node, index) => {
     if (cost.kind === 'grows') return writer.writeGrowing(node, nodes.length)
-    if (cost.kind !== 'bounded' && cost.kind !== 'multiplies') return writer.write(node)
+    if (cost.kind !== 'bounded' && cost.kind !== 'multiplies') {
+      return keepsType(name) ? writer.write(node) : writer.writeTyped(node)
+    }
     return writer.writeWithin(node, what, argumentMax(writer, { name, call, cost, index }))
   })
   return { args, replaced: new Map(), filter }
@@ -737,7 +761,7 @@ function writeCollected(
   let knownBytes = 0
   const args = nodes.map((node) => {
     const size = writer.sizeOf(node)
-    const value = writer.write(node)
+    const value = writer.writeTyped(node)
     if (size !== undefined) {
       knownBytes += size
       return value
@@ -954,7 +978,7 @@ const WRITERS: Writers = {
       writer.context.misplaceParameter(parameter?.number ?? 0, parameter?.location)
       return sql`null`
     }
-    return sql`cast(${writer.write(arg)} as ${writer.writeType(typeName)})`
+    return sql`cast(${writer.writeTyped(arg)} as ${writer.writeType(typeName)})`
   },
   JsonObjectConstructor: writeJsonObject,
   JsonArrayConstructor: writeJsonArray,

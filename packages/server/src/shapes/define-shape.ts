@@ -167,10 +167,11 @@ function labelsOf(values: readonly string[]): readonly string[] | undefined {
 }
 
 function typeOf({ column }: Physical): Sql {
-  const { type, link, decimal, bits, maxLength } = column
+  const { type, link, decimal, bits, maxLength, withoutZone } = column
   if (type === 'object') throw new Error('an object has no value of its own')
   if (link !== undefined) return idTypeOf(link)
   if (bits !== undefined) return raw(intTypeOf(bits))
+  if (withoutZone) return sql`timestamp`
   if (maxLength !== undefined) return raw(`character varying(${Number(maxLength)})`)
   if (decimal === undefined) return raw(SQL_TYPES[type])
   return raw(`numeric(${Number(decimal.precision)}, ${Number(decimal.scale)})`)

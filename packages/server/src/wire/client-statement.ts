@@ -14,6 +14,7 @@ import { cutQualifiers } from '../dialect/source-text.js'
 import { LENGTH_AT_ONCE_MAX } from '../dialect/sql-limits.js'
 import { ident, join, sql } from '../postgres/sql.js'
 import { compileStatement } from '../postgres/statement.js'
+import type { StoredColumn } from '../rows/columns/stored-schema.js'
 import type { TableCodec } from '../rows/columns/table-codec.js'
 import { callsBranches } from './branch-calls.js'
 import { isCatalogueStatement } from './catalogue/catalogue-use.js'
@@ -237,6 +238,23 @@ const COLUMN_TYPES: Readonly<Record<string, string>> = {
   json: 'jsonb',
 }
 
+const INT_TYPES = { 16: 'int2', 32: 'int4' } as const
+
+/** Returns the type that clients know for a column. undefined: its values are texts. */
+function clientType({ type, link, bits, withoutZone }: StoredColumn): string | undefined {
+  if (withoutZone) return 'timestamp'
+  if (link !== undefined) return idType(link)
+  return bits === undefined ? COLUMN_TYPES[type] : INT_TYPES[bits]
+}
+
+/** Returns the type of ids, or of links to them. */
+function idType({
+  idType: type,
+  idBits,
+}: Omit<NonNullable<StoredColumn['link']>, 'tableId'>): string | undefined {
+  return idBits === undefined ? COLUMN_TYPES[type ?? ''] : INT_TYPES[idBits]
+}
+
 /**
  * Returns the types of parameters that are values of columns: `insert into t (a) values ($1)`, `insert into t (a) select $1`
  * and `update t set a = $1`.
@@ -280,12 +298,11 @@ function columnsOf(node: Node, session: Session) {
   const codec = relation && tableOf(session, relation.relname ?? '')
   if (codec === undefined) return undefined
   const columns = shownColumns(codec)
-  const typeOf = (type: string | undefined) => (type === undefined ? undefined : COLUMN_TYPES[type])
   const types = new Map([
-    ['id', typeOf(codec.table.idType)],
+    ['id', idType(codec.table)],
     ...columns.map(({ path, column }): [string, string | undefined] => [
       path.join('.').toLowerCase(),
-      typeOf(column.link?.idType ?? column.type),
+      clientType(column),
     ]),
   ])
   return {

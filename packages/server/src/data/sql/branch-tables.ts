@@ -5,7 +5,7 @@ import { cutName, findName } from '../../dialect/scope.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
 import { isFileType } from '../../rows/columns/column-types.js'
-import type { StoredTable } from '../../rows/columns/stored-schema.js'
+import type { StoredColumn, StoredTable } from '../../rows/columns/stored-schema.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import type { TableRows } from '../../rows/reading/table-rows.js'
 import type { SqlTable, SqlTables } from './select-sql.js'
@@ -189,9 +189,10 @@ function declaredTypeOf(
   { name, column }: OwnColumn,
   { idBits }: StoredTable,
 ): DeclaredType | undefined {
-  const { bits, link, enum: list } = column?.column ?? (name === 'id' ? { bits: idBits } : {})
+  const { bits, link, withoutZone, enum: list }: Partial<StoredColumn> = column?.column ?? {}
+  if (withoutZone) return { kind: 'timestamp' }
   if (list !== undefined) return { kind: 'enum', values: list.values }
-  const size = bits ?? link?.idBits
+  const size = bits ?? link?.idBits ?? (column === undefined && name === 'id' ? idBits : undefined)
   return size && { kind: 'integer', bits: size, isKnown: false }
 }
 
@@ -336,7 +337,9 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
       path,
       defaultValue: column?.defaultSql,
       valueOf(expression) {
-        const value = sql`cast(${expression} as ${inputType})`
+        const isLocal = column?.column.withoutZone === true
+        const given = isLocal ? sql`cast(${expression} as timestamp)` : expression
+        const value = sql`cast(${given} as ${inputType})`
         // As text, so that numbers keep all digits.
         return type === 'json' || type === 'decimal'
           ? sql`to_json(cast(${value} as text))`

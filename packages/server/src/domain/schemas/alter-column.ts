@@ -17,6 +17,7 @@ export function alterDefinition(before: Column, alteration: Alteration): Column 
     decimal,
     bits,
     maxLength,
+    withoutZone,
     enum: values,
     defaultValue,
     generate,
@@ -36,6 +37,7 @@ export function alterDefinition(before: Column, alteration: Alteration): Column 
     ...(changes.enum && { enum: changes.enum }),
     ...given('bits', changes.bits, isSameType ? bits : undefined),
     ...given('maxLength', changes.maxLength, isSameType ? maxLength : undefined),
+    ...given('withoutZone', changes.withoutZone, isSameType ? withoutZone : undefined),
     ...(changes.notNull !== undefined && { notNull: changes.notNull }),
     ...(changes.unique !== undefined && { unique: changes.unique }),
     ...given('defaultValue', changes.defaultValue, defaultValue),
@@ -128,7 +130,7 @@ function define(before: StoredColumn, definition: Column): StoredColumn {
     ...onDeleteOf(definition),
     ...(vector && { vector }),
     ...(decimal && { decimal }),
-    ...sizesOf(definition),
+    ...detailsOf(definition),
     ...(definition.enum && { enum: definition.enum }),
     ...(defaultPublicAccess && { defaultPublicAccess }),
     ...(definition.notNull && { notNull: true }),
@@ -143,15 +145,20 @@ function define(before: StoredColumn, definition: Column): StoredColumn {
   }
 }
 
-/** Returns the sizes of a column that it has. */
-export function sizesOf({
+/** What a column says of its type that its values in storage do not tell. */
+type Details = Pick<Column, 'bits' | 'maxLength' | 'withoutZone'>
+
+/** Returns the details of its type that a column has. */
+export function detailsOf({
   bits,
   maxLength,
-}: {
-  readonly bits?: Column['bits'] | undefined
-  readonly maxLength?: number | undefined
-}): Pick<Column, 'bits' | 'maxLength'> {
-  return { ...(bits && { bits }), ...(maxLength !== undefined && { maxLength }) }
+  withoutZone,
+}: { readonly [Name in keyof Details]?: Details[Name] | undefined }): Details {
+  return {
+    ...(bits && { bits }),
+    ...(maxLength !== undefined && { maxLength }),
+    ...(withoutZone && { withoutZone }),
+  }
 }
 
 /** Returns what is stored of the rule of a link. */
@@ -194,7 +201,7 @@ export function changesOf(
     ...linkChanges(before, after),
     ...(after.vector && !isSame(before.vector, after.vector) && { vector: after.vector }),
     ...(after.decimal && !isSame(before.decimal, after.decimal) && { decimal: after.decimal }),
-    ...sizeChanges(isNewType ? {} : before, after),
+    ...detailChanges(isNewType ? {} : before, after),
     ...(after.enum && !isSame(before.enum, after.enum) && { enum: copyOf(after.enum) }),
     ...(before.notNull !== after.notNull && { notNull: after.notNull ?? false }),
     ...(before.unique !== after.unique && { unique: after.unique ?? false }),
@@ -210,12 +217,11 @@ export function changesOf(
   return Object.keys(changes).length === 0 ? undefined : changes
 }
 
-/** Returns the sizes of a column that have changed. Null: it has none any more. */
-export function sizeChanges(
-  before: Pick<Column, 'bits' | 'maxLength'>,
-  after: Pick<Column, 'bits' | 'maxLength'>,
-): Pick<Changes, 'bits' | 'maxLength'> {
+/** Returns the details of a type that have changed. Null: the column has none any more. */
+export function detailChanges(before: Details, after: Details): Pick<Changes, keyof Details> {
+  const isZoneless = after.withoutZone ?? false
   return {
+    ...((before.withoutZone ?? false) !== isZoneless && { withoutZone: isZoneless }),
     ...(before.bits !== after.bits && { bits: after.bits ?? null }),
     ...(before.maxLength !== after.maxLength && { maxLength: after.maxLength ?? null }),
   }

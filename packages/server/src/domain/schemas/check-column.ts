@@ -24,6 +24,7 @@ const TYPE_FIELDS = [
   ['vector', 'vector'],
   ['decimal', 'decimal'],
   ['bits', 'int'],
+  ['withoutZone', 'datetime'],
   ['enum', 'enum'],
   ['file', 'file'],
   ['file[]', 'file[]'],
@@ -159,7 +160,7 @@ function checkComputed(column: Column): string | undefined {
   if (column.computed === undefined) return undefined
   if (!COLUMN_TYPE_ENTRIES[column.type].allows.computed) return mismatch(column, 'computed')
   if (column.unique) return 'a computed column cannot be unique'
-  for (const field of ['defaultValue', 'generate', 'bits', 'maxLength'] as const) {
+  for (const field of ['defaultValue', 'generate', 'bits', 'maxLength', 'withoutZone'] as const) {
     if (column[field] !== undefined)
       return `a column cannot have both fields [computed] and [${field}]`
   }

@@ -1,6 +1,6 @@
 import type { Column, Constraint, LinkAction } from '@offshoot/contract/schema'
 import { toCanonicalJson } from '../../common/write-json.js'
-import { sizeChanges } from './alter-column.js'
+import { detailChanges } from './alter-column.js'
 
 interface ColumnDifference {
   readonly removed: readonly string[]
@@ -13,7 +13,7 @@ interface ColumnDifference {
 const OPTIONS = ['description', 'generate', 'computed'] as const
 
 type Altered = { readonly column: string } & Pick<Column, (typeof OPTIONS)[number]> &
-  ReturnType<typeof sizeChanges> & {
+  ReturnType<typeof detailChanges> & {
     readonly link?: { readonly onDelete?: LinkAction; readonly constraint?: string }
   }
 
@@ -44,7 +44,7 @@ export function compareColumns(
       }
       const changes = {
         ...Object.fromEntries(changed.map((option) => [option, column[option]])),
-        ...sizeChanges(old, column),
+        ...detailChanges(old, column),
         ...(Object.keys(link).length > 0 && { link }),
       }
       if (Object.keys(changes).length > 0) altered.push({ column: column.name, ...changes })
@@ -89,8 +89,10 @@ function isSameList(source: readonly Column[], target: readonly Column[]): boole
   if (source.length !== target.length) return false
   const { removed, added, altered } = compareColumns(source, target)
   // Columns inside of an object cannot be altered.
-  const isSized = altered.some(({ bits, maxLength }) => (bits ?? maxLength) !== undefined)
-  return removed.length === 0 && added.length === 0 && !isSized
+  const isDetailed = altered.some(
+    ({ bits, maxLength, withoutZone }) => (bits ?? maxLength ?? withoutZone) !== undefined,
+  )
+  return removed.length === 0 && added.length === 0 && !isDetailed
 }
 
 function isSameValues({ enum: one }: Column, { enum: other }: Column): boolean {

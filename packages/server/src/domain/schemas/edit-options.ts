@@ -4,7 +4,7 @@ import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { type ParsedExpressions, parseRowExpressions } from '../../dialect/row-expression.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import { Fault } from '../../rows/columns/fault.js'
-import { sizesOf } from './alter-column.js'
+import { detailsOf } from './alter-column.js'
 import type { EditOptions } from './schema-draft.js'
 
 /** Options of schema edits, with validation of default values by column type. */
@@ -24,7 +24,7 @@ export function editOptions(
         name,
         type,
         ...(decimal && { decimal }),
-        ...sizesOf({ bits, maxLength }),
+        ...detailsOf({ bits, maxLength }),
         ...(values && { enum: values }),
       }
       const parsed = COLUMN_TYPE_ENTRIES[type].parseDefault(text, stored, codec)

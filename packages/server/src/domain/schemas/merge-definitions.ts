@@ -28,6 +28,7 @@ const PARTS = [
   'decimal',
   'bits',
   'maxLength',
+  'withoutZone',
   'enum',
   'notNull',
   'unique',

@@ -1,7 +1,7 @@
 import type { Column, RevLink, Schema } from '@offshoot/contract/schema'
 import { expressionText } from '../../dialect/row-expression.js'
 import type { StoredColumn, StoredSchema } from '../../rows/columns/stored-schema.js'
-import { sizesOf } from './alter-column.js'
+import { detailsOf } from './alter-column.js'
 import { listLinks } from './list-links.js'
 import { orderTables } from './order-tables.js'
 import { pathsOf, toPublicConstraint } from './store-constraint.js'
@@ -84,7 +84,7 @@ export function toPublicColumn(
     }),
     ...(column.vector && { vector: column.vector }),
     ...(column.decimal && { decimal: column.decimal }),
-    ...sizesOf(column),
+    ...detailsOf(column),
     ...(column.enum && { enum: column.enum }),
     ...(isPublic && column.type === 'file' && { file: { defaultPublicAccess: true } }),
     ...(isPublic && column.type === 'file[]' && { 'file[]': { defaultPublicAccess: true } }),

@@ -22,8 +22,8 @@ import {
   type Alteration,
   alterDefinition,
   alterStored,
+  detailsOf,
   onDeleteOf,
-  sizesOf,
 } from './alter-column.js'
 import {
   type ColumnChecks,
@@ -453,7 +453,7 @@ export class SchemaDraft {
       ...onDeleteOf(column),
       ...(column.vector && { vector: { dimension: column.vector.dimension } }),
       ...(column.decimal && { decimal: column.decimal }),
-      ...sizesOf(column),
+      ...detailsOf(column),
       ...(column.enum && { enum: column.enum }),
       ...(isPublic && { defaultPublicAccess: true }),
       ...(column.notNull && { notNull: true }),

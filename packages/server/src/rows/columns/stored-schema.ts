@@ -74,6 +74,8 @@ export interface StoredColumn {
   readonly bits?: IntBits
   /** The largest number of characters of a `string` or `text`. undefined: that of the type. */
   readonly maxLength?: number
+  /** For `datetime` columns only: SQL shows them as `timestamp`. */
+  readonly withoutZone?: boolean
   /** The possible values, in their order. */
   readonly enum?: { readonly values: readonly string[]; readonly type?: string }
   /** For `file` and `file[]` columns only. */

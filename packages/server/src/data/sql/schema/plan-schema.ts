@@ -303,7 +303,7 @@ class SchemaPlanner {
     if (given.length > 1) throw invalidSql(`column [${name}] has more than one default`)
     const generated = constraints.find(({ contype }) => contype === 'CONSTR_GENERATED')
     const computed = generated && { computed: this.#expressionOf(generated.raw_expr) }
-    const { bits, maxLength, ...unsized } = form
+    const { bits, maxLength, withoutZone: _, ...unsized } = form
     const isSized = (bits ?? maxLength) !== undefined
     if (computed !== undefined && isSized) {
       this.#notices.add(`column [${name}]: the size of computed values is not checked`)
@@ -643,10 +643,11 @@ class SchemaPlanner {
     )
     // A text column that is unique stays one whose values can be.
     const isKept = form.type === 'text' && (column.definition.unique || isUnique)
-    const { bits, maxLength } = column.definition
+    const { bits, maxLength, withoutZone } = column.definition
     this.#model.changeColumn(table, column, {
       ...(bits !== undefined && { bits: null }),
       ...(maxLength !== undefined && { maxLength: null }),
+      ...(withoutZone && { withoutZone: false }),
       ...form,
       ...(isKept && indexableForm(form)),
       ...using,

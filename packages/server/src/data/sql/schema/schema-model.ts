@@ -243,7 +243,7 @@ function findValueCheck(table: TableModel, column: ColumnModel): ConstraintModel
 /** Returns a definition after changes. The options of a type end with the type. */
 function applied(before: Column, changes: ColumnChanges): Column {
   const { vector: _, decimal: __, enum: ___, link: ____, ...sized } = before
-  const { bits: _____, maxLength: ______, ...untyped } = sized
+  const { bits: _____, maxLength: ______, withoutZone: _______, ...untyped } = sized
   const isNewType = changes.type !== undefined && changes.type !== before.type
   const entries = Object.entries({ ...(isNewType ? untyped : before), ...changes })
   return Object.fromEntries(

@@ -5,7 +5,10 @@ import { contentOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
 import { notSupported } from './not-supported.js'
 
 /** The type of a column, with the options of the type. */
-export type ColumnForm = Pick<Column, 'type' | 'decimal' | 'bits' | 'maxLength' | 'vector' | 'enum'>
+export type ColumnForm = Pick<
+  Column,
+  'type' | 'decimal' | 'bits' | 'maxLength' | 'withoutZone' | 'vector' | 'enum'
+>
 
 interface SqlType {
   readonly form: ColumnForm
@@ -32,7 +35,7 @@ const PLAIN: Readonly<Record<string, SqlType>> = {
   float8: { form: { type: 'float' } },
   text: { form: { type: 'text' } },
   timestamptz: { form: { type: 'datetime' } },
-  timestamp: { form: { type: 'datetime' } },
+  timestamp: { form: { type: 'datetime', withoutZone: true } },
   date: { form: { type: 'date' } },
   time: { form: { type: 'time' } },
   uuid: { form: { type: 'uuid' } },
