@@ -21,6 +21,7 @@ export const customers = pgTable('customers', {
   email: varchar('email', { length: 100 }).notNull().unique(),
   balance: numeric('balance', { precision: 10, scale: 2 }).notNull().default('0'),
   joined: timestamp('joined', { withTimezone: true }).defaultNow(),
+  seen: timestamp('seen').notNull().defaultNow(),
   born: date('born'),
 })
 export const orders = pgTable('orders', {
@@ -44,10 +45,15 @@ push()
 
 const { customers, orders } = await import(`${process.cwd()}/schema.mjs`)
 const db = drizzle(process.env.DATABASE_URL)
-const [{ id }] = await db
+const seen = new Date('2026-03-04T05:06:07.089Z')
+const [{ id, ...times }] = await db
   .insert(customers)
-  .values({ email: 'a@b.co', born: '2026-01-02' })
-  .returning({ id: customers.id })
+  .values({ email: 'a@b.co', born: '2026-01-02', seen })
+  .returning({ id: customers.id, seen: customers.seen, joined: customers.joined })
+assert.equal(id, 1)
+assert.deepEqual(times.seen, seen)
+assert.ok(Math.abs(times.joined.getTime() - Date.now()) < 3_600_000)
+assert.equal(await db.$count(customers, eq(customers.seen, seen)), 1)
 await db.transaction(async (outer) => {
   await outer.insert(orders).values([{ customerId: id, data: { a: 1 } }, { customerId: id }])
   const inner = outer.transaction((inside) => inside.insert(customers).values({ email: 'a@b.co' }))
@@ -66,6 +72,8 @@ assert.deepEqual(
     ['2.50', '2026-01-02'],
   ],
 )
+const [by] = await db.insert(customers).values({ email: 'b@b.co' }).returning()
+assert.ok(Math.abs(by.seen.getTime() - by.joined.getTime()) < 1000)
 await db
   .insert(customers)
   .values({ email: 'a@b.co' })
