@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { openShop, type WireShop } from '../support/wire-clients.js'
+import { message, openShop, query, type WireShop } from '../support/wire-clients.js'
 
 /* Types that are stored as others behave like those of PostgreSQL: each statement is run on both. */
 
@@ -278,6 +278,35 @@ describe('times without a zone are those of the session', () => {
     "update visits set until = at + interval '1 month' where id = 3 returning until",
   ])('in results: %s', async (statement) => {
     await expectSameTypes(statement)
+  })
+
+  it('in COPY, in the zone of the session', async () => {
+    const raw = await shop.wire.openRaw()
+    const send = (text: string) => {
+      raw.send(query(text))
+      return raw.until('Z')
+    }
+    await send('begin')
+    await send(`set local timezone = 'Asia/Kolkata'`)
+    raw.send(query('copy visits (id, at, until) from stdin'))
+    await raw.until('G')
+    const rows = '71\t2026-01-02 03:04:05.678\t\\N\n72\t2026-01-02 03:04:05Z\t2026-12-31 23:59:59\n'
+    raw.send(message('d', Buffer.from(rows)), message('c'))
+    await raw.until('Z')
+    const linesOf = async (text: string) =>
+      (await send(text)).filter(({ type }) => type === 'd').map(({ body }) => body.toString())
+    expect(
+      await linesOf('copy (select id, at, until from visits where id > 70 order by id) to stdout'),
+    ).toEqual([
+      '71\t2026-01-02 03:04:05.678\t\\N\n',
+      '72\t2026-01-02 03:04:05\t2026-12-31 23:59:59\n',
+    ])
+    await send(`set local timezone = 'UTC'`)
+    expect(await linesOf('copy (select at from visits where id = 71) to stdout')).toEqual([
+      '2026-01-01 21:34:05.678\n',
+    ])
+    await send('rollback')
+    raw.close()
   })
 
   it('also with parameters, and in a session with another zone', async () => {
