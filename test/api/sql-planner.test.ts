@@ -1,7 +1,10 @@
 import { LIMITS } from '@offshoot/contract/limits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { toWire } from '../../packages/server/src/data/sql/plan-wire.js'
-import { StatementPlanner } from '../../packages/server/src/data/sql/statement-planner.js'
+import {
+  KEPT_PARAMETER_BYTES,
+  StatementPlanner,
+} from '../../packages/server/src/data/sql/statement-planner.js'
 import {
   CELLS_AT_ONCE_MAX,
   LENGTH_AT_ONCE_MAX,
@@ -131,4 +134,23 @@ it('runs large statements as small ones', async () => {
     { id: 'a', name: 'Eva', 'address.city': 'London' },
   ])
   expect((await run('delete from users returning id')).body.records).toEqual([{ id: 'a' }])
+})
+
+it('keeps a plan for parameters up to a size', async () => {
+  const text = 'insert into users (name) select $1'
+  await withSession(service, target, async (session) => {
+    const planFor = async (size: number, options: { parameterBytesMax?: number }) => {
+      const [planned] = await planner.plan(session, [{ text, parameterSizes: [size], ...options }])
+      return planned
+    }
+    const kept = await planFor(KEPT_PARAMETER_BYTES, {})
+    expect(await planFor(1, {})).toBe(kept)
+    expect(await planFor(KEPT_PARAMETER_BYTES + 1, {})).not.toBe(
+      await planFor(KEPT_PARAMETER_BYTES + 1, {}),
+    )
+    const large = await planFor(100_000, { parameterBytesMax: 100_000 })
+    expect(large).not.toBe(kept)
+    expect(await planFor(5_000, { parameterBytesMax: 100_000 })).toBe(large)
+    expect(await planFor(100_001, { parameterBytesMax: 100_000 })).not.toBe(large)
+  })
 })

@@ -413,7 +413,7 @@ function enterLane(ticket: Ticket, lane: Ticket['lane']): Promise<void> | undefi
 }
 
 function toRun(session: Session, run: StatementRun): RunStatement {
-  const { statement, declared, parameters, copied } = run
+  const { statement, declared, parameters, copied, load } = run
   const inferred = columnTypes(statement.node, session)
   const parameterTypes = parameters.map((_, index) => declared[index] ?? inferred[index])
   return {
@@ -421,5 +421,6 @@ function toRun(session: Session, run: StatementRun): RunStatement {
     params: [...parameters],
     parameterTypes,
     hidesMetadata: !statement.namesMetadata,
+    ...(load !== undefined && { parameterBytesMax: load.parameterBytesMax }),
   }
 }

@@ -3,6 +3,9 @@ import { LoadEntry } from '../records/load-entry.js'
 import type { Session } from '../session/session.js'
 import type { RowSink } from './run-sql.js'
 
+/** Bytes of a column of the rows that are inserted at once. The statement is planned again for larger ones. */
+const COLUMN_BYTES_MAX = 1024 * 1024
+
 /** A COPY of a client as a bulk load. Its statements insert some rows at a time. */
 export class CopyLoad implements RowSink {
   readonly #tableName: string
@@ -12,6 +15,9 @@ export class CopyLoad implements RowSink {
   constructor(tableName: string) {
     this.#tableName = tableName
   }
+
+  /** The size of the parameters of its statements, each of which is a column. */
+  readonly parameterBytesMax = COLUMN_BYTES_MAX
 
   begin(): void {
     this.#ids = []

@@ -56,7 +56,8 @@ import { rowsOfStep, textsOfRows, withRows } from './with-steps.js'
 import { grows, idsOf, planOperations, toSqlRefusal, writeRecords } from './write-records.js'
 
 /** A statement, as a caller gives it. */
-export type RunStatement = SqlStatement & Pick<GivenStatement, 'parameterTypes' | 'hidesMetadata'>
+export type RunStatement = SqlStatement &
+  Pick<GivenStatement, 'parameterTypes' | 'hidesMetadata' | 'parameterBytesMax'>
 
 /** A planned statement with its parameters. */
 interface PreparedStatement {

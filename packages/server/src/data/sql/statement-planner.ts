@@ -43,6 +43,8 @@ import { type ParameterTypes, withTypes } from './typed-plan.js'
 export interface GivenStatement {
   readonly text: string
   readonly parameterSizes: readonly number[]
+  /** The size of parameters that the plan is kept for; `KEPT_PARAMETER_BYTES` by default. */
+  readonly parameterBytesMax?: number
   /** The types of parameters that the caller declares, as names of PostgreSQL. */
   readonly parameterTypes?: ParameterTypes
   /** Whether the tables lack the columns of metadata. */
@@ -182,11 +184,12 @@ export class StatementPlanner {
     signal: AbortSignal | undefined,
   ): Promise<PlannedStatement> {
     const { text, parameterSizes, parameterTypes = [], hidesMetadata = false } = given
-    const form = `${parameterSizes.length} ${parameterTypes.join()} ${hidesMetadata}`
+    const bytesMax = keptBytesOf(given)
+    const form = `${parameterSizes.length} ${bytesMax} ${parameterTypes.join()} ${hidesMetadata}`
     const key = `${this.#numberOf(session)} ${form} ${text}`
     const kept = this.#kept.get(key)
     if (kept !== undefined) return kept
-    const statement = { ...given, parameterSizes: parameterSizes.map(() => KEPT_PARAMETER_BYTES) }
+    const statement = { ...given, parameterSizes: parameterSizes.map(() => bytesMax) }
     const [made] = await this.#planAll(session, [statement], signal)
     if (made === undefined) throw new Error('a statement must have a plan')
     const plan = withTypes(made, parameterTypes)
@@ -237,12 +240,16 @@ export class StatementPlanner {
 }
 
 /** Returns whether a statement can share its plan with others. */
-function isKeepable({ text, parameterSizes }: GivenStatement): boolean {
+function isKeepable(given: GivenStatement): boolean {
+  const bytesMax = keptBytesOf(given)
   return (
-    text.length <= LENGTH_AT_ONCE_MAX &&
-    parameterSizes.every((size) => size <= KEPT_PARAMETER_BYTES)
+    given.text.length <= LENGTH_AT_ONCE_MAX &&
+    given.parameterSizes.every((size) => size <= bytesMax)
   )
 }
+
+const keptBytesOf = ({ parameterBytesMax = KEPT_PARAMETER_BYTES }: GivenStatement): number =>
+  parameterBytesMax
 
 /** Lists the names of the types of columns that are enums, as the catalogue shows them. */
 function listTypes({ schema }: Session): string[] {
