@@ -3,6 +3,7 @@
 import enum
 import os
 import uuid
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from alembic import command
@@ -43,6 +44,9 @@ class Base(DeclarativeBase):
     pass
 
 
+SEEN = datetime(2026, 3, 4, 5, 6, 7, 89000)
+
+
 class State(enum.Enum):
     new = "new"
     paid = "paid"
@@ -53,6 +57,7 @@ class Customer(Base):
     id = mapped_column(Integer, primary_key=True)
     email = mapped_column(String(100), unique=True, nullable=False)
     joined = mapped_column(DateTime(timezone=True), server_default=func.now())
+    seen = mapped_column(DateTime, nullable=False, default=lambda: SEEN)
     balance = mapped_column(Numeric(10, 2), nullable=False, server_default="0")
     orders = relationship("Order", back_populates="customer", cascade="all, delete-orphan")
 
@@ -101,6 +106,9 @@ with Session(engine) as session:
     session.add(customer)
     session.commit()
     assert (customer.id, customer.balance, len(customer.orders)) == (1, Decimal(0), 2)
+    assert customer.seen == SEEN and customer.joined.tzinfo is not None
+    late = select(Customer.id).where(Customer.seen > SEEN - timedelta(seconds=1))
+    assert session.scalar(late) == 1
     session.add(Customer(email="a@b.co"))
     try:
         session.commit()
@@ -130,7 +138,7 @@ revision = 'second'
 down_revision = {head!r}
 def upgrade():
     op.add_column('customers', sa.Column('name', sa.String(50)))
-    op.execute("insert into customers (email, name) values ('z@b.co', 'Z')")
+    op.execute("insert into customers (email, name, seen) values ('z@b.co', 'Z', now())")
     op.alter_column('customers', 'name', new_column_name='full_name')
     op.create_table('tags', sa.Column('id', sa.BigInteger, primary_key=True), sa.Column('label', sa.Text))
     op.create_unique_constraint('tags_label', 'tags', ['label'])
