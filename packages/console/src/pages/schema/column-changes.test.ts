@@ -38,6 +38,12 @@ test.each<[ColumnDefinition, ColumnDefinition, object]>([
   [n, { name: 'n', type: 'link', link: { table: 't' } }, { type: 'link', link: { table: 't' } }],
   [n, { ...n, generate: 'uuid' }, { generate: 'uuid' }],
   [n, { ...n, maxLength: 20 }, { maxLength: 20 }],
+  [
+    { name: 'n', type: 'datetime' },
+    { name: 'n', type: 'datetime', withoutZone: true },
+    { withoutZone: true },
+  ],
+  [{ name: 'n', type: 'datetime', withoutZone: true }, n, { type: n.type }],
   [{ ...n, maxLength: 20 }, n, { maxLength: null }],
   [
     { ...n, maxLength: 20 },

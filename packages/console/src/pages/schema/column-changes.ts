@@ -11,7 +11,7 @@ export function changesOf(before: ColumnDefinition, after: ColumnDefinition): Co
     ...(link && { link }),
     ...(vector && !isSame(before.vector, vector) && { vector }),
     ...(decimal && !isSame(before.decimal, decimal) && { decimal }),
-    ...sizeChanges(before.type === after.type ? before : {}, after),
+    ...detailChanges(before.type === after.type ? before : {}, after),
     ...(values && !isSame(before.enum, values) && { enum: { values: [...values.values] } }),
     ...(isTrue(before.notNull) !== isTrue(after.notNull) && { notNull: isTrue(after.notNull) }),
     ...(isTrue(before.unique) !== isTrue(after.unique) && { unique: isTrue(after.unique) }),
@@ -23,11 +23,14 @@ export function changesOf(before: ColumnDefinition, after: ColumnDefinition): Co
   }
 }
 
-type Sizes = Pick<ColumnDefinition, 'bits' | 'maxLength'>
+type Details = Pick<ColumnDefinition, 'bits' | 'maxLength' | 'withoutZone'>
 
-/** The sizes of a column end with its type. */
-function sizeChanges(before: Sizes, after: Sizes): Pick<ColumnChanges, 'bits' | 'maxLength'> {
+/** The details of the type of a column end with its type. */
+function detailChanges(before: Details, after: Details): Pick<ColumnChanges, keyof Details> {
   return {
+    ...(isTrue(before.withoutZone) !== isTrue(after.withoutZone) && {
+      withoutZone: isTrue(after.withoutZone),
+    }),
     ...(before.bits !== after.bits && { bits: after.bits ?? null }),
     ...(before.maxLength !== after.maxLength && { maxLength: after.maxLength ?? null }),
   }

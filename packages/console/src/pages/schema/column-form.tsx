@@ -135,7 +135,7 @@ function withComputed(column: ColumnDefinition, computed: string): ColumnDefinit
   const { computed: _, ...written } = column
   if (computed === '') return written
   const { unique: __, defaultValue: ___, generate: ____, ...rest } = written
-  return { ...without(without(rest, 'bits'), 'maxLength'), computed }
+  return { ...without(without(without(rest, 'bits'), 'maxLength'), 'withoutZone'), computed }
 }
 
 /** Sets what gives the column its value. Such a column has no default. */
@@ -353,6 +353,16 @@ export function ColumnForm({
             }
           />
         </Field>
+      )}
+      {type === 'datetime' && column.computed === undefined && (
+        <Checkbox
+          label="Without time zone in SQL"
+          hint="SQL shows it as a timestamp, at the time of the session."
+          checked={column.withoutZone === true}
+          onChange={(isZoneless) =>
+            onChange(isZoneless ? { ...column, withoutZone: true } : without(column, 'withoutZone'))
+          }
+        />
       )}
       {type === 'enum' && (
         <Field label="Values" hint="One on each line, in the order by which records are sorted.">
