@@ -43,10 +43,12 @@ export function readTexts(reader: CopyReader): RowReader {
 /** The rows that a client sends with COPY. */
 export class CopyIn {
   readonly #reader: RowReader
-  readonly #columnCount: number
   readonly #insert: (columns: readonly string[]) => Promise<void>
-  #rows: CopyRow[] = []
+  /** The values of the rows that wait, by column. */
+  #columns: (string | null)[][]
   #length = 0
+  /** The number of rows that wait. */
+  #waiting = 0
   #count = 0
   /** The insert that is running. Meanwhile the next rows are read. */
   #inserting: Promise<void> | undefined
@@ -59,7 +61,7 @@ export class CopyIn {
     insert: (columns: readonly string[]) => Promise<void>
   }) {
     this.#reader = options.reader
-    this.#columnCount = options.columnCount
+    this.#columns = emptyColumns(options.columnCount)
     this.#insert = options.insert
   }
 
@@ -94,30 +96,34 @@ export class CopyIn {
   async #add(rows: Iterable<CopyRow>): Promise<void> {
     for (const row of rows) {
       this.#count++
-      if (row.length !== this.#columnCount) {
-        const what = row.length < this.#columnCount ? 'missing data for a' : 'extra data after last'
+      const columns = this.#columns
+      if (row.length !== columns.length) {
+        const what = row.length < columns.length ? 'missing data for a' : 'extra data after last'
         throw new WireError('22P04', `COPY, row ${this.#count}: ${what} column`)
       }
-      this.#rows.push(row)
-      for (const value of row) this.#length += (value?.length ?? 0) + 1
-      if (this.#rows.length >= ROWS_MAX || this.#length > LENGTH_MAX) await this.#send()
+      for (const [index, values] of columns.entries()) {
+        const value = row[index] ?? null
+        values.push(value)
+        this.#length += (value?.length ?? 0) + 1
+      }
+      this.#waiting++
+      if (this.#waiting >= ROWS_MAX || this.#length > LENGTH_MAX) await this.#send()
     }
   }
 
   async #send(): Promise<void> {
-    if (this.#rows.length === 0) return
-    const rows = this.#rows
+    if (this.#waiting === 0) return
+    const columns = this.#columns
     const length = this.#length
-    this.#rows = []
+    this.#columns = emptyColumns(columns.length)
+    this.#waiting = 0
     this.#length = 0
     await this.settle()
     this.#insertingLength = length
-    this.#inserting = this.#insert(
-      Array.from({ length: this.#columnCount }, (_, column) =>
-        arrayLiteral(rows.map((row) => row[column] ?? null)),
-      ),
-    )
+    this.#inserting = this.#insert(columns.map(arrayLiteral))
     // A failure is reported with the next rows, or at the end.
     this.#inserting.catch(() => undefined)
   }
 }
+
+const emptyColumns = (count: number): (string | null)[][] => Array.from({ length: count }, () => [])
