@@ -3,7 +3,7 @@ import { fromRecord, toArray } from './record-text.js'
 
 describe('the text form of rows', () => {
   it.each([
-    ['()', []],
+    ['()', [null]],
     ['(a)', ['a']],
     ['(a,b)', ['a', 'b']],
     ['(,)', [null, null]],

@@ -19,10 +19,9 @@ export function toArray(values: readonly Parameter[]): string {
 /** A field of a row: quoted, plain, or null if it is empty. */
 const FIELD = /"((?:[^"\\]|""|\\.)*)"|([^",()\\]*)/sy
 
-/** Reads the fields of a row. */
+/** Reads the fields of a row. A row without columns has the text of one with a null, and is read as such. */
 export function fromRecord(text: string): (string | null)[] {
   const fields: (string | null)[] = []
-  if (text === '()') return fields
   for (let position = 1; position < text.length; ) {
     FIELD.lastIndex = position
     const [whole = '', quoted, plain] = FIELD.exec(text) ?? []

@@ -89,7 +89,7 @@ export class RowStream implements RowSink {
     try {
       const message =
         this.#options.toMessage?.(row, this.#columns) ??
-        rowMessage(row.map((text, column) => this.#encode(text, column)))
+        rowMessage(this.#columns.map((_, column) => this.#encode(row[column] ?? null, column)))
       this.#add(message)
     } catch (error) {
       // It is reported when PostgreSQL has sent the rest.
