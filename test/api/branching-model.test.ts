@@ -13,6 +13,7 @@ import {
   type Counts,
   changesOf,
   find,
+  fits,
   listAdded,
   MergeModel,
   type MergeWish,
@@ -756,6 +757,7 @@ class Run {
       [7, 'addColumn'],
       [3, 'removeColumn'],
       [4, 'renameColumn'],
+      [6, 'resizeColumn'],
       [6, 'addConstraint'],
       [2, 'removeConstraint'],
     ] as const)
@@ -775,6 +777,7 @@ class Run {
         return replaceTable(state, { ...table, name: newName })
       })
     }
+    if (kind === 'resizeColumn') return this.#resizeColumn(branch, table)
     if (column === undefined) return
     const rest = table.columns.filter(({ uid }) => uid !== column.uid)
     if (kind === 'removeColumn') {
@@ -799,6 +802,35 @@ class Run {
         other.uid === column.uid ? { ...other, name: newName } : other,
       )
       return replaceTable(state, { ...table, columns })
+    })
+  }
+
+  /** Changes the size of a column. Its values must have the new one. */
+  async #resizeColumn(branch: ModelBranch, table: ModelTable): Promise<void> {
+    const { random } = this
+    const sizable = table.columns.filter(
+      ({ definition: { type, defaultValue } }) =>
+        (type === 'int' || type === 'string') && defaultValue === undefined,
+    )
+    if (sizable.length === 0) return
+    const column = random.pick(sizable)
+    const { bits: _, maxLength: __, ...rest } = column.definition
+    const bits = random.pick([16, 32, null] as const)
+    const maxLength = random.pick([1, 4, null] as const)
+    const size = rest.type === 'int' ? { bits } : { maxLength }
+    const definition = {
+      ...rest,
+      ...(rest.type === 'int' && bits && { bits }),
+      ...(rest.type === 'string' && maxLength && { maxLength }),
+    }
+    const operation = { alterColumn: { table: table.name, column: column.name, ...size } }
+    await this.#edit(branch, [operation], (state) => {
+      const columns = table.columns.map((each) =>
+        each.uid === column.uid ? { ...each, definition } : each,
+      )
+      const edited = { ...table, columns }
+      if (brokenRules(edited).length > 0) throw new Refusal('values do not fit')
+      return replaceTable(state, edited)
     })
   }
 
@@ -960,7 +992,9 @@ class Run {
     if (kind === 'bulk') return this.#bulk(branch)
     if (kind === 'increment') return this.#increment(branch)
     const count = kind === 'one' ? 1 : 1 + random.below(6)
+    this.#isUnfit = kind === 'transaction' && random.chance(0.15)
     const writes = Array.from({ length: count }, () => this.#newWrite(branch.state))
+    this.#isUnfit = false
     this.note(`write ${branch.name} ${JSON.stringify(writes)}`)
     const [only] = writes
     const change = () => {
@@ -1238,9 +1272,16 @@ class Run {
     return { kind, table: table.name, id: known, values }
   }
 
+  /** Whether values of the present write need not have the size of their columns. */
+  #isUnfit = false
+
   /** Returns the values that the records of the test have in a column. */
-  #valuesOf({ definition, link }: ModelColumn): readonly Value[] {
-    if (link === undefined) return VALUES[definition.type] ?? []
+  #valuesOf(column: ModelColumn): readonly Value[] {
+    const { definition, link } = column
+    if (link === undefined) {
+      const values = VALUES[definition.type] ?? []
+      return values.filter((value) => this.#isUnfit || fits(column, value))
+    }
     return IDS[this.#idTypes.get(link) ?? 'string'].slice(0, LINKED_COUNT)
   }
 
@@ -1496,8 +1537,8 @@ function applyWrite(state: State, { kind, table: name, id, values }: Write): Sta
     // A record whose id is taken and that breaks a rule is refused for either reason.
     throw new Refusal('is there already', broken.length === 0 ? [422] : [422, 400])
   }
-  // A value that must be there is looked at with each write, all other rules when the transaction ends.
-  const missing = broken.find((breach) => breach.kind === 'notNull')
+  // A value that must be there, or has a size, is looked at with each write, all other rules when the transaction ends.
+  const missing = broken.find(({ kind: rule }) => rule === 'notNull' || rule === 'limit')
   if (missing !== undefined) throw new Refusal(nameOf(missing))
   return replaceTable(state, written)
 }

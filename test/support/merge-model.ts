@@ -132,7 +132,7 @@ export interface ModelConflict {
 
 /** A rule that records would break. */
 export interface Breach {
-  readonly kind: 'notUnique' | 'notNull' | 'check' | 'link'
+  readonly kind: 'notUnique' | 'notNull' | 'limit' | 'check' | 'link'
   readonly table: ModelTable
   readonly columns: readonly ModelColumn[]
   /** The name of the constraint. undefined: the rule is one of a column. */
@@ -726,6 +726,7 @@ export function brokenRules(table: ModelTable): Breach[] {
   const rules = [
     ...table.columns.flatMap((column) => [
       ...(column.definition.notNull ? [{ rule: 'notNull', columns: [column] } as const] : []),
+      ...(sizeOf(column) === '' ? [] : [{ rule: 'limit', columns: [column] } as const]),
       ...(column.definition.unique ? [{ rule: 'unique', columns: [column] } as const] : []),
     ]),
     ...table.constraints.map((each) => ({ ...each, columns: each.columns.flatMap(columnOf) })),
@@ -734,8 +735,17 @@ export function brokenRules(table: ModelTable): Breach[] {
   return rules.flatMap(({ rule, columns, ...named }): Breach[] => {
     const constraint = 'name' in named ? named.name : undefined
     const valuesOf = (row: ModelRow) => columns.map((column) => readValue(row, table, column))
+    const [first] = columns
     const breach = (kind: Breach['kind'], ids: readonly string[]): Breach[] =>
       ids.length === 0 ? [] : [{ kind, table, columns, constraint, ids }]
+    if (rule === 'limit') {
+      const isUnfit = (row: ModelRow) =>
+        first !== undefined && !fits(first, valuesOf(row)[0] ?? null)
+      return breach(
+        'limit',
+        rows.filter(([, row]) => isUnfit(row)).map(([id]) => id),
+      )
+    }
     if (rule !== 'unique') {
       const failing = rows.filter(([, row]) => isFailed(rule, valuesOf(row))).map(([id]) => id)
       return breach(rule === 'notNull' ? 'notNull' : 'check', failing)
@@ -749,6 +759,30 @@ export function brokenRules(table: ModelTable): Breach[] {
     }
     return [...holders.values()].flatMap((ids) => (ids.length > 1 ? breach('notUnique', ids) : []))
   })
+}
+
+/** The size of a column, as a text that is equal for equal sizes. */
+function sizeOf({ definition: { bits, maxLength } }: ModelColumn): string {
+  return `${bits ?? ''}${maxLength ?? ''}`
+}
+
+/** Whether a value has the size of its column. */
+export function fits({ definition }: ModelColumn, value: Value | null): boolean {
+  const { bits, maxLength } = definition
+  if (typeof value === 'number' && bits !== undefined) {
+    return value >= -(2 ** (bits - 1)) && value < 2 ** (bits - 1)
+  }
+  return typeof value !== 'string' || maxLength === undefined || [...value].length <= maxLength
+}
+
+/** Sets the size of a column to that of another version of it. */
+function withSize(
+  column: ModelColumn,
+  { definition: { bits, maxLength } }: ModelColumn,
+): ModelColumn {
+  const { bits: _, maxLength: __, ...rest } = column.definition
+  const definition = { ...rest, ...(bits && { bits }), ...(maxLength && { maxLength }) }
+  return { ...column, definition }
 }
 
 function isFailed(
@@ -900,6 +934,7 @@ function mergeShapes({
     const { strategy, mode } = ruleOf(table.uid)
     const isChanged = (before: ModelColumn, column: ModelColumn, own: ModelTable) =>
       before.name !== column.name ||
+      sizeOf(before) !== sizeOf(column) ||
       ((own === table || mode === 'merge') && isWritten(own, base, [column]))
     const columns: ModelColumn[] = []
     for (const column of table.columns) {
@@ -907,7 +942,8 @@ function mergeShapes({
       const there = other.columns.find(({ uid }) => uid === column.uid)
       if (there !== undefined) {
         const names = { before: before?.name, here: column.name, there: there.name }
-        columns.push({ ...column, name: rename(names, strategy) })
+        const sized = mergeSize(column, there, { before, strategy })
+        columns.push({ ...sized, name: rename(names, strategy) })
       } else if (before === undefined) columns.push(column)
       else if (isChanged(before, column, table) && strategy !== 'theirs') {
         if (strategy === 'fail') refuse(`${column.name} was removed there`)
@@ -940,6 +976,19 @@ function mergeShapes({
       if (!each.columns.every((uid) => uids.has(uid))) refuse(`${each.name} has no column`)
     }
     return { ...table, name: rename(names, strategy), columns, constraints }
+  }
+
+  /** Returns a column with the merged size. */
+  function mergeSize(
+    column: ModelColumn,
+    there: ModelColumn,
+    { before, strategy }: { before: ModelColumn | undefined; strategy: Strategy },
+  ): ModelColumn {
+    const [old, mine, other] = [before ? sizeOf(before) : '', sizeOf(column), sizeOf(there)]
+    if (other === old || other === mine) return column
+    if (mine === old || strategy === 'theirs') return withSize(column, there)
+    if (strategy === 'fail') refuse(`the size of ${column.name} was changed on both sides`)
+    return column
   }
 
   /** Constraints are merged by their names. */
@@ -984,7 +1033,7 @@ function isWritten(
 
 function shapeText({ columns, constraints }: ModelTable): string {
   const rules = [...constraints].sort((one, other) => (one.name < other.name ? -1 : 1))
-  return JSON.stringify([columns.map(({ uid, name }) => [uid, name]), rules])
+  return JSON.stringify([columns.map((column) => [column.uid, column.name, sizeOf(column)]), rules])
 }
 
 function requireNames(
