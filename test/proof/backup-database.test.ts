@@ -228,7 +228,7 @@ describe('a database with numbers as ids', () => {
     const branches = await TestBranches.create(service, 'numbered', {})
     await branches.edit(
       'main',
-      { addTable: { table: 'makers', idType: 'int' } },
+      { addTable: { table: 'makers', idType: 'int', idBits: 32 } },
       { addTable: { table: 'cars', idType: 'uuid' } },
       {
         addColumn: {

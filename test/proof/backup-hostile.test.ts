@@ -271,6 +271,7 @@ interface ForgedColumn {
   name: unknown
   type: unknown
   vector?: { dimension: unknown }
+  bits?: unknown
   columns?: ForgedColumn[]
   other?: unknown
 }
@@ -351,6 +352,24 @@ const CATALOGUE: [string, Forgery][] = [
     'a dimension that is a text',
     document(({ tables: [table] }) => {
       for (const c of table?.columns ?? []) if (c.vector) c.vector.dimension = `3); ${HARM}; --`
+    }),
+  ],
+  [
+    'a size that is a text',
+    firstColumn((c) => {
+      c.bits = `16); ${HARM}; --`
+    }),
+  ],
+  [
+    'a size that the type does not have',
+    firstColumn((c) => {
+      Object.assign(c, { type: 'string', bits: 16 })
+    }),
+  ],
+  [
+    'ids of texts with a size',
+    document(({ tables: [table] }) => {
+      Object.assign(table ?? {}, { idType: undefined, idBits: 16 })
     }),
   ],
   [

@@ -4,9 +4,11 @@ import type { Column } from '@offshoot/contract/schema'
 export const TYPE_COLUMNS: readonly Column[] = [
   { name: 'bool', type: 'bool' },
   { name: 'int', type: 'int' },
+  { name: 'small', type: 'int', bits: 16 },
   { name: 'float', type: 'float' },
   { name: 'string', type: 'string', unique: true },
   { name: 'text', type: 'text' },
+  { name: 'short', type: 'text', maxLength: 3 },
   { name: 'email', type: 'email' },
   { name: 'multiple', type: 'multiple' },
   { name: 'link', type: 'link', link: { table: 'types' } },
@@ -33,9 +35,11 @@ export const TYPE_COLUMNS: readonly Column[] = [
 export const TYPE_VALUES = {
   bool: false,
   int: -9_007_199_254_740_991,
+  small: -32_768,
   float: 1.7976931348623157e308,
   string: 'a"\\\n\tü😀{},NULL',
   text: '',
+  short: '😀"\n',
   email: 'a@example.com',
   multiple: ['', 'y,"z\\', 'NULL'],
   link: 'other',

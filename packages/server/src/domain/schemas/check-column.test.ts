@@ -67,6 +67,7 @@ describe('types', () => {
     ['link', 'link', { link: { table: 'users' } }],
     ['vector', 'vector', { vector: { dimension: 3 } }],
     ['decimal', 'decimal', { decimal: { precision: 10, scale: 2 } }],
+    ['bits', 'int', { bits: 16 }],
     ['enum', 'enum', { enum: { values: ['fine'] } }],
     ['file', 'file', { file: {} }],
     ['file[]', 'file[]', { 'file[]': { defaultPublicAccess: true } }],
@@ -103,6 +104,61 @@ describe('types', () => {
   ])('a vector of %d dimensions', (dimension, fits) => {
     expect(checkColumn(columnOf('vector', { vector: { dimension } }), checks)).toBe(
       fits ? undefined : 'column [c]: vector dimension must be a whole number from 2 to 10000',
+    )
+  })
+})
+
+describe('sizes', () => {
+  const textMax = LIMITS.recordBytesMax
+
+  test.each(COLUMN_TYPES)('maxLength is for texts, given for %s', (type) => {
+    const isText = type === 'string' || type === 'text'
+    expect(checkColumn(columnOf(type, { maxLength: 1 }), checks)).toBe(
+      isText
+        ? undefined
+        : `column [c]: type mismatch: type [${type}] is not valid for field [maxLength]`,
+    )
+  })
+
+  test.each([
+    ['string', 0, false],
+    ['string', 1, true],
+    ['string', 2048, true],
+    ['string', 2049, false],
+    ['string', 1.5, false],
+    ['text', 2049, true],
+    ['text', textMax, true],
+    ['text', textMax + 1, false],
+  ] as const)('a %s of %d characters', (type, maxLength, fits) => {
+    const max = type === 'string' ? 2048 : textMax
+    expect(checkColumn(columnOf(type, { maxLength }), checks)).toBe(
+      fits
+        ? undefined
+        : `column [c]: maxLength of type [${type}] must be a whole number from 1 to ${max}`,
+    )
+  })
+
+  test.each([0, 8, 31, 64, Number.NaN])('refuse %d bits', (bits) => {
+    expect(checkColumn(columnOf('int', { bits: bits as 16 }), checks)).toBe(
+      'column [c]: bits must be 16 or 32',
+    )
+  })
+
+  test.each([
+    ['uuid', 35, 36],
+    ['user', 23, 24],
+  ] as const)('leave room for [%s]', (generate, tooShort, length) => {
+    const column = (maxLength: number) => columnOf('string', { generate, maxLength })
+    expect(checkColumn(column(length), checks)).toBeUndefined()
+    expect(checkColumn(column(tooShort), checks)).toBe(
+      `column [c]: field [maxLength]: values of [${generate}] have ${length} characters`,
+    )
+  })
+
+  test.each(['bits', 'maxLength'] as const)('[%s] is not for computed columns', (field) => {
+    const type = field === 'bits' ? 'int' : 'string'
+    expect(checkColumn(columnOf(type, { [field]: 16, computed: 'a' }), checks)).toBe(
+      `column [c]: a column cannot have both fields [computed] and [${field}]`,
     )
   })
 })

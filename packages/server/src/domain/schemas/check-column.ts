@@ -83,12 +83,12 @@ function checkAnyColumn(column: Column, { limits }: ColumnChecks): string | unde
   if (column.link?.constraint !== undefined && (column.link.onDelete ?? 'none') === 'none') {
     return 'field [link.constraint] needs [link.onDelete]: without a rule, there is nothing to name'
   }
-  if (column.type === 'vector') return checkVector(column, limits)
-  if (column.type === 'decimal') return checkDecimal(column, limits)
   if (column.bits !== undefined && !INT_BITS.includes(column.bits)) {
     return `bits must be ${INT_BITS.join(' or ')}`
   }
   if (column.maxLength !== undefined) return checkMaxLength(column, column.maxLength, limits)
+  if (column.type === 'vector') return checkVector(column, limits)
+  if (column.type === 'decimal') return checkDecimal(column, limits)
   if (column.type === 'enum') return checkEnum(column, limits)
   if (column.type === 'object' && !column.columns?.length) return missing(column, 'columns')
   return undefined

@@ -181,6 +181,8 @@ function columns(tables: readonly string[]): fc.Arbitrary<Column[]> {
         ...(inner === 'link' && { link: { table } }),
         ...(inner === 'vector' && { vector: { dimension } }),
         ...(inner === 'decimal' && { decimal: { precision: 10, scale: dimension } }),
+        ...(inner === 'int' && flag && { bits: dimension === 2 ? (16 as const) : (32 as const) }),
+        ...(inner === 'string' && flag && { maxLength: dimension }),
         ...(inner === 'enum' && { enum: { values: flag ? ['a', 'b'] : ['a'] } }),
       })
       const base = { name, type, ...detail(type) }

@@ -77,6 +77,18 @@ describe('ids of type int', () => {
   test('are taken from a sequence', () => expect(create).toBeUndefined())
 })
 
+describe('ids with a size', () => {
+  test.each([
+    [16, 32_767, -32_768],
+    [32, 2_147_483_647, -2_147_483_648],
+  ] as const)('of %d bits are between their limits', (idBits, max, min) => {
+    const { encode, numberMax } = idCodec({ idType: 'int', idBits }, LIMITS)
+    expect(numberMax).toBe(max)
+    expect([encode(max), encode(String(min))]).toEqual([String(max), String(min)])
+    for (const id of [max + 1, min - 1, String(max + 1)]) expect(encode(id)).toBeInstanceOf(Fault)
+  })
+})
+
 describe('ids of type uuid', () => {
   const { encode, create } = idCodec({ idType: 'uuid' }, LIMITS)
 
