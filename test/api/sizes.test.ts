@@ -10,8 +10,10 @@ import {
   execute,
   int16,
   int32,
+  message,
   openWire,
   parse,
+  query,
   sync,
   type WireService,
 } from '../support/wire-clients.js'
@@ -65,9 +67,9 @@ async function tableOf(branches: TestBranches, name: string, branch = 'main') {
   return tables.find((table) => table.name === name)
 }
 
-function expectRefused(answer: Answer, message: string): void {
+function expectRefused(answer: Answer, fault: string): void {
   expect(answer.status).toBe(400)
-  expect(JSON.stringify(answer.body)).toContain(message)
+  expect(JSON.stringify(answer.body)).toContain(fault)
 }
 
 describe('a value', () => {
@@ -88,7 +90,7 @@ describe('a value', () => {
     ],
     [{ code: emoji.repeat(20) }, { code: emoji.repeat(21) }, 'column [code]: is longer than'],
     [{ note: `a${emoji}b` }, { note: 'abcd' }, 'column [note]: is longer than 3 characters'],
-  ])('%j fits, and %j is refused on every way of writing', async (fits, refused, message) => {
+  ])('%j fits, and %j is refused on every way of writing', async (fits, refused, fault) => {
     const branches = await items()
     const [name = '', value] = Object.entries(refused)[0] ?? []
     const [, fitting] = Object.entries(fits)[0] ?? []
@@ -106,12 +108,12 @@ describe('a value', () => {
     ]
     for (const write of writes) {
       expectOk(await write(fits))
-      expectRefused(await write(refused), message)
+      expectRefused(await write(refused), fault)
     }
     const statement = `update items set ${name} = $1 where id = 'a'`
     expectOk(await sql(branches, statement, [fitting]))
-    expectRefused(await sql(branches, statement, [value]), message)
-    expectRefused(await sql(branches, `insert into items (${name}) values ($1)`, [value]), message)
+    expectRefused(await sql(branches, statement, [value]), fault)
+    expectRefused(await sql(branches, `insert into items (${name}) values ($1)`, [value]), fault)
     const { body } = expectOk(await sql(branches, `select ${name} as v from items`))
     for (const { v } of body.records) expect(v).toBe(fitting)
   })
@@ -152,7 +154,22 @@ describe('a value', () => {
     expectRefused(answer, 'the result of the arithmetic cannot be stored')
   })
 
-  it('that COPY and clients of PostgreSQL send must fit', async () => {
+  it('that COPY and streams send must fit', async () => {
+    const branches = await items()
+    const client = await wire.openRaw(`${branches.database}:main`)
+    client.send(query('copy items (id, n) from stdin'))
+    await client.until('G')
+    client.send(message('d', Buffer.from('a\t2147483647\nb\t2147483648\n')), message('c'))
+    expect(errorCode(await client.until('Z'))).toBe('22003')
+    client.close()
+    const body = '{"code":"x"}\n{"code":"xxxxxxxxxxxxxxxxxxxxx"}\n'
+    const headers = { 'content-type': 'application/x-ndjson' }
+    const answer = await branches.call('main', 'POST', '/tables/items/bulk', body, { headers })
+    expect(JSON.stringify(answer.body)).toContain('column [code]: is longer than 20 characters')
+    expect((await branches.call('main', 'GET', '/tables/items/data/a')).status).toBe(404)
+  })
+
+  it('that clients of PostgreSQL send, or that SQL calculates, must fit', async () => {
     const branches = await items()
     const client = await wire.connect(`${branches.database}:main`)
     await client.query(`insert into items (id, n, code) values ('a', $1, $2)`, [
@@ -171,6 +188,12 @@ describe('a value', () => {
       code: '22003',
       message: expect.stringContaining('column [n]: is not between'),
     })
+    await expect(client.query('update items set n = n + 1')).rejects.toMatchObject({
+      message: expect.stringContaining('column [n]: is not between'),
+    })
+    await expect(
+      client.query(`insert into items (id, code) select 'c', code || 'y' from items`),
+    ).rejects.toMatchObject({ message: expect.stringContaining('column [code]: is longer') })
     await expect(
       client.query(`update items set code = $1`, ['x'.repeat(21)]),
     ).rejects.toMatchObject({ message: expect.stringContaining('column [code]: is longer') })
@@ -227,9 +250,9 @@ describe('the size of a column', () => {
     [{ name: 'x', type: 'string', maxLength: 35, generate: 'uuid' }, 'have 36 characters'],
     [{ name: 'x', type: 'string', maxLength: 23, generate: 'user' }, 'have 24 characters'],
     [{ name: 'o', type: 'object', columns: [{ ...CODE, maxLength: 9999 }] }, 'from 1 to 2048'],
-  ])('is refused in %j', async (column, message) => {
+  ])('is refused in %j', async (column, fault) => {
     const branches = await items([NUMBER])
-    expectRefused(await branches.call('main', 'POST', '/tables/items/columns', column), message)
+    expectRefused(await branches.call('main', 'POST', '/tables/items/columns', column), fault)
   })
 
   it.each([{ bits: 8 }, { bits: 64 }, { maxLength: 0 }, { maxLength: 1.5 }])(
@@ -643,5 +666,9 @@ describe('a declared type', () => {
     )
     expect(body.notices).toContain('column [b]: the size of computed values is not checked')
     expect(await typesOf(branches, 't')).toEqual(['id text', 'a integer', 'b bigint'])
+    const changed = await sql(branches, 'alter table t alter column b type smallint')
+    expect(expectOk(changed).body.notices).toEqual([
+      'column [b]: the size of computed values is not checked',
+    ])
   })
 })

@@ -303,12 +303,8 @@ class SchemaPlanner {
     if (given.length > 1) throw invalidSql(`column [${name}] has more than one default`)
     const generated = constraints.find(({ contype }) => contype === 'CONSTR_GENERATED')
     const computed = generated && { computed: this.#expressionOf(generated.raw_expr) }
-    const { bits, maxLength, withoutZone: _, ...unsized } = form
-    const isSized = (bits ?? maxLength) !== undefined
-    if (computed !== undefined && isSized) {
-      this.#notices.add(`column [${name}]: the size of computed values is not checked`)
-    }
-    const definition = { name, ...(computed ? unsized : form), ...given[0], ...computed }
+    const own = computed === undefined ? form : this.#computedForm(name, form)
+    const definition = { name, ...own, ...given[0], ...computed }
     const column = this.#model.addColumn(table, definition as Column)
     // As in PostgreSQL, such a column has a value in each row.
     if (isSerial || isIdentity) this.#model.requireValues(table, column)
@@ -318,6 +314,17 @@ class SchemaPlanner {
     const isLink = constraints.some(({ contype }) => contype === 'CONSTR_FOREIGN')
     const deferred = constraints.find(({ contype }) => DEFERRED.has(contype ?? ''))
     if (deferred !== undefined && !isLink) throw notSupported(wordsOf(deferred.contype))
+  }
+
+  /** Returns the type of a computed column, which has no size. */
+  #computedForm(
+    name: string,
+    { bits, maxLength, withoutZone: _, ...form }: ColumnForm,
+  ): ColumnForm {
+    if ((bits ?? maxLength) !== undefined) {
+      this.#notices.add(`column [${name}]: the size of computed values is not checked`)
+    }
+    return form
   }
 
   /** Returns the default that a constraint of a column is. */
@@ -624,10 +631,12 @@ class SchemaPlanner {
       of: 'ALTER COLUMN',
       names: COLUMN_WORDS,
     })
-    const { form, isSerial } = this.#readType(node.typeName, name)
-    if (this.#changesIds(table, name, form)) return
+    const { form: declared, isSerial } = this.#readType(node.typeName, name)
+    if (this.#changesIds(table, name, declared)) return
     requireOther(name, 'ALTER COLUMN')
     const column = getColumn(table, name)
+    const isComputed = column.definition.computed !== undefined
+    const form = isComputed ? this.#computedForm(name, declared) : declared
     if (isSerial) throw notSupported(`type serial of column [${name}]`)
     const isConverted =
       node.raw_default === undefined ||
