@@ -320,10 +320,14 @@ const INPUT_TYPES: Readonly<Record<ColumnType, Sql | undefined>> = {
   'file[]': undefined,
 }
 
-/** Creates an object without a prototype, so that a column can have any name. */
+/** Creates an object without inherited members, so that a column can have any name. */
 export function newRecord(): Record<string, unknown> {
-  return Object.create(null) as Record<string, unknown>
+  return new (Bare as unknown as new () => Record<string, unknown>)()
 }
+
+/** Without inherited members. `Object.create(null)` would make a dictionary, which takes longer and twice the memory. */
+function Bare() {}
+Bare.prototype = Object.freeze(Object.create(null))
 
 function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined {
   if (column === undefined && name !== 'id') return undefined
