@@ -117,6 +117,11 @@ export class BranchRunner {
     this.#shared = { files, limits, database, storage, ...context.engine, idempotent: undefined }
   }
 
+  /** Whether PostgreSQL has cursors for statements: not on a cluster. */
+  get hasCursors(): boolean {
+    return this.#context.services.database.server.wrapsQueries
+  }
+
   get branchName(): string {
     return this.#request.branchName
   }

@@ -800,7 +800,7 @@ export class ClientSession {
       }
       const run = this.#runOf(statement, portal.prepared.declaredIds, await this.#textsOf(portal))
       await this.#cancellable(() => this.#block.declare(run, plan))
-      if (plan.isHeld && !this.#count()) {
+      if (!this.#count()) {
         await this.#block.closeCursor(plan.name)
         throw new WireError('53200', 'the cursors of this API key take too much memory')
       }

@@ -23,9 +23,9 @@ interface HeldCursor {
 }
 
 /**
- * The cursors WITH HOLD of a connection. They live on after their transaction, which PostgreSQL cannot do for a session that
- * is not held. So their rows are read when they are declared, and kept. Those on the catalogue are kept, too, because each of its
- * statements runs by itself.
+ * The cursors of a connection whose rows are read when they are declared, and kept. Those WITH HOLD live on after their
+ * transaction, which PostgreSQL cannot do for a session that is not held. Each statement on the catalogue runs by itself, and on a
+ * cluster, a node answers the statements of a transaction one by one.
  */
 export class HeldCursors {
   readonly #cursors = new Map<string, HeldCursor>()
@@ -60,7 +60,7 @@ export class HeldCursors {
     if (this.#cursors.size >= HELD_CURSORS_MAX) {
       throw new WireError(
         '54000',
-        `a connection can have at most ${HELD_CURSORS_MAX} cursors WITH HOLD`,
+        `a connection can have at most ${HELD_CURSORS_MAX} cursors whose rows are kept`,
       )
     }
     const { isForward, bytesMax, depth, isOfTransaction = false } = options
@@ -85,7 +85,7 @@ export class HeldCursors {
         if (bytes <= bytesMax) return
         throw new WireError(
           '54000',
-          `a cursor WITH HOLD can have at most ${bytesMax} bytes of rows`,
+          `a cursor whose rows are kept can have at most ${bytesMax} bytes of them`,
         )
       },
     })
@@ -106,7 +106,9 @@ export class HeldCursors {
     if (cursor === undefined) throw new Error('a cursor must be declared')
     const { rows, columns } = cursor
     const passed = passedBy(movement, { position: cursor.position, count: rows.length })
-    if (cursor.isForward && passed.to < cursor.position) {
+    const { direction, count } = movement
+    const goesBack = direction === 'backward' ? count > 0 : direction === 'forward' && count < 0
+    if (cursor.isForward && (goesBack || passed.to < cursor.position)) {
       throw new WireError('55000', 'cursor can only scan forward')
     }
     cursor.position = passed.to

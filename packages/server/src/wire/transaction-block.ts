@@ -165,18 +165,13 @@ export class TransactionBlock {
   }
 
   /** Creates a cursor, which lives as long as the transaction, or longer if it is held. */
-  async declare(run: StatementRun, { name, words, isHeld, isForward }: CursorDeclaration) {
-    this.requireUsable()
-    if (this.findCursor(name) !== undefined) {
-      throw new WireError('42P03', `cursor "${name}" already exists`)
-    }
-    if (isHeld) {
-      const depth = this.isOpen ? this.#savepoints.length : undefined
-      const bytesMax = this.#limits.answerBytesMax
-      await this.#held.declare(name, { isForward, bytesMax, depth }, (sink) => this.run(run, sink))
+  async declare(run: StatementRun, declaration: CursorDeclaration) {
+    const { name, words, isHeld } = declaration
+    this.#requireNewCursor(declaration)
+    if (isHeld || !this.#runner.hasCursors) {
+      await this.#keepRows(declaration, (sink) => this.run(run, sink))
       return
     }
-    this.#requireExplicit('DECLARE CURSOR')
     if (this.#cursors.size >= CURSORS_MAX) {
       throw new WireError('54000', `a transaction can have at most ${CURSORS_MAX} cursors`)
     }
@@ -189,21 +184,32 @@ export class TransactionBlock {
   }
 
   /** Creates a cursor for a statement on the catalogue, whose rows are read at once. */
-  async declareCatalogue(run: CatalogueRun, { name, isHeld, isForward }: CursorDeclaration) {
+  async declareCatalogue(run: CatalogueRun, declaration: CursorDeclaration) {
+    this.#requireNewCursor(declaration)
+    const found = await this.runCatalogue(run)
+    await this.#keepRows(declaration, async (sink) => {
+      sink.describe({ parameterTypeIds: [], columns: found.columns })
+      for (const row of found.take(0)) sink.row(textsIn(row))
+      sink.end({ kind: 'select', written: 0 })
+    })
+  }
+
+  #requireNewCursor({ name, isHeld }: CursorDeclaration): void {
     this.requireUsable()
     if (this.findCursor(name) !== undefined) {
       throw new WireError('42P03', `cursor "${name}" already exists`)
     }
     if (!isHeld) this.#requireExplicit('DECLARE CURSOR')
+  }
+
+  /** Creates a cursor whose rows are read at once and kept. */
+  #keepRows(
+    { name, isHeld, isForward }: CursorDeclaration,
+    read: (sink: RowSink) => Promise<void>,
+  ): Promise<void> {
     const depth = this.isOpen ? this.#savepoints.length : undefined
     const bytesMax = this.#limits.answerBytesMax
-    const options = { isForward, bytesMax, depth, isOfTransaction: !isHeld }
-    const found = await this.runCatalogue(run)
-    await this.#held.declare(name, options, async (sink) => {
-      sink.describe({ parameterTypeIds: [], columns: found.columns })
-      for (const row of found.take(0)) sink.row(textsIn(row))
-      sink.end({ kind: 'select', written: 0 })
-    })
+    return this.#held.declare(name, { isForward, bytesMax, depth, isOfTransaction: !isHeld }, read)
   }
 
   /** Returns the columns of a cursor. */

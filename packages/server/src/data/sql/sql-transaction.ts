@@ -1,9 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
-import { invalidSql } from '../../dialect/invalid-sql.js'
 import { runBounded } from '../../postgres/bounds.js'
 import type { Queryable } from '../../postgres/database.js'
 import { runWithin } from '../../postgres/run-transaction.js'
-import { serverOf } from '../../postgres/server.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, toCall } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
@@ -128,11 +126,8 @@ class SqlTransaction {
     own: SqlContext,
     request: { statement: RunStatement; words: Sql; sink: Pick<RowSink, 'describe'> },
   ): Promise<void> {
-    const { session, transaction } = this.#stretch
+    const { session } = this.#stretch
     const { statement, words, sink } = request
-    if (!serverOf(transaction.client).wrapsQueries) {
-      throw invalidSql('DECLARE is not supported on a cluster')
-    }
     const form = cursorForm(words, sink)
     await this.#readable(() => runSqlInside({ ...own, session }, this.#open, { statement, form }))
     this.#hasCursors = true
