@@ -234,8 +234,8 @@ const GREEDY = [
 /** Statements with a jsonpath, and what the error names. */
 const PATHS = [
   [`select jsonb_path_query('[1, 2]', '$[*] ? (@ == $[*])')`, 'jsonb_path_query'],
-  [`select '[1, 2]'::jsonb @? '$[*]'`, '@?'],
-  [`select '[1, 2]'::jsonb @@ '$[*] == 1'`, '@@'],
+  [`select '[1, 2]'::jsonb @? '$[*] ? (@ == $[*])'`, '@?'],
+  [`select '[1, 2]'::jsonb @@ '$[*] == $[*]'`, '@@'],
   [`select '[1, 2]'::jsonb @@ any('{$[*] == 1}')`, '@@'],
   [`select '$[*]'::jsonpath`, 'jsonpath'],
 ] as const
