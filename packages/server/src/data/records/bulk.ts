@@ -41,7 +41,8 @@ export async function bulkInsert(
           const batch = await insertBody(context, writable, { transaction, body, limits })
           const answer = await writeAnswer(context, table, { transaction, ids: batch.ids })
           const inserted = batch.ids.length
-          await transaction.run([...entry.keeping(batch.ids), entry.adding(session, { inserted })])
+          const kept = await entry.keeping(transaction, batch.ids)
+          await transaction.run([...kept, entry.adding(session, { inserted })])
           await keepAnswer(transaction, context, answer)
           return answer
         })

@@ -2,13 +2,18 @@ import { newEntryId } from '../../common/ids.js'
 import { entryOf, growEntrySql, insertEntrySql } from '../../domain/log/entries.js'
 import { deleteIds, insertIdsSql, PART_IDS_MAX } from '../../domain/log/loads.js'
 import type { Queryable } from '../../postgres/database.js'
+import { serverOf } from '../../postgres/server.js'
+import { sql } from '../../postgres/sql.js'
 import { type Call, toCall } from '../../postgres/statement.js'
+import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Session } from '../session/session.js'
 
 /*
  * A bulk load is an entry of the log. The ids of the records that it inserts are kept with the entry, by which the load is
  * reverted. Ids and entry are written by the transactions that write the records.
  */
+
+const TIME = toCall(sql`select now()::text`)
 
 /** The numbers of records that a load has written. */
 interface Counts {
@@ -20,11 +25,16 @@ interface Counts {
 export class LoadEntry {
   readonly id = newEntryId()
   readonly #databaseId: string
+  readonly #schemaName: string
   readonly #table: { readonly id: number; readonly name: string }
   #isAdded = false
 
-  constructor({ access }: Pick<Session, 'access'>, table: { id: number; name: string }) {
+  constructor(
+    { access, branch }: Pick<Session, 'access' | 'branch'>,
+    table: { id: number; name: string },
+  ) {
     this.#databaseId = access.databaseId
+    this.#schemaName = branch.schemaName
     this.#table = table
   }
 
@@ -32,9 +42,18 @@ export class LoadEntry {
     return { entry: this.id, databaseId: this.#databaseId, tableId: this.#table.id }
   }
 
-  /** Calls that keep the ids of records, in the transaction that inserts these. */
-  keeping(ids: readonly string[]): Call[] {
-    return partsOf(ids).map((part) => toCall(insertIdsSql(this.#load, part)))
+  /** Returns calls that keep the ids of records, in the transaction that has inserted these. */
+  async keeping(transaction: OpenTransaction, ids: readonly string[]): Promise<Call[]> {
+    if (ids.length === 0) return []
+    const createdAt = await this.#timeIn(transaction)
+    return partsOf(ids).map((part) => toCall(insertIdsSql(this.#load, part, { createdAt })))
+  }
+
+  /** Returns the time of the records that a transaction writes, unless it is the time of the transaction: on a cluster. */
+  async #timeIn({ client, run }: OpenTransaction): Promise<string | undefined> {
+    if (!serverOf(client).isCluster) return undefined
+    const [rows] = await run([{ ...TIME, node: { schema: this.#schemaName } }])
+    return rows?.[0]?.[0] ?? undefined
   }
 
   /** Keeps the ids of records that are staged, and visible later. Must be called before the first of them is staged. */

@@ -214,7 +214,8 @@ export class AtomicStream {
       return this.#insertHeld(context, writable, staged, {
         entry,
         insert: ({ writer }, transaction) => {
-          const onNew = (ids: readonly string[]) => transaction.run(entry.keeping(ids))
+          const onNew = async (ids: readonly string[]) =>
+            transaction.run(await entry.keeping(transaction, ids))
           return existing === 'skip'
             ? rows.insertNew(writer, transaction, onNew)
             : rows.replace(writer, transaction, onNew)
@@ -387,7 +388,8 @@ function holdInMemory(
         await sink.abort()
         throw error
       }
-      await transaction.run(entry.keeping(rows.map(({ id }) => id)))
+      const ids = rows.map(({ id }) => id)
+      await transaction.run(await entry.keeping(transaction, ids))
       return undefined
     },
     async findTaken(_context, table, error) {

@@ -181,7 +181,8 @@ async function insertWhatFits(
       await sink.end()
       const ids = rows.map(({ id }) => id)
       const { length: inserted } = ids
-      await transaction.run([...entry.keeping(ids), entry.growing(session, { inserted })])
+      const kept = await entry.keeping(transaction, ids)
+      await transaction.run([...kept, entry.growing(session, { inserted })])
     })
     onStored(entry)
     tally.inserted += rows.length

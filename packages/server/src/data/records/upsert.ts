@@ -71,7 +71,7 @@ async function log(
   }
   if (inserted.length + updated === 0) return false
   // An upsert that has changed records cannot be reverted, so its ids are not needed.
-  const kept = updated > 0 ? [] : entry.keeping(inserted)
+  const kept = updated > 0 ? [] : await entry.keeping(transaction, inserted)
   await transaction.run([...kept, entry.growing(session, { inserted: inserted.length, updated })])
   return true
 }

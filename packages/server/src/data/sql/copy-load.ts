@@ -39,7 +39,8 @@ export class CopyLoad implements RowSink {
     if (inserted === 0) return
     this.#entry ??= new LoadEntry(session, session.table(this.#tableName).codec.table)
     const entry = this.#entry
-    await transaction.run([...entry.keeping(this.#ids), entry.growing(session, { inserted })])
+    const kept = await entry.keeping(transaction, this.#ids)
+    await transaction.run([...kept, entry.growing(session, { inserted })])
     entry.onStored()
   }
 }

@@ -21,18 +21,20 @@ interface Load {
 }
 
 /**
- * Returns a statement that keeps ids of records which the same transaction inserts. With `isStaged`, the records become
- * visible with the entry of the log, and may have been created at any time since the first part was kept.
+ * Returns a statement that keeps ids of records which the same transaction inserts, at its time unless another one is given. With
+ * `isStaged`, the records become visible with the entry of the log, and may have been created at any time since the first part was
+ * kept.
  */
 export function insertIdsSql(
   { entry, databaseId, tableId }: Load,
   ids: readonly string[],
-  { isStaged = false } = {},
+  { isStaged = false, createdAt }: { isStaged?: boolean; createdAt?: string | undefined } = {},
 ): Sql {
+  const at = sql`coalesce(${createdAt ?? null}::timestamptz, now())`
   return sql`
-    insert into offshoot.loads (entry_id, database_id, table_id, until, ids)
-    select ${entry}::text, ${databaseId}::bigint, ${tableId}::bigint,
-      case when not ${isStaged}::boolean then now() end, ${ids}::text[]`
+    insert into offshoot.loads (entry_id, database_id, table_id, at, until, ids)
+    select ${entry}::text, ${databaseId}::bigint, ${tableId}::bigint, ${at},
+      case when not ${isStaged}::boolean then ${at} end, ${ids}::text[]`
 }
 
 /** Deletes the ids of a load, unless it has taken effect. */
