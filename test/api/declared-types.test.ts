@@ -109,6 +109,8 @@ describe('values of an enum have the order of its list', () => {
     'select array_agg(mood order by mood)::text[] from people',
     "select string_agg(mood::text, ',' order by mood) from people",
     'select (array_agg(id order by mood desc nulls last, id))[1] from people',
+    'select mood, next, count(*) from people group by grouping sets ((mood, 2), (mood), ()) order by 1, 2, 3',
+    'select mood as m, name, count(*) from people group by rollup ((m, name)) order by 1, 2, 3',
   ])('in groups and windows: %s', async (statement) => {
     await expectSame(statement, statement.includes('$1') ? ['C'] : [])
   })

@@ -319,6 +319,14 @@ export class QueryWriter implements StatementContext {
 
   #groupingSet(node: Node, writer: ExpressionWriter): Sql {
     const set = contentOf(node, 'GroupingSet')
+    const row = contentOf(node, 'RowExpr')
+    // Expressions in brackets are no row here, unless ROW is written before them.
+    if (row?.row_format === 'COERCE_IMPLICIT_CAST' && row.args !== undefined) {
+      return sql`(${join(
+        row.args.map((inner) => this.#groupingSet(inner, writer)),
+        ', ',
+      )})`
+    }
     if (set === undefined) return writer.write(node)
     const content = (set.content ?? []).map((inner) => this.#groupingSet(inner, writer))
     const items = content.length === 0 ? empty : join(content, ', ')
