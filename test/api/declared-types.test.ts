@@ -75,6 +75,12 @@ describe('values of an enum have the order of its list', () => {
     'select * from people p left join notes n on n.person = p.id order by n.mood, p.mood, p.id',
     'select * from people join notes using (mood) order by mood, people.id, notes.id',
     'select mood from people natural join (select mood from notes) q order by mood',
+    'select * from people p join notes n on n.person = p.id order by 3 desc, 7, 1, 5',
+    "select id, 'ok'::mood as m from people order by m, id",
+    "select id from people order by case when name < 'C' then 'happy'::mood else 'ok' end, id",
+    "select m from (values ('ok'::mood), ('sad'), ('happy')) q(m) order by m",
+    'select id from people order by (select max(n.mood) from notes n where n.person = people.id), id',
+    'with w as (update notes set person = person returning mood, id) select id from w order by mood',
   ])('when they are sorted: %s', async (statement) => {
     await expectSame(statement)
   })
@@ -109,6 +115,8 @@ describe('values of an enum have the order of its list', () => {
     'select array_agg(mood order by mood)::text[] from people',
     "select string_agg(mood::text, ',' order by mood) from people",
     'select (array_agg(id order by mood desc nulls last, id))[1] from people',
+    'select (array_agg(mood order by mood desc nulls last))[1] as m from people group by name order by m',
+    'select mode() within group (order by mood), percentile_disc(0.5) within group (order by mood desc) from people',
     'select mood, next, count(*) from people group by grouping sets ((mood, 2), (mood), ()) order by 1, 2, 3',
     'select mood as m, name, count(*) from people group by rollup ((m, name)) order by 1, 2, 3',
   ])('in groups and windows: %s', async (statement) => {
@@ -125,6 +133,12 @@ describe('values of an enum have the order of its list', () => {
     "select id from people where mood = 'ok' or mood in ('sad', 'happy') order by id",
     'select p.id from people p where exists (select 1 from notes n where n.mood > p.mood) order by 1',
     "update people set name = name where mood <= 'ok' returning id, mood",
+    "select 'happy'::mood > 'ok' as a, $$sad$$::mood < $$ok$$::text::mood as b",
+    "select id from people where (mood, id) > ('ok', 'p3') order by id",
+    'select id from people where mood >= all (select n.mood from notes n) order by id',
+    'select id from people where next < any (select n.mood from notes n where n.person = people.id) order by id',
+    "select id from people where mood > all (array['sad', 'ok']::mood[]) order by id",
+    "select id from people where mood <= any ('{}'::mood[]) or mood < any (null::mood[]) order by id",
   ])('when they are compared: %s', async (statement) => {
     await expectSame(statement)
   })
@@ -205,6 +219,18 @@ describe('whole numbers have the type that they are declared with', () => {
     'select 1 as one, 10000000000 as large, null as nothing, true as yes',
     'select (select max(medium) from parts) is null as n, exists (select 1 from parts) as e',
     'values (1, 2), (3, 4)',
+    'select medium & small as a, small | 1::smallint as b, medium # 3 as c, ~small as d from items where id < 3 order by id',
+    'select bit_or(medium) as a, bit_and(small) as b, any_value(small) filter (where id = 1) as c, mode() within group (order by small) as d, percentile_disc(0.5) within group (order by medium) as e from items',
+    'select medium + length($$abc$$) as a, coalesce(medium, length($$abc$$)) as b, greatest(small, extract(day from now())::int) > 0 as c from items where id < 3 order by id',
+    'select (array_agg(medium order by id))[1] as a, array_agg(small order by id) as b, array[small, small] as c from items where id = 1 group by small',
+    'select (select i.medium from items i where i.id = 1) as a, lag(small, 1, 0) over (order by id) as b from items order by id',
+    'select medium from items union all select length($$abc$$) order by 1',
+    'select m from (values (1::smallint), (2::smallint)) q(m) union select small from items order by 1',
+    'with recursive r(a, b) as (select 1, medium from items where id = 1 union all select medium, 1 from items join r on r.a = 1 and items.id = 1) select * from r order by 1, 2',
+    "select substr('abcdef', small), left('abc', small), '[1, 2, 3]'::jsonb -> small as j, (array['a', 'b', 'c'])[small] as e from items where id < 3 order by id",
+    "select '2026-01-01'::date + small as d, make_date(2026, small, small) as m, '2026-01-01'::timestamp + make_interval(days => small) as i from items where id < 3 order by id",
+    'select n, n + small as s from items, generate_series(1, small) n where id < 3 order by id, n',
+    'select min(small) as a, sum(distinct medium) as b, round(avg(small), 2) as c, to_json(array_agg(medium))::text as d from items where id = 1',
   ])('in results: %s', async (statement) => {
     await expectSameTypes(statement)
   })
@@ -278,6 +304,15 @@ describe('times without a zone are those of the session', () => {
     "select at + '1 day' as a, at at time zone 'Europe/Berlin' as z from visits order by id",
     "insert into visits (at) values ('2026-10-25 02:30:00') returning at, until",
     "update visits set until = at + interval '1 month' where id = 3 returning until",
+    "select coalesce(until, at::date) as a, coalesce(until, now()::timestamp) > at as b, least(at, '2026-04-01'::timestamp) as c from visits order by id",
+    "select case when id = 1 then at else '2026-01-01'::timestamp end as c, case at when '2026-03-04 05:06:07.123' then 1 else 2 end as d from visits order by id",
+    "select at from visits union all select '2026-01-01'::timestamp order by 1",
+    "select until from visits intersect select '2026-03-05'::timestamp",
+    'select (select max(at) from visits) as a, mode() within group (order by at) as b, (array_agg(at order by at))[1] as c, array_agg(at order by at) as d from visits',
+    "select array_agg(distinct at order by at desc) as a, at + at::time as b, '1 day' + at as c from visits group by at order by at",
+    'select to_jsonb(v) as a, to_json(q)::text as b, row_to_json(v)::text as c from visits v left join (select id, at from visits where id = 1) q on q.id = v.id order by v.id',
+    'select json_agg(v order by v.id)::text as a, count(q), count(v) from visits v left join (select id, at from visits where id = 1) q on q.id = v.id',
+    "select id from visits where (at, id) >= ('2026-03-04 05:06:07.123', 1) and at = any ('{2026-03-04 05:06:07.123}'::timestamp[]) order by id",
   ])('in results: %s', async (statement) => {
     await expectSameTypes(statement)
   })

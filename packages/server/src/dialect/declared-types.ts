@@ -28,8 +28,15 @@ interface IntegerType {
   readonly isKnown: boolean
 }
 
-/** Returns the type that a column is declared with. The names are those of its table, if given, and of the column. */
-type FindType = (names: readonly string[]) => DeclaredType | undefined
+/** What the types of expressions come from. */
+interface TypeSource {
+  /** Returns the type that a column is declared with. The names are those of its table, if given, and of the column. */
+  columnType(names: readonly string[]): DeclaredType | undefined
+  /** Returns the enum that the name of a type stands for. */
+  enumNamed(names: readonly Node[] | undefined): EnumType | undefined
+  /** Returns the type of the only column of a subquery. */
+  queryType(link: NodeOf<'SubLink'>): DeclaredType | undefined
+}
 
 /** A constant or parameter that takes the type of what is beside it. */
 const ANY = 'any'
@@ -37,17 +44,22 @@ type Found = DeclaredType | typeof ANY | undefined
 
 /** The types of the expressions of one scope. */
 export class DeclaredTypes {
-  readonly #find: FindType
+  readonly #source: TypeSource
   /** Expressions that are nested in each other are asked for one after the other. */
   readonly #known = new Map<Node, Found>()
 
-  constructor(find: FindType) {
-    this.#find = find
+  constructor(source: TypeSource) {
+    this.#source = source
   }
 
   /** Returns the declared type of an expression, if it has one. */
   of(node: Node | undefined): DeclaredType | undefined {
-    const found = this.#read(node)
+    return this.ofAll([node])
+  }
+
+  /** Returns the type that the values of all of these expressions have. */
+  ofAll(nodes: readonly (Node | undefined)[]): DeclaredType | undefined {
+    const found = common(nodes.map((node) => this.#read(node)))
     return found === ANY ? undefined : found
   }
 
@@ -56,9 +68,9 @@ export class DeclaredTypes {
     if (this.#known.has(node)) return this.#known.get(node)
     const kind = kindOf(node)
     const read = READERS[kind] as
-      | ((content: unknown, read: Read, find: FindType) => Found)
+      | ((content: unknown, read: Read, source: TypeSource) => Found)
       | undefined
-    const found = read?.(contentOf(node, kind), (inner) => this.#read(inner), this.#find)
+    const found = read?.(contentOf(node, kind), (inner) => this.#read(inner), this.#source)
     this.#known.set(node, found)
     return found
   }
@@ -69,13 +81,15 @@ type Readers = {
   readonly [Kind in
     | 'A_Const'
     | 'A_Expr'
+    | 'A_Indirection'
     | 'CaseExpr'
     | 'CoalesceExpr'
     | 'ColumnRef'
     | 'FuncCall'
     | 'MinMaxExpr'
     | 'ParamRef'
-    | 'TypeCast']: (content: NodeOf<Kind>, read: Read, find: FindType) => Found
+    | 'SubLink'
+    | 'TypeCast']?: (content: NodeOf<Kind>, read: Read, source: TypeSource) => Found
 }
 
 const READERS: Partial<Record<string, unknown>> = {
@@ -84,24 +98,27 @@ const READERS: Partial<Record<string, unknown>> = {
     return isnull || sval !== undefined ? ANY : undefined
   },
   ParamRef: () => ANY,
-  ColumnRef: ({ fields }, _read, find) => {
+  ColumnRef: ({ fields }, _read, source) => {
     const names = namesOf(fields)
-    return names.includes(undefined) ? undefined : find(names as readonly string[])
+    return names.includes(undefined) ? undefined : source.columnType(names as readonly string[])
   },
-  TypeCast: ({ typeName }) => {
-    const name = namesOf(typeName?.names).at(-1)
-    const bits = (typeName?.arrayBounds ?? []).length === 0 ? INTEGERS.get(name ?? '') : undefined
-    return bits && { kind: 'integer', bits, isKnown: true }
+  TypeCast: ({ typeName }, _read, source) => {
+    if ((typeName?.arrayBounds ?? []).length > 0) return undefined
+    const bits = INTEGERS.get(namesOf(typeName?.names).at(-1) ?? '')
+    return bits ? { kind: 'integer', bits, isKnown: true } : source.enumNamed(typeName?.names)
   },
   A_Expr: ({ kind, name, lexpr, rexpr }, read) => {
     if (kind === 'AEXPR_NULLIF') return read(lexpr)
-    if (kind !== 'AEXPR_OP' || !ARITHMETIC.has(namesOf(name).at(-1) ?? '')) return undefined
-    if (isInterval(rexpr)) return timestampOnly(read(lexpr))
-    if (isInterval(lexpr)) return timestampOnly(read(rexpr))
+    if (kind !== 'AEXPR_OP' || !CALCULATIONS.has(namesOf(name).at(-1) ?? '')) return undefined
     const type = common(lexpr === undefined ? [read(rexpr)] : [read(lexpr), read(rexpr)])
-    // What is added to a time is an interval.
-    if (namesOf(name).at(-1) === '+' && timestampOnly(type) !== undefined) return type
     return type === ANY || type?.kind === 'integer' ? type : undefined
+  },
+  // An element of an array that is made here.
+  A_Indirection({ arg, indirection = [] }, read) {
+    const isElement = indirection.every((node) => !contentOf(node, 'A_Indices')?.is_slice)
+    const call = contentOf(arg, 'FuncCall')
+    if (!isElement || namesOf(call?.funcname).at(-1) !== 'array_agg') return undefined
+    return read(call?.args?.[0])
   },
   CaseExpr: ({ args = [], defresult }, read) =>
     common([
@@ -110,35 +127,37 @@ const READERS: Partial<Record<string, unknown>> = {
     ]),
   CoalesceExpr: ({ args = [] }, read) => common(args.map(read)),
   MinMaxExpr: ({ args = [] }, read) => common(args.map(read)),
-  FuncCall({ funcname, args = [] }, read) {
+  SubLink: (link, _read, source) =>
+    link.subLinkType === 'EXPR_SUBLINK' ? source.queryType(link) : undefined,
+  FuncCall({ funcname, args = [], agg_order = [] }, read) {
     const name = namesOf(funcname).at(-1) ?? ''
-    // The unit comes first.
-    if (name === 'date_trunc') return args.length === 2 ? timestampOnly(read(args[1])) : undefined
-    return keepsType(name) ? read(args[0]) : undefined
+    const isNumber = contentOf(args[0], 'A_Const') !== undefined
+    if (name === 'mode' || (name === 'percentile_disc' && isNumber)) {
+      return read(contentOf(agg_order[0], 'SortBy')?.node)
+    }
+    if (!keepsType(name)) return undefined
+    // What LAG and LEAD return beyond the rows comes last.
+    return HAVING_DEFAULT.has(name) && args.length > 2
+      ? common([args[0], args[2]].map(read))
+      : read(args[0])
   },
 } satisfies Readers
-
-const timestampOnly = (type: Found): Found =>
-  type !== ANY && type?.kind === 'timestamp' ? type : undefined
-
-function isInterval(node: Node | undefined): boolean {
-  const cast = contentOf(node, 'TypeCast')
-  if (cast !== undefined) return namesOf(cast.typeName?.names).at(-1) === 'interval'
-  return namesOf(contentOf(node, 'FuncCall')?.funcname).at(-1) === 'make_interval'
-}
 
 const INTEGERS: ReadonlyMap<string, 16 | 32> = new Map([
   ['int2', 16],
   ['int4', 32],
 ])
-const ARITHMETIC: ReadonlySet<string> = new Set(['+', '-', '*', '/', '%'])
-/** Functions whose result has the type of their first argument. */
+/** Operators whose result is a number of the larger size of both. */
+const CALCULATIONS: ReadonlySet<string> = new Set(['+', '-', '*', '/', '%', '&', '|', '#', '~'])
+/** Functions whose result is one of the values of their first argument. */
 const KEEPING_FUNCTIONS: ReadonlySet<string> = new Set([
-  ...['min', 'max', 'abs', 'mod'],
+  ...['min', 'max', 'any_value'],
   ...['lag', 'lead', 'first_value', 'last_value', 'nth_value'],
 ])
 
-/** Returns whether the result of a function has the type of its first argument. */
+const HAVING_DEFAULT: ReadonlySet<string> = new Set(['lag', 'lead'])
+
+/** Returns whether the result of a function is one of the values of its first argument. */
 export const keepsType = (name: string): boolean => KEEPING_FUNCTIONS.has(name)
 
 /** Returns the type that values of all of these types have. */
@@ -170,6 +189,12 @@ export function commonOf(
   return isSame && one.values.every((value, index) => value === other.values[index])
     ? one
     : undefined
+}
+
+/** Returns what is not known to PostgreSQL of a type that the result of a query has shown. */
+export function typeOnceShown(type: DeclaredType | undefined): DeclaredType | undefined {
+  if (type?.kind === 'integer') return { ...type, isKnown: true }
+  return type?.kind === 'timestamp' ? undefined : type
 }
 
 /** Returns the type that the result of a query shows, unless PostgreSQL has it from the query itself. */

@@ -17,11 +17,25 @@ import {
   VALUE_BYTES_MAX,
 } from './allowed.js'
 import { collected, type Effort, knownSize, valueTooLarge, within } from './bounded-values.js'
-import { type DeclaredType, DeclaredTypes, type EnumType, keepsType } from './declared-types.js'
+import {
+  type DeclaredType,
+  DeclaredTypes,
+  type EnumType,
+  keepsType,
+  shownType,
+} from './declared-types.js'
 import { invalidSql } from './invalid-sql.js'
 import { isBoundedPath } from './json-path.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, namesOf, requireKnown } from './nodes.js'
-import { findColumnOf, type Scope } from './scope.js'
+import { type ColumnTypes, findColumnOf, type Relation, type Scope } from './scope.js'
+
+/** A subquery of an expression, as it is written. */
+interface Subquery {
+  readonly text: Sql
+  readonly columns: readonly string[]
+  /** The declared types of its columns. */
+  readonly types?: ColumnTypes | undefined
+}
 
 /** The statement that expressions belong to. */
 export interface StatementContext {
@@ -31,16 +45,13 @@ export interface StatementContext {
   /** Notes a parameter where only a constant is allowed. */
   misplaceParameter(number: number, location: number | undefined): void
   /** Writes a subquery of an expression. */
-  subquery(
-    node: Node | undefined,
-    scope: Scope,
-  ): { readonly text: Sql; readonly columns: readonly string[] }
+  subquery(node: Node | undefined, scope: Scope): Subquery
   /** Returns the size of the text of a parameter, in bytes. */
   parameterSize(number: number): number
   /** Returns SQL for a column of the scope. By default, its name. */
   columnSql?(name: string): Sql
-  /** Returns whether a column has a type of this name. */
-  isEnum?(name: string): boolean
+  /** Finds the enum type of this name, if a column has it. */
+  findEnum?(name: string): EnumType | undefined
   /** Counts text that is written for a name towards the length of the statement. */
   countText?(length: number): void
   readonly effort: Effort
@@ -58,17 +69,27 @@ const list = (expressions: readonly Sql[]): Sql =>
 /** Rewrites the expressions of a query. Everything that is not explicitly supported is rejected. */
 export class ExpressionWriter {
   readonly #types: DeclaredTypes
+  readonly #queries = new Map<Node, Subquery>()
 
   constructor(
     readonly context: StatementContext,
     readonly scope: Scope,
   ) {
-    this.#types = new DeclaredTypes((names) => scope.typeOf(names))
+    this.#types = new DeclaredTypes({
+      columnType: (names) => scope.typeOf(names),
+      enumNamed: (names) => this.#enumNamed(names),
+      queryType: (link) => this.query(link).types?.[0],
+    })
   }
 
   /** Returns the type that the columns of an expression are declared with, if it keeps it. */
   declaredType(node: Node | undefined): DeclaredType | undefined {
     return this.#types.of(node)
+  }
+
+  /** Returns the type that the values of all of these expressions have. */
+  commonType(nodes: readonly (Node | undefined)[]): DeclaredType | undefined {
+    return this.#types.ofAll(nodes)
   }
 
   /** Returns the enum that one of some expressions has. The others are compared with its values. */
@@ -80,10 +101,27 @@ export class ExpressionWriter {
     return undefined
   }
 
-  /** Writes a value as PostgreSQL knows its type. A time without a zone is that of the session. */
+  /** Writes a value with the type that it is declared with. A time without a zone is that of the session. */
   writeTyped(node: Node | undefined): Sql {
     const value = this.write(node)
-    return this.declaredType(node)?.kind === 'timestamp' ? withoutZone(value) : value
+    const type = shownType(this.declaredType(node))
+    return type === undefined ? value : sql`cast(${value} as ${type})`
+  }
+
+  /** Writes values of which one becomes the result, such as those of COALESCE. */
+  writeAlternatives(nodes: readonly (Node | undefined)[]): Sql[] {
+    // PostgreSQL finds the type of values that have different ones.
+    if (this.commonType(nodes) === undefined) return nodes.map((node) => this.writeTyped(node))
+    return nodes.map((node) => this.writeBeside(node, nodes))
+  }
+
+  /** Writes a subquery. Its types are asked for before it is a part of an expression. */
+  query({ subselect }: NodeOf<'SubLink'>): Subquery {
+    const known = subselect && this.#queries.get(subselect)
+    if (known !== undefined) return known
+    const written = this.context.subquery(subselect, this.scope)
+    if (subselect !== undefined) this.#queries.set(subselect, written)
+    return written
   }
 
   /** Writes a value that is compared with others. Beside a time without a zone, a text or parameter is one, too. */
@@ -105,6 +143,15 @@ export class ExpressionWriter {
   /** Writes the place of a value in the list of its enum. Places have the order of the values. */
   placeOf(value: Sql, type: EnumType): Sql {
     return sql`pg_catalog.array_position(${this.#listOf(type)}, ${value})`
+  }
+
+  /** Writes the places of the values of an array. */
+  placesOf(values: Sql, type: EnumType): Sql {
+    const place = this.placeOf(sql`elements.element`, type)
+    return sql`
+      select array(select ${place} from pg_catalog.unnest(given.list) as elements(element))
+      from (select cast(${values} as pg_catalog.text[]) as list) as given
+      where given.list is not null`
   }
 
   /** Writes the value at a place of the list of an enum. */
@@ -159,7 +206,7 @@ export class ExpressionWriter {
     }
     const size = this.sizeOf(node)
     if (size !== undefined && size > bytesMax) throw valueTooLarge(what, bytesMax)
-    const value = this.write(node)
+    const value = this.writeTyped(node)
     const isSmall = size !== undefined || (this.isStored(node) && bytesMax >= SEARCHED_BYTES_MAX)
     return isSmall ? value : within(value, bytesMax)
   }
@@ -232,18 +279,18 @@ export class ExpressionWriter {
     return invalidSql(message, this.context.positionOf(location))
   }
 
-  #isEnum(names: readonly Node[] | undefined): boolean {
+  /** Finds the enum that the name of a type stands for. */
+  #enumNamed(names: readonly Node[] | undefined): EnumType | undefined {
     const [name = '', schema = BRANCH_SCHEMA] = namesOf(names).toReversed()
-    return schema === BRANCH_SCHEMA && this.context.isEnum?.(name) === true
+    if (TYPES.has(catalogueName(names) ?? '') || schema !== BRANCH_SCHEMA) return undefined
+    return this.context.findEnum?.(name)
   }
 
   writeType(type: NodeOf<'TypeName'> | undefined): Sql {
     if (type === undefined) throw invalidSql('a type is missing')
     requireKnown(type, 'a type', ['names', 'typemod', 'typmods', 'arrayBounds', 'location'])
-    const given = catalogueName(type.names)
-    const isKnown = given !== undefined && TYPES.has(given)
     // Values of an enum are texts.
-    const name = isKnown || !this.#isEnum(type.names) ? given : 'text'
+    const name = this.#enumNamed(type.names) === undefined ? catalogueName(type.names) : 'text'
     if (name === undefined || !TYPES.has(name)) {
       throw this.invalid(`type [${namesOf(type.names).join('.')}] is not supported`, type.location)
     }
@@ -373,8 +420,7 @@ function writeColumn(
     if (relation !== undefined) {
       writer.context.expanded += relation.weight * relation.columns.length
       const [value = ''] = relation.columns
-      const row = ident(relation.alias)
-      return relation.isScalar ? sql`${row}.${ident(value)}` : row
+      return relation.isScalar ? columnIn(relation, value) : writeRow(relation)
     }
     throw writer.invalid(`column "${first}" does not exist`, location)
   }
@@ -391,7 +437,23 @@ function writeColumn(
   const column = findEither(second, (name) => findColumnOf(relation, name))
   if (column === undefined)
     throw writer.invalid(`column ${first}.${second} does not exist`, location)
-  return sql`${ident(relation.alias)}.${ident(column)}`
+  return columnIn(relation, column)
+}
+
+const columnIn = ({ alias }: Relation, column: string): Sql => sql`${ident(alias)}.${ident(column)}`
+
+/** Writes a row of a relation as a value. Its times without a zone have none. */
+function writeRow(relation: Relation): Sql {
+  const { alias, columns, types } = relation
+  const row = ident(alias)
+  if (![...(types?.values() ?? [])].some(({ kind }) => kind === 'timestamp')) return row
+  const values = columns.map((column) => {
+    const value = columnIn(relation, column)
+    const isTime = types?.get(column)?.kind === 'timestamp'
+    return sql`${isTime ? withoutZone(value) : value} as ${ident(column)}`
+  })
+  // An outer join without a row has no row of nulls.
+  return sql`(select shown from (select ${list(values)}) as shown where ${row} is distinct from null)`
 }
 
 function findEither(name: string, find: (name: string) => string | undefined): string | undefined {
@@ -481,9 +543,22 @@ function requirePath(writer: ExpressionWriter, node: Node | undefined): void {
 const COMPARISONS: ReadonlySet<string> = new Set(['<', '<=', '>', '>='])
 const EQUALITIES: ReadonlySet<string> = new Set(['=', '<>', '!='])
 
+/** Returns the pairs of values that a comparison of two rows compares. */
+function rowPairs(
+  left: Node | undefined,
+  right: Node | undefined,
+): (readonly [Node, Node | undefined])[] | undefined {
+  const values = contentOf(left, 'RowExpr')?.args
+  const others = contentOf(right, 'RowExpr')?.args
+  if (values === undefined || values.length !== others?.length) return undefined
+  return values.map((value, index) => [value, others[index]] as const)
+}
+
 /** Writes a binary or prefix operator. */
-function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<'A_Expr'>): Sql {
+function writeOperator(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sql {
+  const { name, lexpr, rexpr } = content
   const operator = operatorOf(name)
+  const keeps = writer.declaredType({ A_Expr: content }) !== undefined
   const what = `operator [${operator.text}]`
   if (operator.text === '@?') requirePath(writer, rexpr)
   if (operator.text === '@@' && !isPath(rexpr)) requireSearch(writer, [lexpr, rexpr])
@@ -492,7 +567,8 @@ function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<
     if (cost.kind === 'grows') return writer.writeGrowing(node)
     if (cost.kind !== 'bounded') {
       const isCompared = COMPARISONS.has(operator.text) || EQUALITIES.has(operator.text)
-      return isCompared ? writer.writeBeside(node, [other]) : writer.write(node)
+      if (isCompared) return writer.writeBeside(node, [other])
+      return keeps ? writer.write(node) : writer.writeTyped(node)
     }
     const bytesMax = sizeAt(cost.sizes, position)
     // If one operand is small, the other may be as large as a record.
@@ -504,6 +580,18 @@ function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<
   if (compared !== undefined) {
     const place = (node: Node | undefined) => writer.placeOf(writer.write(node), compared)
     return sql`(${place(lexpr)} ${operator} ${place(rexpr)})`
+  }
+  const pairs = COMPARISONS.has(operator.text) ? rowPairs(lexpr, rexpr) : undefined
+  if (pairs?.some((pair) => writer.enumOf(pair) !== undefined)) {
+    const row = (index: 0 | 1) =>
+      list(
+        pairs.map((pair) => {
+          const type = writer.enumOf(pair)
+          const value = writer.writeGrowing(pair[index], pairs.length)
+          return type === undefined ? value : writer.placeOf(value, type)
+        }),
+      )
+    return sql`(row(${row(0)}) ${operator} row(${row(1)}))`
   }
   if (lexpr === undefined) return sql`(${operator} ${writer.write(rexpr)})`
   const text = sql`(${write(lexpr, 0, rexpr)} ${operator} ${write(rexpr, 1, lexpr)})`
@@ -528,7 +616,16 @@ function writeWithMany(
     throw writer.invalid('operator [@?] with ANY or ALL is not supported', undefined)
   const cost = OPERATORS.get(operator.text)
   if (cost?.kind !== 'bounded') {
-    return sql`(${writer.write(lexpr)} ${operator} ${quantifier} (${writer.write(rexpr)}))`
+    const type = COMPARISONS.has(operator.text) ? writer.enumOf([lexpr]) : undefined
+    const many = writer.write(rexpr)
+    if (type !== undefined) {
+      const value = writer.placeOf(writer.write(lexpr), type)
+      return sql`(${value} ${operator} ${quantifier} ((${writer.placesOf(many, type)})::pg_catalog.int4[]))`
+    }
+    const isTime =
+      contentOf(rexpr, 'ParamRef') !== undefined && writer.declaredType(lexpr)?.kind === 'timestamp'
+    const typed = isTime ? sql`cast(${many} as pg_catalog.timestamp[])` : many
+    return sql`(${writer.write(lexpr)} ${operator} ${quantifier} (${typed}))`
   }
   const what = `operator [${operator.text}]`
   const isShort = (writer.sizeOf(rexpr) ?? PATTERN_BYTES_MAX + 1) <= PATTERN_BYTES_MAX
@@ -544,9 +641,20 @@ function writeWithMany(
 function writeEach(
   writer: ExpressionWriter,
   link: NodeOf<'SubLink'>,
-  query: { text: Sql; columns: readonly string[] },
+  query: Subquery,
 ): { test: Sql; rows: Sql } {
-  const cost = OPERATORS.get(operatorOf(link.operName).text)
+  const operator = operatorOf(link.operName).text
+  const cost = OPERATORS.get(operator)
+  const type = COMPARISONS.has(operator)
+    ? (query.types?.[0] ?? writer.enumOf([link.testexpr]))
+    : undefined
+  if (type?.kind === 'enum' && query.columns.length === 1) {
+    const place = writer.placeOf(sql`elements.element`, type)
+    return {
+      test: writer.placeOf(writer.write(link.testexpr), type),
+      rows: sql`select ${place} from (${query.text}) as elements(element)`,
+    }
+  }
   if (cost?.kind !== 'bounded' || query.columns.length !== 1) {
     return { test: writer.write(link.testexpr), rows: query.text }
   }
@@ -598,11 +706,16 @@ const BOOLEAN_TESTS: Readonly<Record<string, Sql>> = {
 
 function writeCase(writer: ExpressionWriter, { arg, args, defresult }: NodeOf<'CaseExpr'>): Sql {
   const subject = arg === undefined ? empty : sql` ${writer.write(arg)}`
-  const branches = (args ?? []).map((node) => {
-    const branch = contentOf(node, 'CaseWhen')
-    return sql` when ${writer.write(branch?.expr)} then ${writer.write(branch?.result)}`
+  const found = (args ?? []).map((node) => contentOf(node, 'CaseWhen'))
+  const results = writer.writeAlternatives([
+    ...found.map((branch) => branch?.result),
+    ...(defresult === undefined ? [] : [defresult]),
+  ])
+  const branches = found.map((branch, index) => {
+    const condition = writer.writeBeside(branch?.expr, [arg])
+    return sql` when ${condition} then ${results[index] ?? empty}`
   })
-  const otherwise = defresult === undefined ? empty : sql` else ${writer.write(defresult)}`
+  const otherwise = defresult === undefined ? empty : sql` else ${results.at(-1) ?? empty}`
   return sql`(case${subject}${join(branches, '')}${otherwise} end)`
 }
 
@@ -646,9 +759,6 @@ function writeValue(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): Sql {
   const text = writeCall(writer, call)
   // Cast to text, because values of type regtype could be used to look up objects of the server.
   if (name === 'pg_typeof') return sql`cast(${text} as pg_catalog.text)`
-  // The sum of an int8 is numeric.
-  const summed = name === 'sum' ? writer.declaredType(args[0]) : undefined
-  if (summed?.kind === 'integer') return sql`cast(${text} as pg_catalog.int8)`
   return writer.context.effort.count(text, { isHeavy: isHeavy(writer, cost, args) })
 }
 
@@ -661,8 +771,9 @@ export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): S
   const isWithin = call.agg_within_group === true
   const { args, replaced, filter } = writeArguments(writer, name, call)
   const sorted = sortedLike(writer, replaced, { isDistinct: call.agg_distinct === true })
-  const extreme = EXTREMES.has(name) ? writer.enumOf(call.args ?? []) : undefined
-  const values = extreme === undefined ? args : args.map((value) => writer.placeOf(value, extreme))
+  const extreme = extremeOf(writer, name, call)
+  const values =
+    extreme === undefined || isWithin ? args : args.map((value) => writer.placeOf(value, extreme))
   const inside = [
     call.agg_distinct ? sql`distinct ` : empty,
     call.agg_star ? sql`*` : list(values),
@@ -671,7 +782,7 @@ export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): S
   const after = [
     // What is sorted is the result, too.
     isWithin
-      ? sql` within group (order by ${writer.writeOrder(order, (node) => writer.write(node))})`
+      ? sql` within group (order by ${writer.writeOrder(order, (node) => (extreme === undefined ? writer.writeTyped(node) : writer.writeSorted(node)))})`
       : empty,
     filter === undefined ? empty : sql` filter (where ${filter})`,
     call.over === undefined ? empty : sql` over ${writeOver(writer, call.over)}`,
@@ -682,6 +793,16 @@ export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): S
 
 /** Aggregates that find a value by the order of values. */
 const EXTREMES: ReadonlySet<string> = new Set(['min', 'max'])
+
+/** Returns the enum of which a call finds a value by its place. */
+function extremeOf(
+  writer: ExpressionWriter,
+  name: string,
+  call: NodeOf<'FuncCall'>,
+): EnumType | undefined {
+  if (EXTREMES.has(name)) return writer.enumOf(call.args ?? [])
+  return call.agg_within_group ? writer.enumOf([{ FuncCall: call }]) : undefined
+}
 
 /**
  * Returns how the values of an aggregate are sorted. What is an argument, too, is written like it: DISTINCT needs that, and
@@ -694,7 +815,7 @@ function sortedLike(
 ) {
   return (node: Node | undefined) => {
     if (!isDistinct && writer.enumOf([node]) !== undefined) return writer.writeSorted(node)
-    const value = writer.write(node)
+    const value = writer.writeTyped(node)
     return replaced.get(textOf(value)) ?? value
   }
 }
@@ -716,10 +837,11 @@ function writeArguments(
   const filter = call.agg_filter === undefined ? undefined : writer.write(call.agg_filter)
   if (cost.kind === 'collects') return writeCollected(writer, call, { filter, ...cost })
   const what = `function [${name}]`
+  const keeps = keepsType(name) && writer.declaredType({ FuncCall: call }) !== undefined
   const args = nodes.map((node, index) => {
     if (cost.kind === 'grows') return writer.writeGrowing(node, nodes.length)
     if (cost.kind !== 'bounded' && cost.kind !== 'multiplies') {
-      return keepsType(name) ? writer.write(node) : writer.writeTyped(node)
+      return keeps ? writer.write(node) : writer.writeTyped(node)
     }
     return writer.writeWithin(node, what, argumentMax(writer, { name, call, cost, index }))
   })
@@ -814,7 +936,7 @@ function requireSize(writer: ExpressionWriter, name: string, call: NodeOf<'FuncC
 
 function writeSubquery(writer: ExpressionWriter, link: NodeOf<'SubLink'>): Sql {
   requireKnown(link, 'a subquery', ['subLinkType', 'testexpr', 'operName', 'subselect', 'location'])
-  const found = writer.context.subquery(link.subselect, writer.scope)
+  const found = writer.query(link)
   const { text: query, columns } = found
   const test = () => writer.write(link.testexpr)
   switch (link.subLinkType) {
@@ -961,10 +1083,10 @@ const WRITERS: Writers = {
       : sql`(${writer.write(arg)} is not null)`,
   BooleanTest: (writer, { arg, booltesttype }) =>
     sql`(${writer.write(arg)} ${pick(BOOLEAN_TESTS, booltesttype)})`,
-  CoalesceExpr: (writer, { args }) => sql`coalesce(${list(writer.writeAll(args))})`,
+  CoalesceExpr: (writer, { args = [] }) => sql`coalesce(${list(writer.writeAlternatives(args))})`,
   MinMaxExpr(writer, { op, args = [] }) {
     const type = writer.enumOf(args)
-    const values = writer.writeAll(args)
+    const values = writer.writeAlternatives(args)
     const compared =
       type === undefined ? values : values.map((value) => writer.placeOf(value, type))
     const name = op === 'IS_GREATEST' ? sql`greatest` : sql`least`
@@ -996,7 +1118,7 @@ const WRITERS: Writers = {
     }),
   A_ArrayExpr: (writer, { elements }) => sql`array[${list(writer.writeAllGrowing(elements))}]`,
   RowExpr: (writer, { args }) => sql`row(${list(writer.writeAllGrowing(args))})`,
-  NamedArgExpr: (writer, { name = '', arg }) => sql`${ident(name)} => ${writer.write(arg)}`,
+  NamedArgExpr: (writer, { name = '', arg }) => sql`${ident(name)} => ${writer.writeTyped(arg)}`,
   GroupingFunc: (writer, { args }) => sql`grouping(${list(writer.writeAll(args))})`,
   CollateClause(writer, { arg, collname, location }) {
     const name = catalogueName(collname)

@@ -1,3 +1,4 @@
+import type { Sql } from '../postgres/sql.js'
 import type { DeclaredType } from './declared-types.js'
 
 /*
@@ -8,6 +9,13 @@ import type { DeclaredType } from './declared-types.js'
 
 /** The declared types of columns, in their order. undefined: PostgreSQL knows the types. */
 export type ColumnTypes = readonly (DeclaredType | undefined)[]
+
+/** Columns that `*` stands for. */
+interface StarColumns {
+  readonly columns: readonly string[]
+  readonly types?: ColumnTypes | undefined
+  readonly values?: readonly (Sql | undefined)[] | undefined
+}
 
 /** A relation in a FROM clause, with its name in the statement. */
 export interface Relation {
@@ -83,6 +91,8 @@ export class Scope {
   readonly star: string[] = []
   /** Their declared types. */
   readonly starTypes: (DeclaredType | undefined)[] = []
+  /** SQL for each of them. */
+  readonly starValues: (Sql | undefined)[] = []
   /** Columns of the relations, and output names for ORDER BY and GROUP BY. */
   readonly #names = new NameIndex()
   /** Columns of relations that are not tables, in lower case. */
@@ -100,9 +110,10 @@ export class Scope {
   }
 
   /** Adds columns that `*` stands for. */
-  addStar(columns: readonly string[], types: ColumnTypes | undefined): void {
+  addStar({ columns, types, values }: StarColumns): void {
     this.star.push(...columns)
     this.starTypes.push(...(types ?? columns.map(() => undefined)))
+    this.starValues.push(...(values ?? columns.map(() => undefined)))
   }
 
   /** Adds output names, which ORDER BY and GROUP BY can also use. */

@@ -1,5 +1,5 @@
 import type { ColumnType } from '@offshoot/contract/schema'
-import type { DeclaredType } from '../../dialect/declared-types.js'
+import type { DeclaredType, EnumType } from '../../dialect/declared-types.js'
 import { invalidSql } from '../../dialect/invalid-sql.js'
 import { cutName, findName } from '../../dialect/scope.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
@@ -75,8 +75,8 @@ interface TableSource {
   readonly tableNames: readonly string[]
   /** undefined: tables have no columns of metadata. */
   readonly metadataKey: string | undefined
-  /** The names of the types of columns that are enums. */
-  typeNames(): Iterable<string>
+  /** The values of the types of columns that are enums, by their names. */
+  enums(): ReadonlyMap<string, readonly string[]>
   /** Returns the definition of a table and the location of its rows. */
   describe(name: string): { codec: TableCodec; rows: TableRows } | undefined
 }
@@ -89,7 +89,7 @@ export class BranchTables implements WritableTables {
   readonly #source: TableSource
   readonly #names: TableNames
   readonly #found = new Map<string, StatementTable>()
-  #types: ReadonlySet<string> | undefined
+  #enums: ReadonlyMap<string, readonly string[]> | undefined
   #cellsLeft: number
 
   /** A table counts a cell for each of its columns in each physical table that its rows come from. */
@@ -99,9 +99,10 @@ export class BranchTables implements WritableTables {
     this.#cellsLeft = options.cellsMax ?? Number.POSITIVE_INFINITY
   }
 
-  hasType(name: string): boolean {
-    this.#types ??= new Set(this.#source.typeNames())
-    return this.#types.has(name)
+  findEnum(name: string): EnumType | undefined {
+    this.#enums ??= this.#source.enums()
+    const values = this.#enums.get(name)
+    return values && { kind: 'enum', values }
   }
 
   find(name: string): StatementTable | undefined {

@@ -19,8 +19,8 @@ export type PlanRequest =
       readonly kind: 'begin'
       readonly metadataKey: string | undefined
       readonly limits: Limits
-      /** The names of the types of columns that are enums. */
-      readonly typeNames: readonly string[]
+      /** The values of the types of columns that are enums, by their names. */
+      readonly enums: ReadonlyMap<string, readonly string[]>
     }
   | { readonly kind: 'parse'; readonly text: string; readonly parameterCount: number }
   | ({ readonly kind: 'table' } & TableDescription)

@@ -19,7 +19,7 @@ import { type ParsedStatement, parseStatement, planStatement } from './statement
 
 let metadataKey: string | undefined
 let limits: Limits = LIMITS
-let typeNames: readonly string[] = []
+let enums: ReadonlyMap<string, readonly string[]> = new Map()
 let tables = new Map<string, TableDescription>()
 const described = new WeakMap<TableDescription, { codec: TableCodec; rows: TableRows }>()
 let parsed: ParsedStatement | undefined
@@ -29,7 +29,7 @@ async function handle(request: PlanRequest): Promise<ParseAnswer | PlanAnswer | 
     case 'begin':
       metadataKey = request.metadataKey
       limits = request.limits
-      typeNames = request.typeNames
+      enums = request.enums
       tables = new Map()
       return undefined
     case 'table':
@@ -49,7 +49,7 @@ async function handle(request: PlanRequest): Promise<ParseAnswer | PlanAnswer | 
 function openTables(): BranchTables {
   return new BranchTables({
     metadataKey,
-    typeNames: () => typeNames,
+    enums: () => enums,
     tableNames: [...tables.keys()],
     describe(name) {
       const found = tables.get(name)

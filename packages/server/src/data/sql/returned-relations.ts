@@ -95,10 +95,11 @@ export class ReturnedRelations {
   write(nodes: readonly Node[]): { text: Sql; star: readonly Sql[] } {
     const items = nodes.map((node) => this.#relation(node))
     const star = items.flatMap(({ columns }) => columns)
-    this.#scope.addStar(
-      star.map(({ name }) => name),
-      star.map(({ type }) => type),
-    )
+    this.#scope.addStar({
+      columns: star.map(({ name }) => name),
+      types: star.map(({ type }) => type),
+      values: star.map(({ value }) => value),
+    })
     const text = join(
       items.map((item) => item.text),
       ', ',

@@ -1,7 +1,7 @@
 import type { Node, SelectStmt } from 'libpg-query'
 import { DEFINED_ROW_FUNCTIONS, ROW_FUNCTIONS } from '../../dialect/allowed.js'
 import { collected, Effort } from '../../dialect/bounded-values.js'
-import { commonOf, type DeclaredType } from '../../dialect/declared-types.js'
+import { commonOf, type DeclaredType, type EnumType } from '../../dialect/declared-types.js'
 import {
   BRANCH_SCHEMA,
   ExpressionWriter,
@@ -34,8 +34,10 @@ import { listColumnRefs } from './schema/parse-schema.js'
 import {
   orderedQuery,
   relationOf,
+  shownQuery,
   typesByName,
   typesOf,
+  valuesOf,
   type WrittenBody,
   type WrittenQuery,
 } from './written-query.js'
@@ -56,8 +58,8 @@ export interface SqlTable {
 export interface SqlTables {
   /** Finds an exact match, or else the only table whose name differs in case. */
   find(name: string): SqlTable | undefined
-  /** Returns whether a column has an enum type of this name. */
-  hasType?(name: string): boolean
+  /** Finds the enum type of this name, if a column has it. */
+  findEnum?(name: string): EnumType | undefined
 }
 
 const LEFT_OUT: Sql = empty
@@ -122,8 +124,8 @@ export class QueryWriter implements StatementContext {
     return this.effort.apart(() => this.#query(node, scope))
   }
 
-  isEnum(name: string): boolean {
-    return this.#tables.hasType?.(name) === true
+  findEnum(name: string): EnumType | undefined {
+    return this.#tables.findEnum?.(name)
   }
 
   parameterSize(number: number): number {
@@ -158,17 +160,26 @@ export class QueryWriter implements StatementContext {
     const first = this.select(query.larg, scope, onFirst)
     onFirst?.(first)
     const second = this.select(query.rarg, scope)
+    const isRecursive = onFirst !== undefined
+    const types = first.types?.map((type, index) => commonOf(type, second.types?.[index]))
+    const [firstText, typed] = [first, second].map((each) => {
+      // PostgreSQL finds the type of values that have different ones. Those of a recursive query must be the same.
+      const isShown = (type: DeclaredType | undefined, index: number) =>
+        types?.[index] === undefined || (isRecursive && type?.kind === 'integer')
+      const shown = each.types?.map((type, index) => (isShown(type, index) ? type : undefined))
+      return shownQuery(each.text, { columns: each.columns, types: shown })
+    }) as [Sql, Sql]
     // A recursive query with UNION keeps all rows in memory, to remove duplicates.
-    const isKept = onFirst !== undefined && !query.all
-    const secondText = isKept ? countedRows(second) : second.text
+    const isKept = isRecursive && !query.all
+    const secondText = isKept ? countedRows(typed, second.columns) : typed
     const operator = SET_OPERATIONS[query.op ?? '']
     if (operator === undefined) throw invalidSql(`[${query.op}] is not supported`)
     const all = query.all ? sql` all` : LEFT_OUT
     scope.addOutputs(first.columns)
     return {
-      text: sql`(${first.text}) ${operator}${all} (${secondText})`,
+      text: sql`(${firstText}) ${operator}${all} (${secondText})`,
       columns: first.columns,
-      types: first.types?.map((type, index) => commonOf(type, second.types?.[index])),
+      types,
       weight: Math.max(first.weight ?? 1, second.weight ?? 1),
       values: [],
       isClosed: true,
@@ -201,8 +212,14 @@ export class QueryWriter implements StatementContext {
   #values(lists: readonly Node[], scope: Scope): WrittenBody {
     const writer = new ExpressionWriter(this, scope)
     const before = this.expanded
-    const rows = lists.map((node) => writer.writeAll(contentOf(node, 'List')?.items))
-    const columns = (rows[0] ?? []).map((_, index) => `column${index + 1}`)
+    const values = lists.map((node) => contentOf(node, 'List')?.items ?? [])
+    const columns = (values[0] ?? []).map((_, index) => `column${index + 1}`)
+    const types = columns.map((_, index) => writer.commonType(values.map((row) => row[index])))
+    const rows = values.map((row) =>
+      row.map((node, index) =>
+        types[index] === undefined ? writer.writeTyped(node) : writer.write(node),
+      ),
+    )
     this.#countColumns(columns.length)
     scope.addOutputs(columns)
     return {
@@ -211,6 +228,7 @@ export class QueryWriter implements StatementContext {
         ', ',
       )}`,
       columns,
+      types,
       weight: this.expanded - before,
       values: [],
       isClosed: false,
@@ -246,7 +264,7 @@ export class QueryWriter implements StatementContext {
         this.#requireColumns(columns.length + scope.star.length)
         columns.push(...scope.star)
         types.push(...scope.starTypes)
-        values.push(...scope.star.map(() => undefined))
+        values.push(...scope.starValues)
         weight = Math.max(weight, scope.weight)
         return star(scope.relations)
       }
@@ -258,9 +276,7 @@ export class QueryWriter implements StatementContext {
       this.#requireColumns(columns.length + relation.columns.length)
       columns.push(...relation.columns)
       types.push(...typesOf(relation))
-      values.push(
-        ...relation.columns.map((column) => sql`${ident(relation.alias)}.${ident(column)}`),
-      )
+      values.push(...valuesOf(relation))
       weight = Math.max(weight, relation.weight)
       return sql`${ident(relation.alias)}.*`
     })
@@ -417,7 +433,7 @@ export class QueryWriter implements StatementContext {
   writeRelations(nodes: readonly Node[], scope: Scope): Sql {
     const items = nodes.map((node) => {
       const item = this.#relation(node, scope)
-      scope.addStar(item.columns, item.types)
+      scope.addStar(item)
       return item.text
     })
     return join(items, ', ')
@@ -532,7 +548,7 @@ export class QueryWriter implements StatementContext {
       types: table.types,
       isStored: true,
     })
-    scope.addStar(relation.columns, typesOf(relation))
+    scope.addStar(relationOf(sql`${alias}`, relation))
     return { table, alias, text: sql`(${this.#rowsOf(table)}) as ${alias}` }
   }
 
@@ -635,8 +651,8 @@ export class QueryWriter implements StatementContext {
     const using = namesOf(node.usingClause).map((name = '') => leftNames.find(name) ?? name)
     const shared = node.isNatural ? left.columns.filter((column) => rightNames.has(column)) : using
     const isShared = new Set(shared)
-    const all = [left, right].flatMap(({ columns, types }) =>
-      columns.map((column, index) => ({ column, type: types?.[index] })),
+    const all = [left, right].flatMap(({ columns, types, values }) =>
+      columns.map((column, index) => ({ column, type: types?.[index], value: values?.[index] })),
     )
     const rest = all.filter(({ column }) => !isShared.has(column))
     const sharedType = (name: string) => {
@@ -650,6 +666,7 @@ export class QueryWriter implements StatementContext {
       text: sql`(${left.text} ${words} ${right.text}${this.#joinCondition(node, using, scope)})`,
       columns: [...shared, ...rest.map(({ column }) => column)],
       types: [...shared.map(sharedType), ...rest.map(({ type }) => type)],
+      values: [...shared.map((column) => ident(column)), ...rest.map(({ value }) => value)],
     }
   }
 
@@ -674,7 +691,7 @@ function writeRows(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): Sql {
 }
 
 /** Writes the rows of a query, and counts the size of each towards the collected values. */
-function countedRows({ text, columns }: WrittenQuery): Sql {
+function countedRows(text: Sql, columns: readonly string[]): Sql {
   const names = columns.map((_, index) => ident(`column ${index}`))
   const values = names.map((name, index) => {
     const value = sql`${ROWS}.${name}`

@@ -1,4 +1,5 @@
 import type { Node } from 'libpg-query'
+import { typeOnceShown } from '../../dialect/declared-types.js'
 import { ExpressionWriter } from '../../dialect/expression-sql.js'
 import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
 import {
@@ -324,7 +325,7 @@ class Planner {
   /** The names of the steps of a WITH that writes. */
   readonly #steps: NamedQuery[] = []
   /** The columns of RETURNING, and the tables that its queries read. */
-  #returned: readonly string[] | undefined
+  #returned: Omit<WrittenQuery, 'text'> | undefined
   /** The query for what a part writes, if that is a step of its own. */
   #source: Sql | undefined
   readonly #readAfter = new Set<string>()
@@ -474,7 +475,8 @@ class Planner {
     if (select === undefined) {
       const plan = this.#write(node, source)
       const reads = new Set(this.#writer.reads)
-      return { plan, columns: this.#returned, reads, source: this.#source }
+      const { columns, types }: Partial<WrittenQuery> = this.#returned ?? {}
+      return { plan, columns, types: types?.map(typeOnceShown), reads, source: this.#source }
     }
     const scope = this.#newScope()
     const written = this.#writer.select(select, scope)
@@ -853,7 +855,7 @@ class Planner {
     const targets = this.#writer.writeTargets(returningClause.exprs, scope, star)
     for (const table of this.#writer.reads) this.#readAfter.add(table)
     for (const table of before) this.#writer.reads.add(table)
-    this.#returned = targets.columns
+    this.#returned = targets
     const { idType } = target.table
     const ids = sql`${slot(this.#valueCount)}::${idType}[]`
     // The ids are given twice, so that a fork can use its indexes; see `isInTheWay`.

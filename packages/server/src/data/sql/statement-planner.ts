@@ -226,7 +226,7 @@ export class StatementPlanner {
         const planning = new PlanningInThread(session, thread, {
           limits: this.#limits,
           metadataKey: hidesMetadata ? undefined : session.metadata.key,
-          typeNames: listTypes(session),
+          enums: listEnums(session),
         })
         return planEach(statements, (statement) => planning.plan(statement))
       })
@@ -251,12 +251,18 @@ function isKeepable(given: GivenStatement): boolean {
 const keptBytesOf = ({ parameterBytesMax = KEPT_PARAMETER_BYTES }: GivenStatement): number =>
   parameterBytesMax
 
-/** Lists the names of the types of columns that are enums, as the catalogue shows them. */
-function listTypes({ schema }: Session): string[] {
-  return schema.tableNames.flatMap((name) =>
-    (schema.storedTable(name)?.columns ?? []).flatMap((column) =>
-      column.type === 'enum' ? (column.enum?.type ?? cutName(`${name}_${column.name}`)) : [],
-    ),
+/** Lists the types of columns that are enums, with the names that the catalogue shows. */
+function listEnums({ schema }: Session): ReadonlyMap<string, readonly string[]> {
+  const columns = schema.tableNames.flatMap((name) =>
+    (schema.storedTable(name)?.columns ?? []).map((column) => ({ name, column })),
+  )
+  return new Map(
+    columns.flatMap(({ name, column }): [string, readonly string[]][] => {
+      const list = column.enum
+      return list === undefined
+        ? []
+        : [[list.type ?? cutName(`${name}_${column.name}`), list.values]]
+    }),
   )
 }
 
@@ -273,7 +279,7 @@ function planAtOnce(
     {
       tableNames: session.schema.tableNames,
       metadataKey: areHidden(statements) ? undefined : session.metadata.key,
-      typeNames: () => listTypes(session),
+      enums: () => listEnums(session),
       describe(name) {
         const codec = session.schema.tableByName(name)
         return codec && { codec, rows: session.branch.rowsOf(codec) }
@@ -299,7 +305,7 @@ class PlanningInThread {
     options: {
       metadataKey: string | undefined
       limits: Limits
-      typeNames: readonly string[]
+      enums: ReadonlyMap<string, readonly string[]>
     },
   ) {
     this.#session = session

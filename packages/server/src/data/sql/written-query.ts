@@ -13,13 +13,14 @@ export interface WrittenQuery {
   readonly columns: readonly string[]
   /** The declared types of its columns. */
   readonly types?: ColumnTypes | undefined
+  /** SQL for its columns, where it is not their name. */
+  readonly values?: readonly (Sql | undefined)[] | undefined
   /** The number of nodes of the largest column, which PostgreSQL may substitute for its name. */
   readonly weight?: number
 }
 
 /** A query before its ORDER BY. */
 export interface WrittenBody extends WrittenQuery {
-  /** Its columns as they are written, without those of `*`. */
   readonly values: readonly (Sql | undefined)[]
   /** Only its columns can be sorted: it is a UNION or the like, or has DISTINCT. */
   readonly isClosed: boolean
@@ -30,7 +31,12 @@ export const relationOf = (text: Sql, relation: Relation): WrittenQuery => ({
   text,
   columns: relation.columns,
   types: typesOf(relation),
+  values: valuesOf(relation),
 })
+
+/** Returns the qualified names of the columns of a relation. */
+export const valuesOf = ({ alias, columns }: Relation): Sql[] =>
+  columns.map((column) => sql`${ident(alias)}.${ident(column)}`)
 
 export function typesOf({ columns, types }: Relation): ColumnTypes {
   return columns.map((column) => types?.get(column))
