@@ -566,9 +566,9 @@ describe('binary values', () => {
     for (const text of texts) {
       const { rows } = await direct
         .query(
-          `set timezone to 'UTC'; select encode(${name === 'timestamptz' || name === 'numeric' || name === 'uuid' || name === 'time' || name === 'date' || name === 'interval' ? `${name}_send` : `${name}send`}('${text}'::${name}), 'hex') as hex, '${text}'::${name}::text as text`,
+          `set timezone to 'UTC'; set intervalstyle to postgres; select encode(${name === 'timestamptz' || name === 'numeric' || name === 'uuid' || name === 'time' || name === 'date' || name === 'interval' ? `${name}_send` : `${name}send`}('${text}'::${name}), 'hex') as hex, '${text}'::${name}::text as text`,
         )
-        .then((results) => (results as unknown as pg.QueryResult[])[1] as pg.QueryResult)
+        .then((results) => (results as unknown as pg.QueryResult[])[2] as pg.QueryResult)
       const [{ hex, text: written }] = rows
       expect([text, toBinary(typeId, written).toString('hex')]).toEqual([text, hex])
       const back = fromBinary(typeId, Buffer.from(hex, 'hex'))

@@ -67,6 +67,7 @@ interface Run {
   readonly values: readonly Parameter[]
   readonly form: 'texts' | 'json'
   readonly role?: string | undefined
+  readonly timeZone?: string | undefined
 }
 
 /** The beginning of a query. Other statements define, lock or copy tables. */
@@ -205,7 +206,10 @@ export class Cluster implements Server {
   }
 
   #call(run: Run): Call {
-    const { text, names, values, form, isQuery, isWrite, role } = run
+    const { text: given, names, values, form, isQuery, isWrite, role, timeZone } = run
+    // A node keeps plans by their texts, and constants in a plan depend on the zone of times.
+    const text =
+      timeZone === undefined ? given : `${given} /* ${Buffer.from(timeZone).toString('hex')} */`
     const kind = !isQuery ? 'utility' : isWrite ? `written ${form}` : form
     return {
       statement: this.#runStatement(run),
@@ -254,7 +258,7 @@ export class Cluster implements Server {
         { ...LIMIT_TRANSACTION, node: { schema } },
         ...(timeZone === undefined ? [] : [zone(timeZone)]),
       ],
-      calls: calls.map((call) => ({ ...call, node: { schema, role } })),
+      calls: calls.map((call) => ({ ...call, node: { schema, role, timeZone } })),
       after: timeZone === undefined ? [] : [zone('UTC')],
     }
   }
@@ -340,6 +344,7 @@ function runOf({ statement, values: given, describes, input, node }: Call): Run 
     form: 'texts',
     isQuery: asks,
     role: node?.role,
+    timeZone: node?.timeZone,
   }
 }
 

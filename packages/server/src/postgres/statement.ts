@@ -258,8 +258,12 @@ export interface Call {
   describeRows?(fields: readonly Field[]): void
   /** The text that the statement passes to a node of a cluster, for tracing. */
   readonly passedText?: string
-  /** On a cluster, the statement runs on the node with this schema, as this role. It must not write. */
-  readonly node?: { readonly schema: string; readonly role?: string | undefined }
+  /** On a cluster, the statement runs on the node with this schema, as this role and in this zone. It must not write. */
+  readonly node?: {
+    readonly schema: string
+    readonly role?: string | undefined
+    readonly timeZone?: string | undefined
+  }
   /** Calls that run before, in the same round trip. Their rows are not returned. */
   readonly before?: readonly Call[]
 }
