@@ -28,6 +28,7 @@ import {
   slot,
   type TableUse,
   type TextRows,
+  toCall,
   toParameter,
 } from './statement.js'
 import { LIMIT_TRANSACTION } from './user-settings.js'
@@ -73,6 +74,8 @@ interface Run {
 /** The beginning of a query. Other statements define, lock or copy tables. */
 const QUERY = /^[\s(]*(?:with|select|values|insert|update|delete)\b/
 const isQuery = ({ text }: Pick<Statement, 'text'>): boolean => QUERY.test(text)
+
+const TIME = toCall(sql`select now()::text`)
 
 /** Any write to a table of the coordinator that Citus knows makes it commit in two phases. */
 const USE_TWO_PHASES: Call = {
@@ -261,6 +264,10 @@ export class Cluster implements Server {
       calls: calls.map((call) => ({ ...call, node: { schema, role, timeZone } })),
       after: timeZone === undefined ? [] : [zone('UTC')],
     }
+  }
+
+  rowTime(schema: string): Call {
+    return { ...TIME, node: { schema } }
   }
 
   /** A cursor would be one of the coordinator, and the rows are on a node. */

@@ -50,6 +50,8 @@ export interface Server {
   limitLockWait(waitMs: number): Sql[]
   /** Makes calls of a connection for SQL of users run as the role that reads a schema, if there is one. */
   readAs(reader: Reader, calls: readonly Call[]): ReadCalls
+  /** Returns a call for the time of the rows that a transaction writes. undefined: it is that of the transaction. */
+  rowTime(schema: string): Call | undefined
   /** Whether a query of users can be part of another statement: of DECLARE or EXPLAIN. */
   readonly wrapsQueries: boolean
   /** Whether calls that are sent together are one transaction, although none begins it. */
@@ -194,6 +196,7 @@ export const SINGLE: Server = {
       ...(timeZone === undefined ? [] : [setTimeZone('UTC')]),
     ],
   }),
+  rowTime: () => undefined,
   wrapsQueries: true,
   joinsCalls: true,
   explainsCopies: true,

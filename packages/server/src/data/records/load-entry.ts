@@ -3,7 +3,6 @@ import { entryOf, growEntrySql, insertEntrySql } from '../../domain/log/entries.
 import { deleteIds, insertIdsSql, PART_IDS_MAX } from '../../domain/log/loads.js'
 import type { Queryable } from '../../postgres/database.js'
 import { serverOf } from '../../postgres/server.js'
-import { sql } from '../../postgres/sql.js'
 import { type Call, toCall } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Session } from '../session/session.js'
@@ -12,8 +11,6 @@ import type { Session } from '../session/session.js'
  * A bulk load is an entry of the log. The ids of the records that it inserts are kept with the entry, by which the load is
  * reverted. Ids and entry are written by the transactions that write the records.
  */
-
-const TIME = toCall(sql`select now()::text`)
 
 /** The numbers of records that a load has written. */
 interface Counts {
@@ -49,10 +46,11 @@ export class LoadEntry {
     return partsOf(ids).map((part) => toCall(insertIdsSql(this.#load, part, { createdAt })))
   }
 
-  /** Returns the time of the records that a transaction writes, unless it is the time of the transaction: on a cluster. */
+  /** Returns the time of the records that a transaction writes, unless it is that of the transaction. */
   async #timeIn({ client, run }: OpenTransaction): Promise<string | undefined> {
-    if (!serverOf(client).isCluster) return undefined
-    const [rows] = await run([{ ...TIME, node: { schema: this.#schemaName } }])
+    const call = serverOf(client).rowTime(this.#schemaName)
+    if (call === undefined) return undefined
+    const [rows] = await run([call])
     return rows?.[0]?.[0] ?? undefined
   }
 
