@@ -40,6 +40,7 @@ import {
   valuesOf,
   type WrittenBody,
   type WrittenQuery,
+  writeSortedOf,
 } from './written-query.js'
 
 /** A table of the branch that a statement can read. */
@@ -194,8 +195,8 @@ export class QueryWriter implements StatementContext {
     const where =
       query.whereClause === undefined ? LEFT_OUT : sql` where ${writer.write(query.whereClause)}`
     const windows = this.#windows(query, writer)
-    const distinct = this.#distinct(query, writer)
     scope.addOutputs(targets.columns)
+    const distinct = this.#distinct(query, targets, writer)
     const group = this.#grouping(query, writer)
     const having =
       query.havingClause === undefined ? LEFT_OUT : sql` having ${writer.write(query.havingClause)}`
@@ -315,12 +316,16 @@ export class QueryWriter implements StatementContext {
     if (this.#namedLength > WRITTEN_LENGTH_MAX) throw writtenTooLong()
   }
 
-  #distinct({ distinctClause }: SelectStmt, writer: ExpressionWriter): Sql {
+  #distinct(
+    { distinctClause }: SelectStmt,
+    targets: Omit<WrittenBody, 'isClosed'>,
+    writer: ExpressionWriter,
+  ): Sql {
     if (distinctClause === undefined) return LEFT_OUT
     if (isDistinct({ distinctClause })) return sql`distinct `
     const expressions = distinctClause.filter((node) => Object.keys(node).length > 0)
     // They are compared with those of ORDER BY, which are sorted.
-    const sorted = expressions.map((node) => writer.writeSorted(node))
+    const sorted = expressions.map((node) => writeSortedOf(node, targets, writer))
     return sql`distinct on (${join(sorted, ', ')}) `
   }
 

@@ -72,14 +72,21 @@ export function orderedQuery(
   writer: ExpressionWriter,
 ): Sql {
   if (body.isClosed) return orderedClosed(body, sortClause, writer)
-  const order = writer.writeOrder(sortClause, (node) => {
-    const position = positionOf(node, body)
-    if (position === undefined) return writer.writeSorted(node)
-    const type = body.types?.[position]
-    if (type?.kind !== 'enum') return writer.write(node)
-    return writer.placeOf(body.values[position] ?? ident(body.columns[position] ?? ''), type)
-  })
+  const order = writer.writeOrder(sortClause, (node) => writeSortedOf(node, body, writer))
   return sql`${body.text} order by ${order}`
+}
+
+/** Writes what a part of ORDER BY or DISTINCT ON stands for: a column of the result by its name or number, or an expression. */
+export function writeSortedOf(
+  node: Node | undefined,
+  body: Pick<WrittenBody, 'columns' | 'types' | 'values'>,
+  writer: ExpressionWriter,
+): Sql {
+  const position = positionOf(node, body)
+  if (position === undefined) return writer.writeSorted(node)
+  const type = body.types?.[position]
+  if (type?.kind !== 'enum') return writer.write(node)
+  return writer.placeOf(body.values[position] ?? ident(body.columns[position] ?? ''), type)
 }
 
 /** Sorts a query by its columns. For the order of an enum they have to be those of a subquery. */
@@ -111,7 +118,10 @@ function orderedClosed(
 }
 
 /** Returns which column of the result a name or number of ORDER BY stands for. */
-function positionOf(node: Node | undefined, { columns }: WrittenQuery): number | undefined {
+function positionOf(
+  node: Node | undefined,
+  { columns }: Pick<WrittenQuery, 'columns'>,
+): number | undefined {
   const number = contentOf(node, 'A_Const')?.ival
   if (number !== undefined) return (number.ival ?? 0) - 1
   const [name, ...others] = namesOf(contentOf(node, 'ColumnRef')?.fields)
