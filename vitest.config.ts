@@ -29,7 +29,7 @@ const timeouts = {
 const shared = { isolate: false }
 
 /** With a given seed, or as a long run, random tests explore instead of repeating what is known to pass. */
-const EXPLORING = ['SEED', 'LONG', 'STEPS', 'ROUNDS', 'REQUESTS', 'COST_REQUESTS']
+const EXPLORING = ['SEED', 'LONG', 'STEPS', 'ROUNDS', 'REQUESTS', 'COST_REQUESTS', 'STATEMENTS']
 process.env.OFFSHOOT_TEST_EXPLORES ??= String(
   EXPLORING.some((name) => process.env[`OFFSHOOT_TEST_${name}`] !== undefined),
 )
