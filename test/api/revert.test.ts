@@ -380,6 +380,34 @@ describe.each(['small', 'large'])('a revert that brings back a column (%s)', (si
     },
   )
 
+  it.each(['merge', 'checkpoints'])(
+    'leaves a record deleted from which the change has only taken the column (%s)',
+    async (by) => {
+      const branches = await opened()
+      const checkpoint = async (name: string) =>
+        expectOk(await branches.call('main', 'POST', '/checkpoints', { name }))
+      await branches.fork('next')
+      await checkpoint('before')
+      const changed = by === 'merge' ? 'next' : 'main'
+      await branches.patch(changed, 'items', 'b', { name: 'changed' })
+      await branches.edit(changed, remove('price'))
+      const step =
+        by === 'merge'
+          ? { entry: (await branches.merge('next', { allowDataLoss: true })).entry }
+          : { from: 'before', to: 'after' }
+      await checkpoint('after')
+      await branches.remove('main', 'items', 'b', 'c')
+      const { conflicts } = await revert(branches, { ...step, dryRun: true })
+      expect(conflicts).toMatchObject([{ kind: 'deletedHere', table: 'items', id: 'b' }])
+      const { tables } = await revert(branches, { ...step, strategy: 'theirs' })
+      expect(tables[0]).toEqual({ name: 'items', inserted: 1, updated: 1, deleted: 0 })
+      expect(await read(branches)).toEqual({
+        a: { name: 'a', price: 1 },
+        b: { name: 'b', price: 2 },
+      })
+    },
+  )
+
   it('leaves records without a value that had none, in spite of the default', async () => {
     const branches = await opened()
     await branches.edit('main', add)

@@ -21,9 +21,15 @@ export interface ModelColumn {
 
 export interface ModelRow {
   readonly version: number
-  /** Values by uid of the column; missing ones are null. */
+  /**
+   * Values by uid of the column; missing ones are null. The value of a removed column stays until the row is written, and is
+   * `LOST` then.
+   */
   readonly values: ReadonlyMap<number, Value>
 }
+
+/** The value of a removed column in a row that was written since. The service may have kept it or not. */
+const LOST = Symbol('lost')
 
 /** A rule of a table. Columns are given by their uids. */
 export interface ModelConstraint {
@@ -160,6 +166,8 @@ type MergeOutcome =
       readonly breaches?: readonly Breach[]
     }
   | { readonly kind: 'unneeded' }
+  /** The outcome depends on a value that the service may have kept or not. */
+  | { readonly kind: 'unknown' }
   | { readonly kind: 'merged'; readonly state: State; readonly tables: ReadonlyMap<string, Counts> }
 
 /** The service must refuse the request, with one of these statuses if the request is about a single record. */
@@ -269,7 +277,7 @@ export class MergeModel {
       bases.set(uid, base)
     }
     return mergeStates({
-      baseOf: (uid) => find(bases.get(uid) ?? general, uid),
+      baseOf: (uid) => bases.get(uid) ?? general,
       theirs: from.state,
       ours: into.state,
       ruleOf: rules(from.state, into.state, wish),
@@ -284,7 +292,7 @@ export class MergeModel {
     const { before, after } = step
     const ours = withRestorable(branch.state, step)
     const outcome = mergeStates({
-      baseOf: (uid) => find(after, uid),
+      baseOf: () => after,
       theirs: before,
       ours,
       ruleOf: rules(before, ours, wish),
@@ -401,6 +409,23 @@ export function readValue(
   return (isThere ? row.values.get(column.uid) : column.fill) ?? null
 }
 
+/**
+ * Reads a value of a base. That of a column which the base has removed is what both sides had before the removal, as long as the
+ * row was not written since.
+ */
+function readBase(
+  row: ModelRow,
+  table: ModelTable | undefined,
+  column: ModelColumn,
+  removed: ReadonlySet<number>,
+): Value | null {
+  const isThere = table?.columns.some(({ uid }) => uid === column.uid) ?? false
+  if (isThere || !removed.has(column.uid)) return readValue(row, table, column)
+  if (row.values.has(column.uid)) return row.values.get(column.uid)
+  // A new row has no value, unless the column gives one to rows that are older than it.
+  return column.fill === undefined ? null : LOST
+}
+
 function isSame(left: Value, right: Value): boolean {
   return JSON.stringify(left ?? null) === JSON.stringify(right ?? null)
 }
@@ -478,7 +503,8 @@ export function rules(
 }
 
 interface Sides {
-  baseOf(uid: number): ModelTable | undefined
+  /** Returns the state that is the base of a table. */
+  baseOf(uid: number): State
   readonly theirs: State
   readonly ours: State
   ruleOf(uid: number): Required<Rule>
@@ -509,6 +535,7 @@ function mergeStates(sides: Sides): MergeOutcome {
     }
   }
   const conflicts: ModelConflict[] = []
+  let isUnknown = false
   // A value for a column in conflict comes before the strategy, so that it is there before rules are looked at.
   const decided = new Set<Amendment>()
   const merged = shapes.map((shape): ModelTable => {
@@ -517,17 +544,19 @@ function mergeStates(sides: Sides): MergeOutcome {
     const rows = new Map<string, ModelRow>()
     for (const [id, row] of mine?.rows ?? []) {
       const values = shape.columns.map((column) => [column, readValue(row, mine, column)] as const)
-      rows.set(id, { ...row, values: compact(values) })
+      rows.set(id, { ...row, values: new Map([...removedValues(row, shape), ...compact(values)]) })
     }
     const { mode, strategy } = ruleOf(shape.uid)
     if (mode !== 'merge' || other === undefined) return { ...shape, rows }
-    const base = baseOf(shape.uid)
+    const baseState = baseOf(shape.uid)
+    const base = find(baseState, shape.uid)
     const named = sides.recordsOf(shape.uid)
     for (const id of new Set([...(base?.rows.keys() ?? []), ...other.rows.keys()])) {
       if (named?.has(id) === false) continue
       const decision = mergeRow({
         shape,
         base,
+        removed: baseState.removed,
         other,
         mine: { ...shape, rows },
         hasColumn: ({ uid }) => mine?.columns.some((column) => column.uid === uid) ?? false,
@@ -544,12 +573,12 @@ function mergeStates(sides: Sides): MergeOutcome {
       })
       if (Array.isArray(decision)) conflicts.push({ table: shape, id, columns: decision })
       else if (decision === 'delete') rows.delete(id)
-      else if (decision instanceof Map) {
-        rows.set(id, { version: nextVersion(rows.get(id)), values: decision })
-      }
+      else if (decision === 'unknown') isUnknown = true
+      else if (decision instanceof Map) rows.set(id, writeRow(rows.get(id), shape, decision))
     }
     return { ...shape, rows }
   })
+  if (isUnknown) return { kind: 'unknown' }
   const left = sides.amendments.filter((each) => !decided.has(each))
   const { state, isNeeded } = amend({ tables: merged, removed }, ours, left)
   if (!isNeeded) return { kind: 'unneeded' }
@@ -620,14 +649,14 @@ function giveValue(state: State, ours: State, { table: uid, id, column, value }:
     const changed = new Map(row.values)
     if (value === null) changed.delete(column)
     else changed.set(column, value)
-    const after = { ...row, values: changed }
+    const after = writeRow(before, table, changed)
     const isUnchanged =
       before !== undefined &&
       table.columns.every((each) =>
         isSame(readValue(before, mine, each), readValue(after, table, each)),
       )
-    const version = isUnchanged ? before.version : nextVersion(before)
-    return { ...table, rows: new Map(table.rows).set(id, { version, values: changed }) }
+    const version = isUnchanged ? before.version : after.version
+    return { ...table, rows: new Map(table.rows).set(id, { ...after, version }) }
   })
   return { ...state, tables }
 }
@@ -635,6 +664,25 @@ function giveValue(state: State, ours: State, { table: uid, id, column, value }:
 /** Returns the version of a record after a change. A new record has version 0. */
 export function nextVersion(before: ModelRow | undefined): number {
   return before === undefined ? 0 : before.version + 1
+}
+
+/** Returns a row after a write. */
+export function writeRow(
+  before: ModelRow | undefined,
+  table: ModelTable,
+  values: ReadonlyMap<number, Value>,
+): ModelRow {
+  const lost = [...removedValues(before, table).keys()].map((uid) => [uid, LOST] as const)
+  return { version: nextVersion(before), values: new Map([...values, ...lost]) }
+}
+
+/** Returns what a row has of columns that are not in its table any more. */
+function removedValues(
+  row: ModelRow | undefined,
+  { columns }: ModelTable,
+): ReadonlyMap<number, Value> {
+  const uids = new Set(columns.map(({ uid }) => uid))
+  return new Map([...(row?.values ?? [])].filter(([uid]) => !uids.has(uid)))
 }
 
 function compact(
@@ -649,6 +697,8 @@ function compact(
 function mergeRow(options: {
   shape: ModelTable
   base: ModelTable | undefined
+  /** What the state of the base has removed. */
+  removed: ReadonlySet<number>
   other: ModelTable
   mine: ModelTable
   /** Whether the target has a column before the merge. */
@@ -658,24 +708,29 @@ function mergeRow(options: {
   resolution: RecordDecision | undefined
   /** Returns the value that a column in conflict is given. */
   amend(column: ModelColumn): { readonly value: Value | null } | undefined
-}): ReadonlyMap<number, Value> | 'delete' | ModelColumn[] | undefined {
+}): ReadonlyMap<number, Value> | 'delete' | 'unknown' | ModelColumn[] | undefined {
   const { shape, base, other, mine, id, resolution } = options
   const strategy = typeof resolution === 'string' ? resolution : options.strategy
   const before = base?.rows.get(id)
   const theirs = other.rows.get(id)
   const ours = mine.rows.get(id)
   const shared = shape.columns.filter(({ uid }) => other.columns.some((own) => own.uid === uid))
-  const differs = (
+  /** Whether a side has changed a record since the base, which may have removed some of the columns. */
+  const isChanged = (
+    then: ModelRow,
     columns: readonly ModelColumn[],
-    [left, leftTable]: [ModelRow, ModelTable | undefined],
-    [right, rightTable]: [ModelRow, ModelTable | undefined],
-  ) =>
-    columns.filter(
-      (column) => !isSame(readValue(left, leftTable, column), readValue(right, rightTable, column)),
-    )
+    [row, table]: readonly [ModelRow, ModelTable],
+  ): boolean | 'unknown' => {
+    const compared = columns.map((column) => {
+      const value = readBase(then, base, column, options.removed)
+      return value === LOST ? 'unknown' : !isSame(value, readValue(row, table, column))
+    })
+    return compared.includes(true) || (compared.includes('unknown') && 'unknown')
+  }
   if (theirs === undefined) {
     if (before === undefined || ours === undefined) return undefined
-    const isChangedHere = differs(shape.columns, [before, base], [ours, mine]).length > 0
+    const isChangedHere = isChanged(before, shape.columns, [ours, mine])
+    if (isChangedHere === 'unknown') return 'unknown'
     if (!isChangedHere || strategy === 'theirs') return 'delete'
     return strategy === 'fail' ? [] : undefined
   }
@@ -683,7 +738,9 @@ function mergeRow(options: {
     compact(shape.columns.map((column) => [column, readValue(theirs, other, column)] as const))
   if (ours === undefined) {
     if (before === undefined) return theirValues()
-    if (differs(shared, [before, base], [theirs, other]).length === 0) return undefined
+    const isChangedThere = isChanged(before, shared, [theirs, other])
+    if (isChangedThere === 'unknown') return 'unknown'
+    if (!isChangedThere) return undefined
     if (strategy === 'fail') return []
     return strategy === 'theirs' ? theirValues() : undefined
   }
@@ -696,7 +753,8 @@ function mergeRow(options: {
       changed.set(column, there)
       continue
     }
-    const then = before === undefined ? undefined : readValue(before, base, column)
+    const then = before === undefined ? undefined : readBase(before, base, column, options.removed)
+    if (then === LOST) return 'unknown'
     if (before !== undefined && isSame(then, there)) continue
     if (before !== undefined && isSame(then, now)) {
       changed.set(column, there)
@@ -856,7 +914,7 @@ export function settleLinks(state: State, deleted: ReadonlySet<string>): State {
     } else {
       const values = new Map(row.values)
       values.delete(column.uid)
-      rows.set(id, { version: nextVersion(row), values })
+      rows.set(id, writeRow(row, table, values))
     }
     const tables = settled.tables.map((each) =>
       each.uid === table.uid ? { ...table, rows } : each,
@@ -896,7 +954,7 @@ function mergeShapes({
   const tables: ModelTable[] = []
   for (const table of ours.tables) {
     const { strategy, mode } = ruleOf(table.uid)
-    const base = baseOf(table.uid)
+    const base = find(baseOf(table.uid), table.uid)
     const other = find(theirs, table.uid)
     if (mode === 'skip' || (other === undefined && base === undefined)) tables.push(table)
     else if (other === undefined) {
@@ -910,7 +968,7 @@ function mergeShapes({
   for (const table of theirs.tables) {
     const { strategy, mode } = ruleOf(table.uid)
     if (mode === 'skip' || find(ours, table.uid) !== undefined) continue
-    const base = baseOf(table.uid)
+    const base = find(baseOf(table.uid), table.uid)
     if (base === undefined) {
       if (!ours.removed.has(table.uid)) tables.push(table)
       else if (strategy !== 'ours') refuse(`${table.name} was removed here and kept there`)
