@@ -282,6 +282,26 @@ describe('a revert of a migration', () => {
     )
   })
 
+  it.each([
+    ['table', { removeTable: { table: 'items' } }],
+    ['column', { removeColumn: { table: 'items', column: 'price' } }],
+  ])('is known to a reset that is taken back: a %s', async (_, removal) => {
+    const branches = await open()
+    await branches.fork('work')
+    const body = { edits: { operations: [removal] }, allowDataLoss: true }
+    const removed = expectOk(await branches.call('work', 'POST', '/schema/apply', body)).body
+    await revert(branches, { entry: removed.entry }, 'work')
+    await branches.patch('work', 'items', 'a', { price: 50 })
+    const reset = expectOk(await branches.call('work', 'POST', '/reset', { to: 'main' })).body
+    await branches.patch('work', 'items', 'b', { name: 'later' })
+    await revert(branches, { entry: reset.entry }, 'work')
+    expect(await branches.read('work', 'items', IDS)).toEqual({
+      a: { name: 'a', price: 50 },
+      b: { name: 'later', price: 2 },
+      c: { name: 'c', price: 3 },
+    })
+  })
+
   it('brings back a removed table, with its unique values and links', async () => {
     const branches = await open()
     await branches.edit('main', {

@@ -73,7 +73,7 @@ export async function restoreIds(
  * brought back is there under another id.
  */
 function listRemoved(
-  { tables }: StoredSchema,
+  { tables, sameIds: known = [] }: StoredSchema,
   later: readonly StoredSchema[],
 ): { tables: StoredTable[]; columns: StoredColumn[] } {
   const live = new Set(
@@ -81,9 +81,9 @@ function listRemoved(
       schema.tables.flatMap(({ id, columns }) => [id, ...columns.map((column) => column.id)]),
     ),
   )
-  const same = later
-    .flatMap(({ sameIds = [] }) => sameIds)
-    .filter((ids) => ids.some((id) => live.has(id)))
+  const same = [...known, ...later.flatMap(({ sameIds = [] }) => sameIds)].filter((ids) =>
+    ids.some((id) => live.has(id)),
+  )
   const kept = new Set([...live, ...same.flat()])
   return {
     tables: tables.filter(({ id }) => !kept.has(id)),

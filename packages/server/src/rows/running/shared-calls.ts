@@ -61,7 +61,8 @@ export class SharedCalls {
     const atOnce = { max: GATHERED_MAX, runningMax: Number.POSITIVE_INFINITY }
     this.#reads = new Gathering(atOnce, (items) => readTogether(running.database, items))
     this.#inserts = new Gathering(atOnce, (items) => insertTogether(running, items))
-    this.#queries = new Gathering({ max: GATHERED_MAX, runningMax: 1 }, (items) =>
+    // While PostgreSQL answers one batch, this process reads the answers of the other.
+    this.#queries = new Gathering({ max: GATHERED_MAX, runningMax: 2 }, (items) =>
       queryTogether(running.database, items),
     )
   }
