@@ -174,6 +174,30 @@ describe('values of an enum have the order of its list', () => {
     )
   })
 
+  it.each([
+    [
+      'by ORDER BY',
+      (query: string) => `select (${query}) as mood from people order by mood limit 1`,
+    ],
+    [
+      'by DISTINCT ON',
+      (query: string) => `select distinct on (mood) (${query}) as mood from people limit 1`,
+    ],
+  ])('without a text that doubles with each subquery (%s)', async (_, around) => {
+    let query = 'select mood from people order by mood limit 1'
+    for (let depth = 0; depth < 40; depth++) query = around(query)
+    await expect(client.query(query)).rejects.toThrow('longer than 4194304 characters when its')
+  })
+
+  it('also if thousands of expressions are looked for among those of the result', async () => {
+    await client.query('create table z (id text primary key, m mood)')
+    const targets = Array.from({ length: 1400 }, (_, number) => `m||${number}`)
+    const sorts = Array.from({ length: 11_000 }, () => 'm')
+    const query = `select distinct ${targets.join(',')} from z order by ${sorts.join(',')}`
+    // It is planned, which has a limit of time, and then refused by PostgreSQL.
+    await expect(client.query(query)).rejects.toMatchObject({ code: '42P10' })
+  })
+
   it('on a fork and over HTTP', async () => {
     await shop.branches.fork('moods')
     const fork = await shop.wire.connect('shop:moods')

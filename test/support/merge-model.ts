@@ -697,7 +697,7 @@ function compact(
 function mergeRow(options: {
   shape: ModelTable
   base: ModelTable | undefined
-  /** What the state of the base has removed. */
+  /** The columns that the base does not have any more, although its rows have their values. */
   removed: ReadonlySet<number>
   other: ModelTable
   mine: ModelTable

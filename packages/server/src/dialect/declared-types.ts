@@ -28,7 +28,7 @@ interface IntegerType {
   readonly isKnown: boolean
 }
 
-/** What the types of expressions come from. */
+/** Knows the types of columns, of named types and of subqueries. */
 interface TypeSource {
   /** Returns the type that a column is declared with. The names are those of its table, if given, and of the column. */
   columnType(names: readonly string[]): DeclaredType | undefined
@@ -136,7 +136,7 @@ const READERS: Partial<Record<string, unknown>> = {
       return read(contentOf(agg_order[0], 'SortBy')?.node)
     }
     if (!keepsType(name)) return undefined
-    // What LAG and LEAD return beyond the rows comes last.
+    // The third argument of LAG and LEAD is their result if there is no such row.
     return HAVING_DEFAULT.has(name) && args.length > 2
       ? common([args[0], args[2]].map(read))
       : read(args[0])

@@ -780,7 +780,7 @@ export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): S
     order.length > 0 && !isWithin ? sql` order by ${writer.writeOrder(order, sorted)}` : empty,
   ]
   const after = [
-    // What is sorted is the result, too.
+    // Such an aggregate returns a value that it has sorted.
     isWithin
       ? sql` within group (order by ${writer.writeOrder(order, (node) => (extreme === undefined ? writer.writeTyped(node) : writer.writeSorted(node)))})`
       : empty,
@@ -904,7 +904,7 @@ function writeCollected(
 }
 
 /** Returns a text that is equal for equal expressions. */
-function textOf({ strings, values }: Sql): string {
+export function textOf({ strings, values }: Sql): string {
   return JSON.stringify([strings, values])
 }
 

@@ -97,11 +97,14 @@ export class Scope {
   readonly #names = new NameIndex()
   /** Columns of relations that are not tables, in lower case. */
   readonly #derived = new Set<string>()
+  /** The declared types of columns that were asked for. A statement can name each of them thousands of times. */
+  readonly #types = new Map<string, DeclaredType | undefined>()
   #weight = 1
 
   constructor(readonly outer: Scope | undefined) {}
 
   addRelation(relation: Relation): void {
+    this.#types.clear()
     this.relations.push(relation)
     this.#names.add(relation.columns)
     this.#weight = Math.max(this.#weight, relation.weight)
@@ -161,6 +164,11 @@ export class Scope {
     const [relation, column] = names.length === 1 ? [undefined, names[0]] : names.slice(-2)
     if (column === undefined) return undefined
     if (relation !== undefined) return typeIn(this.findRelation(relation), column)
+    if (!this.#types.has(column)) this.#types.set(column, this.#typeOfColumn(column))
+    return this.#types.get(column)
+  }
+
+  #typeOfColumn(column: string): DeclaredType | undefined {
     for (const { relations } of this.#outwards()) {
       const found = relations.find((each) => each.names.find(column) !== undefined)
       if (found !== undefined) return typeIn(found, column)

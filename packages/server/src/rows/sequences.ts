@@ -16,7 +16,7 @@ export interface Wanted {
   readonly above: number
   /** The greatest number that the sequence may give. */
   readonly max: number
-  /** What is numbered, for the message. */
+  /** The table or column that the sequence belongs to, as a message names it. */
   readonly of: string
 }
 

@@ -1,8 +1,9 @@
 import type { Node } from 'libpg-query'
 import { type DeclaredType, shownType } from '../../dialect/declared-types.js'
-import type { ExpressionWriter } from '../../dialect/expression-sql.js'
+import { type ExpressionWriter, textOf } from '../../dialect/expression-sql.js'
 import { contentOf, namesOf } from '../../dialect/nodes.js'
 import type { ColumnTypes, Relation } from '../../dialect/scope.js'
+import { textLength } from '../../postgres/place.js'
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
 
 /* Queries as they are written for PostgreSQL, with the types that their columns are declared with. */
@@ -86,7 +87,10 @@ export function writeSortedOf(
   if (position === undefined) return writer.writeSorted(node)
   const type = body.types?.[position]
   if (type?.kind !== 'enum') return writer.write(node)
-  return writer.placeOf(body.values[position] ?? ident(body.columns[position] ?? ''), type)
+  const value = body.values[position] ?? ident(body.columns[position] ?? '')
+  // It is written once more. In nested subqueries, the text would double with each level.
+  writer.context.countText?.(textLength(value))
+  return writer.placeOf(value, type)
 }
 
 /** Sorts a query by its columns. For the order of an enum they have to be those of a subquery. */
@@ -96,10 +100,13 @@ function orderedClosed(
   writer: ExpressionWriter,
 ): Sql {
   const { columns, types, text } = body
+  const expressions = new Map(
+    body.values.flatMap((value, index) => (value ? [[textOf(value), index]] : [])),
+  )
   const positions = new Map(
     sortClause.map((each) => {
       const node = contentOf(each, 'SortBy')?.node
-      return [node, positionOf(node, body) ?? positionOfSame(node, body, writer)]
+      return [node, positionOf(node, body) ?? expressions.get(textOf(writer.write(node)))]
     }),
   )
   const found = [...positions.values()]
@@ -126,20 +133,9 @@ function positionOf(
   if (number !== undefined) return (number.ival ?? 0) - 1
   const [name, ...others] = namesOf(contentOf(node, 'ColumnRef')?.fields)
   if (name === undefined || others.length > 0) return undefined
-  return found(columns.indexOf(name))
+  const position = columns.indexOf(name)
+  return position === -1 ? undefined : position
 }
-
-/** Returns which column of the result is the same expression. */
-function positionOfSame(
-  node: Node | undefined,
-  { values }: WrittenBody,
-  writer: ExpressionWriter,
-): number | undefined {
-  const text = JSON.stringify(writer.write(node))
-  return found(values.findIndex((value) => JSON.stringify(value) === text))
-}
-
-const found = (index: number): number | undefined => (index === -1 ? undefined : index)
 
 /** The alias of a query, and those of its columns. */
 const ROWS = ident('written rows')

@@ -145,7 +145,7 @@ function define(before: StoredColumn, definition: Column): StoredColumn {
   }
 }
 
-/** What a column says of its type that its values in storage do not tell. */
+/** Options of the type of a column. They do not change how PostgreSQL stores its values. */
 type Details = Pick<Column, 'bits' | 'maxLength' | 'withoutZone'>
 
 /** Returns the details of its type that a column has. */
