@@ -94,6 +94,9 @@ describe('an enum type', () => {
       'type [other] is not supported',
     )
     await expect(client.query(`select 'sad'::pg_catalog.mood`)).rejects.toThrow('is not supported')
+    await expect(client.query('create table t (id text primary key, o other)')).rejects.toThrow(
+      'type [other] is not supported: if it is an enum, create it in the same request or connection',
+    )
   })
 
   it('that a column has by itself gets values by the name that the catalogue shows', async () => {

@@ -72,7 +72,13 @@ export function readType(
   if (name === 'vector' && dimension !== undefined) {
     return { form: { type: 'vector', vector: { dimension } } }
   }
-  throw notSupported(`type [${name}${numbers.length > 0 ? `(${numbers.join(', ')})` : ''}]`)
+  // The name of an enum that no column has, or of a type of PostgreSQL.
+  throw numbers.length > 0
+    ? notSupported(`type [${name}(${numbers.join(', ')})]`)
+    : notSupported(
+        `type [${name}]`,
+        'if it is an enum, create it in the same request or connection',
+      )
 }
 
 /** Returns the name of a type without its schema. */
