@@ -1,12 +1,15 @@
-import { afterAll, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, expect, it, vi } from 'vitest'
+import { BranchCache } from './branch-cache.js'
 
 const MINUTE_MS = 60_000
 
-vi.useFakeTimers()
-afterAll(() => void vi.useRealTimers())
-// The package keeps the clock that it finds when it is loaded. For it, the time 0 is none.
-vi.advanceTimersByTime(1)
-const { BranchCache } = await import('./branch-cache.js')
+beforeEach(() => {
+  vi.useFakeTimers()
+  // The cache takes the time 0 for no time.
+  vi.advanceTimersByTime(1)
+})
+
+afterEach(() => void vi.useRealTimers())
 
 it('keeps what is used, and evicts what is not', () => {
   const cache = new BranchCache<{ name: string }>({ max: 10 })

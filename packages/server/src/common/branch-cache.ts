@@ -29,6 +29,8 @@ export class BranchCache<Value extends object> {
       ttl: UNUSED_MS,
       ttlResolution: PRECISION_MS,
       updateAgeOnGet: true,
+      // The clock of this moment, and not the one that was there when the package was loaded: tests set their own.
+      perf: { now: () => performance.now() },
     })
   }
 
