@@ -302,6 +302,32 @@ describe('a revert of a migration', () => {
     })
   })
 
+  it.each([
+    ['table', { removeTable: { table: 'items' } }],
+    ['column', { removeColumn: { table: 'items', column: 'price' } }],
+  ])(
+    'is known to a later revert, also after a reset that has lost it: a %s',
+    async (_, removal) => {
+      const branches = await open()
+      for (const branch of ['work', 'bare']) await branches.fork(branch)
+      const body = { edits: { operations: [removal] }, allowDataLoss: true }
+      const remove = async (branch: string) =>
+        expectOk(await branches.call(branch, 'POST', '/schema/apply', body)).body
+      const checkpoint = async (name: string) =>
+        expectOk(await branches.call('work', 'POST', '/checkpoints', { name }))
+      await checkpoint('one')
+      const removed = await remove('work')
+      await revert(branches, { entry: removed.entry }, 'work')
+      await checkpoint('two')
+      await remove('bare')
+      expectOk(await branches.call('work', 'POST', '/reset', { to: 'bare' }))
+      // All that the two states differ in is a removal, and its revert.
+      const schema = await branches.schema('work')
+      await revert(branches, { from: 'one', to: 'two' }, 'work')
+      expect(await branches.schema('work')).toEqual(schema)
+    },
+  )
+
   it('brings back a removed table, with its unique values and links', async () => {
     const branches = await open()
     await branches.edit('main', {

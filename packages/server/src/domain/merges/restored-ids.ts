@@ -28,8 +28,10 @@ interface RestoredStates {
 /** Gives new ids to the tables and columns that a change has removed and the branch does not have now. */
 export async function restoreIds(
   transaction: Queryable,
-  { before, after, now }: Record<'before' | 'after' | 'now', BranchState>,
+  states: Record<'before' | 'after' | 'now', BranchState>,
 ): Promise<RestoredStates> {
+  const { after, now } = states
+  const before = withSameIdsOf(states.before, after)
   const removed = listRemoved(before.schema, [after.schema, now.schema])
   const columns = [...removed.columns, ...removed.tables.flatMap((table) => table.columns)]
   const old = [
@@ -66,6 +68,13 @@ export async function restoreIds(
     },
     restored,
   }
+}
+
+/** Adds to an earlier state of a branch which ids a later one knows to be the same. The branch can have lost it since, by a reset. */
+function withSameIdsOf(state: BranchState, { schema: { sameIds } }: BranchState): BranchState {
+  if (sameIds === undefined) return state
+  const { schema } = state
+  return { ...state, schema: { ...schema, sameIds: [...(schema.sameIds ?? []), ...sameIds] } }
 }
 
 /**
