@@ -328,6 +328,30 @@ describe('a revert of a migration', () => {
     },
   )
 
+  it('brings back an empty table or column as a new one, if only its schema is wanted', async () => {
+    const branches = await open()
+    await branches.fork('old')
+    const entry = await edit(branches, [
+      { removeColumn: { table: 'items', column: 'price' } },
+      { removeTable: { table: 'notes' } },
+    ])
+    const tables = { items: { mode: 'schema' }, notes: { mode: 'schema' } }
+    await revert(branches, { entry, tables })
+    expect(await prices(branches)).toEqual({ a: undefined, b: undefined, c: undefined })
+    expect(await branches.read('main', 'notes', IDS)).toEqual({})
+    // The values and records are gone, and the difference tells it.
+    const { body } = expectOk(await branches.call('main', 'GET', '/diff?against=old'))
+    const kinds = body.schema.operations.map((operation: object) => Object.keys(operation)[0])
+    const [added, removed] = [
+      ['addColumn', 'addTable'],
+      ['removeColumn', 'removeTable'],
+    ]
+    expect([...new Set(kinds)].sort()).toEqual([...added, ...removed])
+    // A branch that has kept them loses them by a pull that says so, and not silently.
+    const pull = await branches.call('old', 'POST', '/pull', { from: 'main' })
+    expect([pull.status, pull.body.code]).toEqual([409, 'data_loss'])
+  })
+
   it('brings back a removed table, with its unique values and links', async () => {
     const branches = await open()
     await branches.edit('main', {

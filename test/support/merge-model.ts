@@ -301,15 +301,54 @@ export class MergeModel {
       amendments: wish.amendments ?? [],
     })
     if (outcome.kind !== 'merged') return outcome
+    const restored = listRestorable(branch.state, step)
+    const ruleOf = rules(before, ours, wish)
+    const merged = this.#withNew(branch.state, outcome.state, (table, uid) => {
+      return ruleOf(table).mode === 'schema' && restored.has(uid)
+    })
     // What was not brought back is still removed.
-    const live = new Set(uidsIn(outcome.state))
+    const live = new Set(uidsIn(merged))
     const removed = [...branch.state.removed].filter((uid) => !live.has(uid))
-    const state = {
-      ...outcome.state,
-      removed: new Set([...outcome.state.removed, ...removed]),
-    }
+    const state = { ...merged, removed: new Set([...merged.removed, ...removed]) }
     branch.state = state
     return { ...outcome, state }
+  }
+
+  /** Makes tables and columns of a state new ones, whose rows were there before. What was brought back without its rows is not what it was. */
+  #withNew(before: State, state: State, isNew: (table: number, uid: number) => boolean): State {
+    const uids = new Map(
+      state.tables.flatMap(({ uid: table, columns }) =>
+        [table, ...columns.map(({ uid }) => uid)]
+          .filter((uid) => isNew(table, uid))
+          .map((uid) => [uid, this.nextUid()] as const),
+      ),
+    )
+    const uidOf = (uid: number) => uids.get(uid) ?? uid
+    const tables = state.tables.map((table) => ({
+      ...table,
+      uid: uidOf(table.uid),
+      columns: table.columns.map(({ link, ...column }) => ({
+        ...column,
+        uid: uidOf(column.uid),
+        ...(link !== undefined && { link: uidOf(link) }),
+      })),
+      constraints: table.constraints.map((each) => ({
+        ...each,
+        columns: each.columns.map(uidOf),
+      })),
+      rows: new Map(
+        [...table.rows].map(([id, row]) => {
+          // The value from before the removal stays, too.
+          const old = find(before, table.uid)?.rows.get(id)?.values ?? row.values
+          const values = [...row.values].map(([uid, value]) => [uidOf(uid), value] as const)
+          const kept = [...uids.keys()].flatMap((uid) =>
+            old.has(uid) ? [[uid, old.get(uid)] as const] : [],
+          )
+          return [id, { ...row, values: new Map([...kept, ...values]) }]
+        }),
+      ),
+    }))
+    return { ...state, tables }
   }
 
   /**
@@ -462,13 +501,18 @@ export function withoutAdded(state: State, added: ReadonlySet<number>): State | 
 }
 
 /** Returns a state in which a revert can bring back what the reverted change has removed. */
-export function withRestorable(
+export function withRestorable(state: State, step: Record<'before' | 'after', State>): State {
+  const restorable = listRestorable(state, step)
+  return { ...state, removed: new Set([...state.removed].filter((uid) => !restorable.has(uid))) }
+}
+
+/** Returns the tables and columns that a change has removed and that are not there. */
+function listRestorable(
   state: State,
   { before, after }: Record<'before' | 'after', State>,
-): State {
+): ReadonlySet<number> {
   const kept = new Set([...uidsIn(after), ...uidsIn(state)])
-  const restorable = new Set(uidsIn(before).filter((uid) => !kept.has(uid)))
-  return { ...state, removed: new Set([...state.removed].filter((uid) => !restorable.has(uid))) }
+  return new Set(uidsIn(before).filter((uid) => !kept.has(uid)))
 }
 
 /** Returns the records of a table that are merged. undefined: all of them. */
@@ -1089,9 +1133,11 @@ function isWritten(
   })
 }
 
+/** Returns what a schema edit changes. The order of columns is no part of it. */
 function shapeText({ columns, constraints }: ModelTable): string {
+  const sorted = [...columns].sort((one, other) => one.uid - other.uid)
   const rules = [...constraints].sort((one, other) => (one.name < other.name ? -1 : 1))
-  return JSON.stringify([columns.map((column) => [column.uid, column.name, sizeOf(column)]), rules])
+  return JSON.stringify([sorted.map((column) => [column.uid, column.name, sizeOf(column)]), rules])
 }
 
 function requireNames(

@@ -294,7 +294,10 @@ export async function planMerge(
   const conflicts = [...merged.conflicts, ...unfit]
   if (records !== undefined) requireSameSchema(sides, merged, [...records.keys()])
   const stored = ids.store(records === undefined ? merged.schema : ours.schema)
-  const schema = rememberRestored(stored, restored, (id) => ids.idOf(id))
+  const schema = rememberRestored(stored, restored, {
+    idOf: (id) => ids.idOf(id),
+    hasRows: (tableId) => ruleOf(tableId).mode === 'merge',
+  })
   // Tables and columns in conflict are not removed.
   const removals = listRemovals(ours.schema, schema)
   return {

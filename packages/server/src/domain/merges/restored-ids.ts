@@ -141,15 +141,27 @@ function storedIds(schema: StoredSchema, restored: ReadonlyMap<number, number>):
   }
 }
 
-/** Returns a schema that remembers which tables and columns were brought back. */
+/**
+ * Returns a schema that remembers which tables and columns were brought back. Without their rows and values, they are new
+ * ones: they do not have what the old ones had.
+ */
 export function rememberRestored(
   schema: StoredSchema,
   restored: ReadonlyMap<number, number>,
-  /** Returns the id by which a table or column is read. One that was made again since has another id. */
-  idOf: (id: number) => number,
+  {
+    idOf,
+    hasRows,
+  }: {
+    /** Returns the id by which a table or column is read. One that was made again since has another id. */
+    idOf(id: number): number
+    /** Whether the rows of a table were brought back, too. */
+    hasRows(tableId: number): boolean
+  },
 ): StoredSchema {
   const live = new Set(
-    schema.tables.flatMap(({ id, columns }) => [id, ...listAllColumns(columns).map((c) => c.id)]),
+    schema.tables
+      .filter(({ id }) => hasRows(idOf(id)))
+      .flatMap(({ id, columns }) => [id, ...listAllColumns(columns).map((c) => c.id)]),
   )
   const pairs = [...restored].filter(([, newId]) => live.has(idOf(newId)))
   if (pairs.length === 0) return schema
