@@ -154,6 +154,89 @@ describe('values of an enum have the order of its list', () => {
     ])
   })
 
+  it.each<[string, unknown[]?]>([
+    ["select id from people where mood = 'glad'"],
+    ["select id from people where 'glad' <> mood"],
+    ["select id from people where mood < 'glad'"],
+    ["select id from people where mood in ('sad', 'glad')"],
+    ["select id from people where mood not in ('glad')"],
+    ["select id from people where mood between 'sad' and 'glad'"],
+    ["select id from people where mood is distinct from 'glad'"],
+    ["select id from people where mood = any(array['sad', 'glad']::mood[])"],
+    ["select id from people where (mood, next) = ('sad', 'glad')"],
+    ["select id from people where (mood, next) < ('glad', 'sad')"],
+    ["select nullif(mood, 'glad') from people"],
+    ["select coalesce(mood, 'glad') from people"],
+    ["select greatest(mood, 'glad') from people"],
+    ["select case mood when 'glad' then 1 end from people"],
+    ["select case when id = 'p1' then mood else 'glad' end from people"],
+    ["select id from (select id, mood as m from people) q where m = 'glad'"],
+    ["select 'glad'::mood"],
+    ["update people set name = 'x' where mood = 'glad'"],
+    ["delete from people where mood > 'glad'"],
+    ['select id from people where mood = $1', ['glad']],
+    ['select id from people where mood >= $1', ['glad']],
+    ['select id from people where mood in ($1, $2)', ['sad', 'glad']],
+    ['select $1::mood', ['glad']],
+    ['delete from people where mood = $1', ['glad']],
+  ])('so that a text which is none of its values is refused: %s', async (text, values = []) => {
+    const [found, expected] = await Promise.all(
+      [client, plain.pool].map((each) =>
+        each.query(text, values).then(
+          () => 'nothing',
+          (error: { code: string; message: string }) => [
+            error.code,
+            error.message.replace(/; it has .*/, ''),
+          ],
+        ),
+      ),
+    )
+    expect(found).toEqual(expected)
+    expect(found).toEqual(['22P02', 'invalid input value for enum mood: "glad"'])
+  })
+
+  it('also if the statement has run with another text before', async () => {
+    const refusal = 'invalid input value for enum mood: "glad"; it has sad, ok, happy, a "quote\'s'
+    const named = (value: string | null) =>
+      client.query({
+        name: 'by-mood',
+        text: 'select id from people where mood = $1',
+        values: [value],
+      })
+    const written = (value: string) =>
+      client.query(`select id from people where mood = '${value}' limit 100`)
+    for (const value of ['sad', 'sad', null]) await named(value)
+    await expect(named('glad')).rejects.toThrow(refusal)
+    expect((await named('sad')).rowCount).toBe(1)
+    for (const value of ['sad', 'ok', 'happy']) await written(value)
+    await expect(written('glad')).rejects.toThrow(refusal)
+  })
+
+  it('over HTTP, too', async () => {
+    const refusal = {
+      code: 'invalid_sql',
+      message: expect.stringContaining(
+        'invalid input value for enum mood: "glad"; it has sad, ok, happy',
+      ),
+    }
+    const wanted = "select id from people where mood = 'glad'"
+    const bad = [
+      { statement: wanted },
+      { statement: wanted.replace("'glad'", '$1'), params: ['glad'] },
+      {
+        statements: [
+          { statement: 'select 1' },
+          { statement: wanted.replace("'glad'", '$1'), params: ['glad'] },
+        ],
+      },
+    ]
+    for (const body of bad) {
+      const path = 'statements' in body ? '/sql/batch' : '/sql'
+      const answer = await shop.branches.call('main', 'POST', path, body)
+      expect([answer.status, answer.body]).toEqual([400, expect.objectContaining(refusal)])
+    }
+  })
+
   it('as soon as a value is added between others', async () => {
     for (const each of [client, plain.pool]) {
       await each.query(`alter type mood add value 'so-so' before 'ok'`)

@@ -1,5 +1,6 @@
 import type { Node } from 'libpg-query'
 import { type Sql, sql } from '../postgres/sql.js'
+import { invalidSql } from './invalid-sql.js'
 import { contentOf, kindOf, type NodeOf, namesOf } from './nodes.js'
 
 /*
@@ -12,6 +13,7 @@ export type DeclaredType = EnumType | IntegerType | TimestampType
 
 export interface EnumType {
   readonly kind: 'enum'
+  readonly name: string
   /** The values, in their order. */
   readonly values: readonly string[]
 }
@@ -189,6 +191,29 @@ export function commonOf(
   return isSame && one.values.every((value, index) => value === other.values[index])
     ? one
     : undefined
+}
+
+const LABELS = new WeakMap<readonly string[], ReadonlySet<string>>()
+/** Values that the message about an unknown one lists. */
+const LISTED_MAX = 20
+/** Characters of the unknown one that it shows. */
+const SHOWN_MAX = 100
+
+/** Throws if a text is no value of an enum. */
+export function requireValueOf({ name, values }: EnumType, text: string, position?: number): void {
+  let labels = LABELS.get(values)
+  if (labels === undefined) {
+    labels = new Set(values)
+    LABELS.set(values, labels)
+  }
+  if (labels.has(text)) return
+  const listed = values.slice(0, LISTED_MAX).join(', ')
+  const more = values.length > LISTED_MAX ? ', …' : ''
+  const shown = text.length > SHOWN_MAX ? `${text.slice(0, SHOWN_MAX)}…` : text
+  throw invalidSql(
+    `invalid input value for enum ${name}: "${shown}"; it has ${listed}${more}`,
+    position,
+  )
 }
 
 /** Returns what is not known to PostgreSQL of a type that the result of a query has shown. */

@@ -22,6 +22,7 @@ import {
   DeclaredTypes,
   type EnumType,
   keepsType,
+  requireValueOf,
   shownType,
 } from './declared-types.js'
 import { invalidSql } from './invalid-sql.js'
@@ -42,6 +43,8 @@ export interface StatementContext {
   /** Converts a byte offset of the statement to a position in characters, from 1. */
   positionOf(location: number | undefined): number | undefined
   useParameter(number: number): void
+  /** Notes a parameter that must be a value of an enum. */
+  compareParameter?(number: number, type: EnumType): void
   /** Notes a parameter where only a constant is allowed. */
   misplaceParameter(number: number, location: number | undefined): void
   /** Writes a subquery of an expression. */
@@ -124,13 +127,30 @@ export class ExpressionWriter {
     return written
   }
 
-  /** Writes a value that is compared with others. Beside a time without a zone, a text or parameter is one, too. */
+  /**
+   * Writes a value that is compared with others. Beside a time without a zone, a text or parameter is one, too. Beside an enum,
+   * it must be one of its values.
+   */
   writeBeside(node: Node | undefined, others: readonly (Node | undefined)[]): Sql {
     const value = this.write(node)
+    this.requireValues(this.enumOf(others), [node])
     const isUntyped =
       contentOf(node, 'ParamRef') !== undefined || contentOf(node, 'A_Const')?.sval !== undefined
     const isTime = isUntyped && others.some((each) => this.declaredType(each)?.kind === 'timestamp')
     return isTime ? withoutZone(value) : value
+  }
+
+  /** Throws if a text is no value of an enum. Parameters are checked when their values are known. */
+  requireValues(type: EnumType | undefined, nodes: readonly (Node | undefined)[]): void {
+    if (type === undefined) return
+    for (const node of nodes) {
+      const { sval, location } = contentOf(node, 'A_Const') ?? {}
+      if (sval !== undefined) {
+        requireValueOf(type, sval.sval ?? '', this.context.positionOf(location))
+      }
+      const { number } = contentOf(node, 'ParamRef') ?? {}
+      if (number !== undefined) this.context.compareParameter?.(number, type)
+    }
   }
 
   /** Writes what an expression is sorted by. Values of an enum are sorted by their places in its list. */
@@ -578,11 +598,14 @@ function writeOperator(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sql
   }
   const compared = COMPARISONS.has(operator.text) ? writer.enumOf([lexpr, rexpr]) : undefined
   if (compared !== undefined) {
-    const place = (node: Node | undefined) => writer.placeOf(writer.write(node), compared)
-    return sql`(${place(lexpr)} ${operator} ${place(rexpr)})`
+    const place = (node: Node | undefined, other: Node | undefined) =>
+      writer.placeOf(writer.writeBeside(node, [other]), compared)
+    return sql`(${place(lexpr, rexpr)} ${operator} ${place(rexpr, lexpr)})`
   }
-  const pairs = COMPARISONS.has(operator.text) ? rowPairs(lexpr, rexpr) : undefined
-  if (pairs?.some((pair) => writer.enumOf(pair) !== undefined)) {
+  const pairs = rowPairs(lexpr, rexpr)
+  for (const pair of pairs ?? []) writer.requireValues(writer.enumOf(pair), pair)
+  const isSorted = COMPARISONS.has(operator.text)
+  if (isSorted && pairs?.some((pair) => writer.enumOf(pair) !== undefined)) {
     const row = (index: 0 | 1) =>
       list(
         pairs.map((pair) => {
@@ -616,9 +639,11 @@ function writeWithMany(
     throw writer.invalid('operator [@?] with ANY or ALL is not supported', undefined)
   const cost = OPERATORS.get(operator.text)
   if (cost?.kind !== 'bounded') {
-    const type = COMPARISONS.has(operator.text) ? writer.enumOf([lexpr]) : undefined
+    const type = writer.enumOf([lexpr])
     const many = writer.write(rexpr)
-    if (type !== undefined) {
+    const array = contentOf(rexpr, 'TypeCast')?.arg ?? rexpr
+    writer.requireValues(type, contentOf(array, 'A_ArrayExpr')?.elements ?? [])
+    if (type !== undefined && COMPARISONS.has(operator.text)) {
       const value = writer.placeOf(writer.write(lexpr), type)
       return sql`(${value} ${operator} ${quantifier} ((${writer.placesOf(many, type)})::pg_catalog.int4[]))`
     }
@@ -1093,13 +1118,15 @@ const WRITERS: Writers = {
     const found = sql`${name}(${list(compared)})`
     return type === undefined ? found : writer.valueAt(found, type)
   },
-  TypeCast(writer, { arg, typeName }) {
+  TypeCast(writer, cast) {
+    const { arg, typeName } = cast
     const parameter = contentOf(arg, 'ParamRef')
     // The parser also accepts a parameter as the constant of `date '2026-01-31'`; PostgreSQL does not.
     if ((parameter?.location ?? 0) > (typeName?.location ?? 0)) {
       writer.context.misplaceParameter(parameter?.number ?? 0, parameter?.location)
       return sql`null`
     }
+    writer.requireValues(writer.enumOf([{ TypeCast: cast }]), [arg])
     return sql`cast(${writer.writeTyped(arg)} as ${writer.writeType(typeName)})`
   },
   JsonObjectConstructor: writeJsonObject,

@@ -217,6 +217,12 @@ export function cutName(name: string, bytesMax = NAME_BYTES_MAX): string {
   return cut
 }
 
+/** Returns the name of the type of an enum column, as the catalogue shows it. */
+export const enumNameOf = (
+  table: string,
+  { name, enum: list }: { readonly name: string; readonly enum?: { readonly type?: string } },
+): string => list?.type ?? cutName(`${table}_${name}`)
+
 /** Creates aliases that are unique within a statement. */
 export class Aliases {
   readonly #taken = new Set<string>()

@@ -72,6 +72,7 @@ const ofValue = ({ source }: RegExp): RegExp =>
 /** Kinds of invalid statements, by their messages. */
 const INVALID: readonly (readonly [RegExp, string])[] = [
   [/^syntax error|at end of input/, '42601'],
+  [/^invalid input value for enum /, '22P02'],
   [/the numbers up to \d+ are used up/, '2200H'],
   [ofValue(/column not found/), '42703'],
   [ofValue(/must not be null|cannot be null|is required/), '23502'],

@@ -1,7 +1,7 @@
 import type { ColumnType } from '@offshoot/contract/schema'
 import type { DeclaredType, EnumType } from '../../dialect/declared-types.js'
 import { invalidSql } from '../../dialect/invalid-sql.js'
-import { cutName, findName } from '../../dialect/scope.js'
+import { cutName, enumNameOf, findName } from '../../dialect/scope.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
 import { isFileType } from '../../rows/columns/column-types.js'
@@ -102,7 +102,7 @@ export class BranchTables implements WritableTables {
   findEnum(name: string): EnumType | undefined {
     this.#enums ??= this.#source.enums()
     const values = this.#enums.get(name)
-    return values && { kind: 'enum', values }
+    return values && { kind: 'enum', name, values }
   }
 
   find(name: string): StatementTable | undefined {
@@ -188,11 +188,13 @@ function createTable(
 /** Returns the type that a column is declared with, if it is stored as another one. */
 function declaredTypeOf(
   { name, column }: OwnColumn,
-  { idBits }: StoredTable,
+  { name: table, idBits }: StoredTable,
 ): DeclaredType | undefined {
   const { bits, link, withoutZone, enum: list }: Partial<StoredColumn> = column?.column ?? {}
   if (withoutZone) return { kind: 'timestamp' }
-  if (list !== undefined) return { kind: 'enum', values: list.values }
+  if (list !== undefined) {
+    return { kind: 'enum', name: enumNameOf(table, { name, enum: list }), values: list.values }
+  }
   const size = bits ?? link?.idBits ?? (column === undefined && name === 'id' ? idBits : undefined)
   return size && { kind: 'integer', bits: size, isKnown: false }
 }

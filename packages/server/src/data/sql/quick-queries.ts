@@ -7,7 +7,7 @@ import type { Session } from '../session/session.js'
 import type { Description, RunOptions } from './evaluate.js'
 import type { SqlContext } from './sql-context.js'
 import { toSqlError } from './sql-errors.js'
-import type { StatementPlan } from './statement-plan.js'
+import { requireCompared, type StatementPlan } from './statement-plan.js'
 import { KEPT_PARAMETER_BYTES, type PlannedStatement } from './statement-planner.js'
 
 /* Queries that end soon run on connections of their own, and are tried there first. */
@@ -96,7 +96,9 @@ export class KnownQuery {
   planFor(parameters: readonly Parameter[]): KnownPlan | undefined {
     const planned = this.#planned.deref()
     const isFitting = parameters.every((text) => text === null || isSmallText(text))
-    return planned === undefined || !isFitting ? undefined : planOf(planned)
+    if (planned === undefined || !isFitting) return undefined
+    requireCompared(planned.plan, parameters)
+    return planOf(planned)
   }
 
   reader(timeZone: string | undefined): Reader {

@@ -43,7 +43,12 @@ import type { SchemaPlan } from './schema/plan-schema.js'
 import { type NamedSequence, sequencesOf } from './sequence-names.js'
 import type { SqlContext } from './sql-context.js'
 import { PERMISSION_DENIED } from './sql-errors.js'
-import { type SinglePlan, type StatementPlan, writtenTables } from './statement-plan.js'
+import {
+  requireCompared,
+  type SinglePlan,
+  type StatementPlan,
+  writtenTables,
+} from './statement-plan.js'
 import {
   type GivenStatement,
   inBatch,
@@ -442,11 +447,16 @@ export async function prepareAll(
     }
   }
   const plans = await planner.plan(session, given, bounds.signal)
-  return plans.map((planned, index) => ({
-    planned,
-    plan: planned.plan,
-    parameters: given[index]?.parameters ?? [],
-  }))
+  return plans.map((planned, index) => {
+    const { plan } = planned
+    const parameters = given[index]?.parameters ?? []
+    try {
+      requireCompared(plan, parameters)
+    } catch (error) {
+      throw statements.length === 1 ? error : inBatch(error, index)
+    }
+    return { planned, plan, parameters }
+  })
 }
 
 interface Run {

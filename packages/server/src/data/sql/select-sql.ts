@@ -63,6 +63,14 @@ export interface SqlTables {
   findEnum?(name: string): EnumType | undefined
 }
 
+/** A parameter that must be a value of an enum. */
+export interface ComparedParameter {
+  /** From 1. */
+  readonly number: number
+  readonly name: string
+  readonly values: readonly string[]
+}
+
 const LEFT_OUT: Sql = empty
 /** The alias of a function in FROM, inside its relation. */
 const ROWS = ident('function rows')
@@ -82,6 +90,8 @@ export class QueryWriter implements StatementContext {
   expanded = 0
   /** The tables that are read. */
   readonly reads = new Set<string>()
+  /** The enums that parameters must be values of. */
+  readonly compared: ComparedParameter[] = []
   readonly #parameterSizes: readonly number[]
 
   constructor(
@@ -97,6 +107,11 @@ export class QueryWriter implements StatementContext {
 
   useParameter(number: number): void {
     this.#parameters.add(number)
+  }
+
+  compareParameter(number: number, { name, values }: EnumType): void {
+    const found = this.compared.find((each) => each.number === number && each.values === values)
+    if (found === undefined) this.compared.push({ number, name, values })
   }
 
   misplaceParameter(number: number, location: number | undefined): void {

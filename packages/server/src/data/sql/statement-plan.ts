@@ -1,5 +1,5 @@
 import type { Node } from 'libpg-query'
-import { typeOnceShown } from '../../dialect/declared-types.js'
+import { requireValueOf, typeOnceShown } from '../../dialect/declared-types.js'
 import { ExpressionWriter } from '../../dialect/expression-sql.js'
 import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
 import {
@@ -21,7 +21,7 @@ import {
 } from '../../dialect/scope.js'
 import { textLength } from '../../postgres/place.js'
 import { empty, ident, integer, join, type Sql, sql } from '../../postgres/sql.js'
-import { type Slot, slot } from '../../postgres/statement.js'
+import { type Parameter, type Slot, slot } from '../../postgres/statement.js'
 import {
   PROPOSED_POSITION,
   type StatementTable,
@@ -39,7 +39,14 @@ import {
   ReturnedRelations,
   returnsOthers,
 } from './returned-relations.js'
-import { type NamedParts, namesSql, partsOf, QueryWriter, withSql } from './select-sql.js'
+import {
+  type ComparedParameter,
+  type NamedParts,
+  namesSql,
+  partsOf,
+  QueryWriter,
+  withSql,
+} from './select-sql.js'
 import { readNextNumber, readNextval, readSetval, type SetvalCall } from './setval-call.js'
 import { StepRows } from './step-rows.js'
 import { shownQuery, type WrittenQuery } from './written-query.js'
@@ -54,7 +61,7 @@ export interface ParsedStatement {
 }
 
 /** The query of a statement, and what to write afterwards. Plain data that can be sent between threads. */
-export type StatementPlan =
+export type StatementPlan = (
   | SinglePlan
   /** Deletes all records of some tables, by their names in the schema. */
   | {
@@ -81,6 +88,7 @@ export type StatementPlan =
       /** The statement has no WITH that writes. Its only step reads the rows that it joins, which RETURNING has. */
       readonly isPlain?: boolean
     }
+) & { readonly compared?: readonly ComparedParameter[] }
 
 /** A query of a WITH that writes. */
 export interface WithStep {
@@ -139,6 +147,17 @@ export interface ConflictPlan {
   readonly rows: Sql
   /** The columns to update in the existing record. undefined: DO NOTHING. */
   readonly update: readonly WrittenColumn[] | undefined
+}
+
+/** Throws if a parameter that is compared with an enum is none of its values. */
+export function requireCompared(
+  { compared = [] }: StatementPlan,
+  parameters: readonly Parameter[],
+): void {
+  for (const { number, name, values } of compared) {
+    const text = parameters[number - 1]
+    if (typeof text === 'string') requireValueOf({ kind: 'enum', name, values }, text)
+  }
 }
 
 /** Returns the length of the queries of a plan. */
@@ -344,7 +363,8 @@ class Planner {
   plan(node: Node): StatementPlan {
     const plan = this.#plan(node)
     this.#writer.requireParameters(this.#parameterCount)
-    return plan
+    const { compared } = this.#writer
+    return compared.length === 0 ? plan : { ...plan, compared }
   }
 
   #plan(node: Node): StatementPlan {

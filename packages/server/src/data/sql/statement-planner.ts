@@ -6,7 +6,7 @@ import { Permits } from '../../common/permits.js'
 import { type Conversation, OverBudgetError, WorkerThread } from '../../common/worker-thread.js'
 import { PATTERN_BYTES_MAX } from '../../dialect/allowed.js'
 import { tooCostly } from '../../dialect/invalid-sql.js'
-import { cutName } from '../../dialect/scope.js'
+import { enumNameOf } from '../../dialect/scope.js'
 import {
   CELLS_AT_ONCE_MAX,
   LENGTH_AT_ONCE_MAX,
@@ -259,9 +259,7 @@ function listEnums({ schema }: Session): ReadonlyMap<string, readonly string[]> 
   return new Map(
     columns.flatMap(({ name, column }): [string, readonly string[]][] => {
       const list = column.enum
-      return list === undefined
-        ? []
-        : [[list.type ?? cutName(`${name}_${column.name}`), list.values]]
+      return list === undefined ? [] : [[enumNameOf(name, column), list.values]]
     }),
   )
 }

@@ -4,7 +4,7 @@ import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Node } from 'libpg-query'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
 import { contentOf, kindOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
-import { cutName } from '../../../dialect/scope.js'
+import { cutName, enumNameOf } from '../../../dialect/scope.js'
 import { ID_TYPE_OF } from '../../../domain/schemas/added-links.js'
 import { type Default, readDefault } from './default-values.js'
 import { readIndex } from './index-statement.js'
@@ -945,9 +945,7 @@ class SchemaPlanner {
 
 /** The name of the type of a column, as the catalogue shows it. */
 const typeNameOf = (table: TableModel, { definition }: ColumnModel): string | undefined =>
-  definition.type === 'enum'
-    ? (definition.enum?.type ?? cutName(`${table.name}_${definition.name}`))
-    : undefined
+  definition.type === 'enum' ? enumNameOf(table.name, definition) : undefined
 
 /** Lists the columns of a type. */
 const columnsOf = ({ tables }: SchemaModel, type: string) =>
