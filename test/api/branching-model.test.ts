@@ -981,10 +981,12 @@ class Run {
       () =>
         this.call(branch, 'POST', '/schema/apply', { edits: { operations }, allowDataLoss: true }),
     )
-    const added = listAdded(before, branch.state)
+    const { state: after } = branch
     const isAdding = operations.some((each) => 'addTable' in each || 'addColumn' in each)
-    if (body.entry === undefined || !isAdding) return
-    this.#steps.push({ entry: body.entry, branch, step: { added } })
+    const isKnown = !operations.some((each) => 'addConstraint' in each)
+    if (body.entry === undefined || !(isAdding || isKnown)) return
+    const step = isAdding ? { added: listAdded(before, after) } : { before, after }
+    this.#steps.push({ entry: body.entry, branch, step })
   }
 
   async write(): Promise<void> {
