@@ -246,6 +246,16 @@ describe('values of an enum have the order of its list', () => {
     await expectSame("select id from people where mood < 'ok' order by id")
   })
 
+  it('also in statements that are too long to be planned at once', async () => {
+    const many = Array.from({ length: 5000 }, () => "'ok'").join(', ')
+    await expectSame(
+      `select id from people where mood >= 'ok'::mood and mood in (${many}, 'happy') order by mood, id`,
+    )
+    await expect(
+      client.query(`select id from people where mood = 'glad'::mood or mood in (${many})`),
+    ).rejects.toThrow('invalid input value for enum mood: "glad"')
+  })
+
   it('up to a length of the statement as it is written out', async () => {
     const values = Array.from({ length: 1000 }, (_, n) => `'value ${n}'`)
     await client.query(`create type wide as enum (${values.join(', ')})`)

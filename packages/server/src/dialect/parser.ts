@@ -1,6 +1,7 @@
-import type { Node, ParseResult } from 'libpg-query'
+import type { Node, ParseResult, TypeName } from 'libpg-query'
 import type { ParserModule } from 'libpg-query/wasm/libpg-query.js'
 import { invalidSql } from './invalid-sql.js'
+import { namesOf } from './nodes.js'
 import { DEPTH_MAX, NODES_MAX, OPERATOR_STEPS_MAX } from './sql-limits.js'
 
 /*
@@ -26,6 +27,8 @@ export interface ParsedText {
   readonly callCount: number
   /** The names of relations: of tables or of WITH queries. */
   readonly relationNames: ReadonlySet<string>
+  /** The names of the types of casts. */
+  readonly typeNames: ReadonlySet<string>
 }
 
 /** Parses a text into the syntax trees of its statements. */
@@ -113,6 +116,7 @@ function requireSize(root: unknown): Omit<ParsedText, 'nodes' | 'texts'> {
   let count = 0
   let callCount = 0
   const relationNames = new Set<string>()
+  const typeNames = new Set<string>()
   let level: unknown[] = [root]
   for (let depth = 0; level.length > 0; ) {
     const next: unknown[] = []
@@ -127,8 +131,10 @@ function requireSize(root: unknown): Omit<ParsedText, 'nodes' | 'texts'> {
         hasNodes = true
         if (CALLS.has(kind)) callCount++
       }
-      const { relname } = value as { relname?: unknown }
+      const { relname, typeName } = value as { relname?: unknown; typeName?: TypeName }
       if (typeof relname === 'string') relationNames.add(relname)
+      const type = namesOf(typeName?.names).at(-1)
+      if (type !== undefined) typeNames.add(type)
       for (const each of fields) if (typeof each === 'object') next.push(each)
     }
     if (hasNodes) depth++
@@ -136,7 +142,7 @@ function requireSize(root: unknown): Omit<ParsedText, 'nodes' | 'texts'> {
     if (count > NODES_MAX) throw invalidSql(`a statement can have at most ${NODES_MAX} parts`)
     level = next
   }
-  return { nodeCount: count, callCount, relationNames }
+  return { nodeCount: count, callCount, relationNames, typeNames }
 }
 
 /** The text has a syntax error. */

@@ -19,11 +19,11 @@ export type PlanRequest =
       readonly kind: 'begin'
       readonly metadataKey: string | undefined
       readonly limits: Limits
-      /** The values of the types of columns that are enums, by their names. */
-      readonly enums: ReadonlyMap<string, readonly string[]>
     }
   | { readonly kind: 'parse'; readonly text: string; readonly parameterCount: number }
   | ({ readonly kind: 'table' } & TableDescription)
+  /** The values of the enums that the statement names, by the names of their types. */
+  | { readonly kind: 'enums'; readonly enums: ReadonlyMap<string, readonly string[]> }
   | { readonly kind: 'plan'; readonly parameterSizes: readonly number[] }
 
 export interface TableDescription {
@@ -31,9 +31,10 @@ export interface TableDescription {
   readonly rows: BranchRows
 }
 
-/** The answer to `parse`: the names of relations in the statement. */
+/** The answer to `parse`: the names of relations and of types in the statement. */
 export interface ParseAnswer {
   readonly names: readonly string[]
+  readonly typeNames: readonly string[]
 }
 
 /** The answer to `plan`: the plan, with SQL as its parts. */

@@ -29,15 +29,18 @@ async function handle(request: PlanRequest): Promise<ParseAnswer | PlanAnswer | 
     case 'begin':
       metadataKey = request.metadataKey
       limits = request.limits
-      enums = request.enums
       tables = new Map()
+      enums = new Map()
+      return undefined
+    case 'enums':
+      enums = request.enums
       return undefined
     case 'table':
       tables.set(request.table.name, request)
       return undefined
     case 'parse':
       parsed = await parseStatement(request.text, request.parameterCount)
-      return { names: [...parsed.relationNames] }
+      return { names: [...parsed.relationNames], typeNames: [...parsed.typeNames] }
     case 'plan': {
       if (parsed === undefined) throw new Error('a statement is parsed before it is planned')
       const { parameterSizes } = request

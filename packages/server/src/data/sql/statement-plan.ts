@@ -58,6 +58,7 @@ export interface ParsedStatement {
   readonly nodeCount: number
   readonly callCount: number
   readonly relationNames: ReadonlySet<string>
+  readonly typeNames: ReadonlySet<string>
 }
 
 /** The query of a statement, and what to write afterwards. Plain data that can be sent between threads. */

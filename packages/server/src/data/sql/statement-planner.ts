@@ -226,7 +226,6 @@ export class StatementPlanner {
         const planning = new PlanningInThread(session, thread, {
           limits: this.#limits,
           metadataKey: hidesMetadata ? undefined : session.metadata.key,
-          enums: listEnums(session),
         })
         return planEach(statements, (statement) => planning.plan(statement))
       })
@@ -300,11 +299,7 @@ class PlanningInThread {
   constructor(
     session: Session,
     thread: Conversation,
-    options: {
-      metadataKey: string | undefined
-      limits: Limits
-      enums: ReadonlyMap<string, readonly string[]>
-    },
+    options: { metadataKey: string | undefined; limits: Limits },
   ) {
     this.#session = session
     this.#thread = thread
@@ -314,10 +309,22 @@ class PlanningInThread {
 
   async plan({ text, parameterSizes }: GivenStatement): Promise<StatementPlan> {
     const parameterCount = parameterSizes.length
-    const { names } = await this.#ask<ParseAnswer>({ kind: 'parse', text, parameterCount })
+    const { names, typeNames } = await this.#ask<ParseAnswer>({
+      kind: 'parse',
+      text,
+      parameterCount,
+    })
     // The limit does not count the table that is written.
     if (names.length > RELATIONS_MAX + 1) throw tooManyRelations()
     await inTurns(this.#describe(names))
+    if (typeNames.length > 0) {
+      const enums = listEnums(this.#session)
+      const named = typeNames.flatMap((name): [string, readonly string[]][] => {
+        const values = enums.get(name)
+        return values === undefined ? [] : [[name, values]]
+      })
+      this.#tell({ kind: 'enums', enums: new Map(named) })
+    }
     const { plan } = await this.#ask<PlanAnswer>({ kind: 'plan', parameterSizes })
     return fromWire(plan)
   }
