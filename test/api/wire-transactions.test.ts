@@ -253,6 +253,76 @@ describe('a transaction', () => {
     expect(await agesOf(client)).toEqual([1, 17])
   })
 
+  it('only reads where the session says so, also for single statements', async () => {
+    const client = await forkTo('read-only')
+    const show = async (name: string) =>
+      Object.values((await client.query(`show ${name}`)).rows[0] ?? {})[0]
+    const insert = () => codeOf(client.query(`insert into notes (text) values ('x')`))
+    for (const [on, off] of [
+      ['set default_transaction_read_only = true', 'set default_transaction_read_only = off'],
+      [
+        'set session characteristics as transaction read only, isolation level serializable',
+        'set session characteristics as transaction read write',
+      ],
+      [
+        `select set_config('default_transaction_read_only', 'yes', false)`,
+        'reset default_transaction_read_only',
+      ],
+    ] as const) {
+      await client.query(on)
+      await client.query('set session characteristics as transaction isolation level serializable')
+      expect(await show('default_transaction_read_only')).toBe('on')
+      expect(await show('transaction_read_only')).toBe('on')
+      for (const text of [
+        `insert into notes (text) values ('x')`,
+        `insert into notes (text) values ('x'); select 1`,
+        `with w as (insert into notes (text) values ('x') returning id) select * from w`,
+        `update people set age = 1`,
+        'truncate notes',
+        'create table more (id text primary key)',
+        'copy notes (text) from stdin',
+        `select offshoot.fork('never')`,
+        `select offshoot.checkpoint()`,
+      ]) {
+        expect([text, await codeOf(client.query(text))]).toEqual([text, '25006'])
+      }
+      await client.query(`select offshoot.checkout('read-only')`)
+      expect(await agesOf(client)).toEqual([41, 17])
+      await client.query('begin read write')
+      expect([await show('transaction_read_only'), await insert()]).toEqual(['off', undefined])
+      await client.query('rollback')
+      await client.query(off)
+      expect([await show('transaction_read_only'), await insert()]).toEqual(['off', undefined])
+    }
+    const options = '-c default_transaction_read_only=1'
+    const given = await wire.connect(`shop:read-only?options=${encodeURIComponent(options)}`)
+    expect(await codeOf(given.query(`insert into notes (text) values ('x')`))).toBe('25006')
+    expect(await codeOf(client.query('set default_transaction_read_only = maybe'))).toBe('22023')
+  })
+
+  it('only reads after it was set so, and cannot take that back after a statement', async () => {
+    const client = await forkTo('turns-read-only')
+    const insert = () => codeOf(client.query(`insert into notes (text) values ('x')`))
+    for (const text of [
+      'set transaction_read_only = on',
+      'set local transaction_read_only = on',
+      `select set_config('transaction_read_only', 'on', true)`,
+    ]) {
+      await client.query('begin')
+      expect(await insert()).toBeUndefined()
+      await client.query(text)
+      expect((await client.query('show transaction_read_only')).rows).toEqual([
+        { transaction_read_only: 'on' },
+      ])
+      await client.query('savepoint a')
+      expect(await codeOf(client.query('set transaction read write'))).toBe('25001')
+      await client.query('rollback to a')
+      expect(await insert()).toBe('25006')
+      await client.query('rollback')
+      expect(await insert()).toBeUndefined()
+    }
+  })
+
   it('accepts FOR UPDATE and FOR SHARE', async () => {
     const client = await forkTo('locks')
     await client.query('begin')

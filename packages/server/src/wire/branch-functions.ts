@@ -47,6 +47,8 @@ export interface BranchFunction {
   readonly arguments: readonly [number, number]
   /** It cannot run inside a transaction. */
   readonly isWrite: boolean
+  /** What it changes is only the session. */
+  readonly isOfSession?: true
   /** The names and types of columns. undefined: the result is a text. */
   readonly columns?: Readonly<Record<string, string>>
   run(shell: BranchShell, given: Given): Promise<string | readonly object[]>
@@ -76,6 +78,7 @@ export const BRANCH_FUNCTIONS: Readonly<Record<string, BranchFunction>> = {
   checkout: {
     arguments: [1, 1],
     isWrite: true,
+    isOfSession: true,
     async run(shell, [name]) {
       await shell.checkout(required('checkout', name))
       return required('checkout', name)

@@ -576,6 +576,9 @@ export class ClientSession {
       if (definition.isWrite && this.#block.isOpen) {
         throw new WireError('25001', `offshoot.${name} cannot run inside a transaction block`)
       }
+      if (definition.isWrite && !definition.isOfSession) {
+        this.#block.requireWritable(`offshoot.${name}()`)
+      }
       const values = given.map((each) =>
         typeof each === 'object' && each !== null ? (parameters[each.parameter - 1] ?? null) : each,
       )
@@ -836,6 +839,7 @@ export class ClientSession {
   /** Asks the client for the rows of a COPY. They are one transaction. */
   async #beginCopy(plan: CopyPlan, isSimple: boolean): Promise<void> {
     const { limits } = this.#connection
+    this.#block.requireWritable('COPY FROM')
     const table = { ...(await this.#copyRun(plan.query, [])), copied: plan.copied }
     const { columns } = await this.#block.describe(table)
     const statement = plan.insert(columns.map(({ name }) => name))
@@ -892,11 +896,8 @@ export class ClientSession {
 
   /** Runs a statement about transactions. */
   async #control(portal: Portal, statement: ClientStatement): Promise<void> {
-    const { settings } = this.#connection.facts
-    const { tag, warning } = await this.#block.control(statement, {
-      isReadOnly: settings.get('default_transaction_read_only') === 'on',
-      signal: this.#running.signal,
-    })
+    const { signal } = this.#running
+    const { tag, warning } = await this.#block.control(statement, { signal })
     if (portal.isDescribing) this.#beginRows(portal, [], false)
     if (warning !== undefined) this.#write(errorMessage(warning, 'WARNING'))
     this.#complete(tag)

@@ -108,8 +108,7 @@ function setVariable(
       return done('RESET')
     case 'VAR_SET_MULTI':
       if (name === 'TRANSACTION') return done('SET', { transactionOptions: args })
-      settings.set('default_transaction_read_only', readOnlyOf(args) === true ? 'on' : 'off')
-      return done('SET')
+      return setCharacteristics(readOnlyOf(args), settings)
     case 'VAR_SET_VALUE':
       return done('SET', {
         notice: settings.set(name, args.map(constantText).join(', '), { isLocal }),
@@ -117,6 +116,17 @@ function setVariable(
     default:
       throw unsupported('this form of SET is not supported')
   }
+}
+
+/** Sets what later transactions are. Their isolation is always the highest. */
+function setCharacteristics(
+  isReadOnly: boolean | undefined,
+  settings: SessionSettings,
+): SessionAnswer {
+  if (isReadOnly !== undefined) {
+    settings.set('default_transaction_read_only', isReadOnly ? 'on' : 'off')
+  }
+  return done('SET')
 }
 
 function constantText(node: Node): string {

@@ -83,6 +83,30 @@ function isTimeZone(value: string): boolean {
 /** Names and values of one connection together take this many characters at most. */
 const LENGTH_MAX = 16 * 1024
 
+/** The setting that is the mode of the open transaction. */
+const TRANSACTION_READ_ONLY = 'transaction_read_only'
+/** Settings that are on or off. */
+const BOOLEANS = new Set(['default_transaction_read_only', TRANSACTION_READ_ONLY])
+
+/** Returns a value as SHOW returns it. Throws if the setting cannot have it. */
+function validValue(name: string, value: string): string {
+  const key = name.toLowerCase()
+  if (key === 'timezone' && !isTimeZone(value)) {
+    throw new WireError('22023', `invalid value for parameter "TimeZone": "${value}"`)
+  }
+  if (!BOOLEANS.has(key)) return value
+  // As in PostgreSQL, the beginning of a word is enough.
+  if (/^(?:on|t(?:r(?:ue?)?)?|y(?:es?)?|1)$/i.test(value.trim())) return 'on'
+  if (/^(?:off?|f(?:a(?:l(?:se?)?)?)?|no?|0)$/i.test(value.trim())) return 'off'
+  throw new WireError('22023', `parameter "${name}" requires a Boolean value`)
+}
+
+/** The transaction that is open, as far as it is a setting. */
+interface TransactionMode {
+  readonly isReadOnly: boolean
+  setReadOnly(isReadOnly: boolean): void
+}
+
 /** What follows from the settings. */
 interface CurrentSettings {
   readonly reported: readonly (readonly [string, string])[]
@@ -90,6 +114,7 @@ interface CurrentSettings {
   readonly lockTimeoutMs: number
   readonly timeZone: string | undefined
   readonly allowsDataLoss: boolean
+  readonly isReadOnlyByDefault: boolean
 }
 
 export class SessionSettings {
@@ -99,23 +124,24 @@ export class SessionSettings {
   #local = new Map<string, string>()
   /** What was set when the transaction began. */
   #before: ReadonlyMap<string, string> | undefined
+  #transaction: TransactionMode | undefined
   /** What each statement asks for, until a setting changes. */
   #current: CurrentSettings | undefined
 
   /** `given` are the settings that the client has sent when it connected, and those of the service. */
   constructor(given: Readonly<Record<string, string>>) {
-    requireValid('timezone', given.timezone ?? 'UTC')
     this.#initial = new Map(
       Object.entries({ ...REMEMBERED, ...given }).map(([name, value]) => [
         name.toLowerCase(),
-        value,
+        validValue(name, value),
       ]),
     )
   }
 
   /** A transaction begins. */
-  begin(): void {
+  begin(transaction?: TransactionMode): void {
     this.#before = new Map(this.#set)
+    this.#transaction = transaction
   }
 
   /** A transaction ends. */
@@ -123,6 +149,7 @@ export class SessionSettings {
     this.#current = undefined
     if (!isKept && this.#before !== undefined) this.#set = new Map(this.#before)
     this.#before = undefined
+    this.#transaction = undefined
     this.#local.clear()
   }
 
@@ -141,12 +168,12 @@ export class SessionSettings {
   }
 
   /** Sets a value, with `isLocal` up to the end of the transaction. Returns a notice if it has no effect. */
-  set(name: string, value: string, { isLocal = false } = {}): string | undefined {
+  set(name: string, given: string, { isLocal = false } = {}): string | undefined {
     const key = name.toLowerCase()
     if (key === 'role' || key === 'session_authorization') {
       // Tools for migrations set the role back to their own after each step.
-      const isOwn = value === this.#initial.get('session_authorization')
-      if (isOwn || (key === 'role' && value === 'none')) return undefined
+      const isOwn = given === this.#initial.get('session_authorization')
+      if (isOwn || (key === 'role' && given === 'none')) return undefined
       throw unsupported('the role of a connection is that of its API key')
     }
     if (isLocal && this.#before === undefined) {
@@ -154,11 +181,15 @@ export class SessionSettings {
     }
     const fixed = FIXED[key]
     if (fixed !== undefined) {
-      if (fixed.accepts(value)) return undefined
+      if (fixed.accepts(given)) return undefined
       if (key === 'client_encoding') throw unsupported('only the encoding UTF8 is supported')
       return `"${name}" is always ${fixed.value}: the new value is ignored`
     }
-    requireValid(key, value)
+    const value = validValue(name, given)
+    if (key === TRANSACTION_READ_ONLY) {
+      this.#transaction?.setReadOnly(value === 'on')
+      return undefined
+    }
     const length = [...this.#set, ...this.#local].reduce(
       (sum, [each, text]) => sum + each.length + text.length,
       0,
@@ -189,6 +220,10 @@ export class SessionSettings {
 
   find(name: string): string | undefined {
     const key = name.toLowerCase().replace(/^transaction isolation level$/, 'transaction_isolation')
+    if (key === TRANSACTION_READ_ONLY) {
+      const isReadOnly = this.#transaction?.isReadOnly ?? this.isReadOnlyByDefault
+      return isReadOnly ? 'on' : 'off'
+    }
     return FIXED[key]?.value ?? this.#local.get(key) ?? this.#set.get(key) ?? this.#initial.get(key)
   }
 
@@ -213,6 +248,7 @@ export class SessionSettings {
       lockTimeoutMs: milliseconds(this.get('lock_timeout')),
       timeZone: UTC.test(zone) ? undefined : zone,
       allowsDataLoss: /^(?:on|true|yes|1)$/i.test(this.find('offshoot.allow_data_loss') ?? ''),
+      isReadOnlyByDefault: this.get('default_transaction_read_only') === 'on',
     }
     return this.#current
   }
@@ -242,6 +278,11 @@ export class SessionSettings {
     return this.#derived.timeZone
   }
 
+  /** Whether transactions only read unless they say otherwise, also those of single statements. */
+  get isReadOnlyByDefault(): boolean {
+    return this.#derived.isReadOnlyByDefault
+  }
+
   /** Whether statements may remove tables and columns that hold values: `set offshoot.allow_data_loss = on`. */
   get allowsDataLoss(): boolean {
     return this.#derived.allowsDataLoss
@@ -251,11 +292,6 @@ export class SessionSettings {
 function milliseconds(text: string): number {
   const [, count = '0', unit = 'ms'] = /^(\d+)\s*(ms|s|min)?$/.exec(text) ?? []
   return Number(count) * ({ ms: 1, s: 1000, min: 60_000 }[unit] ?? 1)
-}
-
-function requireValid(key: string, value: string): void {
-  if (key !== 'timezone' || isTimeZone(value)) return
-  throw new WireError('22023', `invalid value for parameter "TimeZone": "${value}"`)
 }
 
 /** Returns the settings that a client sends when it connects, by names that are known here. */

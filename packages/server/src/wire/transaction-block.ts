@@ -98,7 +98,7 @@ export class TransactionBlock {
   /** Begins a block for the statements of one message. */
   beginImplicit(): void {
     if (this.isOpen) return
-    this.#begin({ isReadOnly: false })
+    this.#begin()
     this.#isImplicit = true
   }
 
@@ -112,18 +112,25 @@ export class TransactionBlock {
   /** Runs a statement, in the transaction if there is one. */
   run(run: StatementRun, sink: RowSink): Promise<void> {
     this.requireUsable()
+    const { isWrite, node } = run.statement
+    if (isWrite) this.requireWritable(kindOf(node).replace(/Stmt$/, '').toUpperCase())
     return this.#state === 'none' ? this.#runner.run(run, sink) : this.#runInside(run, sink)
   }
 
+  /** Whether the transaction that is open only reads, or the next one will. */
+  get isReadOnly(): boolean {
+    return this.isOpen ? this.#isReadOnly : this.#settings.isReadOnlyByDefault
+  }
+
+  /** Throws if the transaction only reads. `words` name the statement. A key that cannot write is told so elsewhere. */
+  requireWritable(words: string): void {
+    if (!this.isReadOnly || !this.#runner.canWrite) return
+    throw new WireError('25006', `cannot execute ${words} in a read-only transaction`)
+  }
+
   async #runInside(run: StatementRun, sink: RowSink): Promise<void> {
-    const { isWrite, node } = run.statement
-    // A key that cannot write is told so, whatever the transaction is.
-    if (this.#isReadOnly && isWrite && this.#runner.canWrite) {
-      const words = kindOf(node).replace(/Stmt$/, '').toUpperCase()
-      throw new WireError('25006', `cannot execute ${words} in a read-only transaction`)
-    }
     await this.#runner.admitted(async () => {
-      const transaction = await this.#opened(run.signal, isSchemaNode(node))
+      const transaction = await this.#opened(run.signal, isSchemaNode(run.statement.node))
       await transaction.run(run, sink)
     })
   }
@@ -286,10 +293,14 @@ export class TransactionBlock {
   /** Sets what SET TRANSACTION and BEGIN say. The isolation is always the highest. */
   configure(options: readonly Node[] | undefined): void {
     const isReadOnly = readOnlyOf(options)
-    if (isReadOnly === undefined || isReadOnly === this.#isReadOnly || !this.isOpen) return
-    if (!this.#runner.canWrite) return
-    if (this.#transaction !== undefined) {
-      throw new WireError('25001', 'SET TRANSACTION must be called before any query')
+    if (isReadOnly !== undefined) this.setReadOnly(isReadOnly)
+  }
+
+  /** Sets whether the open transaction only reads. One that has run a statement can only give writing up. */
+  setReadOnly(isReadOnly: boolean): void {
+    if (isReadOnly === this.#isReadOnly || !this.isOpen || !this.#runner.canWrite) return
+    if (this.#transaction !== undefined && !isReadOnly) {
+      throw new WireError('25001', 'transaction read-write mode must be set before any query')
     }
     this.#isReadOnly = isReadOnly
   }
@@ -304,7 +315,7 @@ export class TransactionBlock {
   /** Runs a statement about transactions. */
   async control(
     { node }: ClientStatement,
-    options: { isReadOnly: boolean; signal: AbortSignal },
+    { signal }: { signal: AbortSignal },
   ): Promise<ControlAnswer> {
     const statement = contentOf(node, 'TransactionStmt') ?? {}
     const name = statement.savepoint_name ?? ''
@@ -314,7 +325,7 @@ export class TransactionBlock {
         this.requireUsable()
         const tag = statement.kind === 'TRANS_STMT_BEGIN' ? 'BEGIN' : 'START TRANSACTION'
         const isNested = this.isOpen && !this.#isImplicit
-        if (!this.isOpen) this.#begin(options)
+        if (!this.isOpen) this.#begin()
         this.#isImplicit = false
         this.configure(statement.options)
         return isNested
@@ -327,7 +338,7 @@ export class TransactionBlock {
       case 'TRANS_STMT_SAVEPOINT':
         this.#requireBlock('SAVEPOINT')
         this.requireUsable()
-        await this.#save(name, options.signal)
+        await this.#save(name, signal)
         return { tag: 'SAVEPOINT' }
       case 'TRANS_STMT_RELEASE': {
         this.#requireBlock('RELEASE SAVEPOINT')
@@ -352,8 +363,8 @@ export class TransactionBlock {
     }
   }
 
-  #begin({ isReadOnly }: { isReadOnly: boolean }): void {
-    this.#settings.begin()
+  #begin({ isReadOnly } = { isReadOnly: this.#settings.isReadOnlyByDefault }): void {
+    this.#settings.begin(this)
     this.#state = 'open'
     this.#isReadOnly = isReadOnly || !this.#runner.canWrite
     this.#isImplicit = false
