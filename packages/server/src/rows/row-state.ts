@@ -14,6 +14,7 @@ import {
 import {
   applySchemaChanges,
   checkRows,
+  divideChanges,
   readsAllRows,
   type SchemaChanges,
 } from './heaps/schema-changes.js'
@@ -161,6 +162,9 @@ export class RowState {
   check(transaction: Queryable, changes: SchemaChanges): Promise<void> {
     return checkRows(transaction, this.#layout, changes)
   }
+
+  /** Divides the changes of a merge into those before its rows are written, and those after it. */
+  static readonly divideChanges = divideChanges
 
   /** Applies schema changes to the heaps of the branch. Requires the exclusive gate, and the present state. */
   change(transaction: Queryable, changes: SchemaChanges): Promise<void> {

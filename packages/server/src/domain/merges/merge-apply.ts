@@ -29,17 +29,14 @@ export async function applyMerge(
 ): Promise<Outcome> {
   const outcome = await comparison.renew(transaction, (table) => stateOf(ours, table))
   const changes = storageChanges(ours.schema, plan.schema)
-  // The rows of the target keep new constraints when those of the merge are written.
-  const isLate = ({ kind }: SchemaChange) => kind === 'constraintAdded'
-  const early = changes.filter((change) => !isLate(change))
-  const isChanged = await applySchema(transaction, { ...plan, ours }, changes, early)
+  const { before, after } = RowState.divideChanges(changes)
+  const isChanged = await applySchema(transaction, { ...plan, ours }, changes, before)
   const target = isChanged ? await getRows(transaction, plan) : ours.rows
   await outcome.publish(transaction, target, { by: plan.into.principal, cause: plan.kind })
-  const late = changes.filter(isLate)
-  if (late.length > 0) {
+  if (after.length > 0) {
     await new RowState(await getRows(transaction, plan)).change(transaction, {
       before: new Map(),
-      changes: late,
+      changes: after,
       limits: plan.limits,
       areRowsChecked: true,
     })

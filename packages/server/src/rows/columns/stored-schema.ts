@@ -120,6 +120,11 @@ export function listKeyColumns(
   ])
 }
 
+/** Returns whether rows that were written before a column was added have values of it. */
+export function isFilled({ fill, from }: StoredColumn): boolean {
+  return fill !== undefined || from !== undefined
+}
+
 /** Lists the columns that a column was made of, the latest first. */
 export function listOrigins({ from }: StoredColumn): StoredColumn[] {
   return from === undefined ? [] : [from, ...listOrigins(from)]

@@ -258,12 +258,10 @@ export async function alterHeapColumn(
   const { table, before, column } = options
   if ((before.unique ?? false) === (column.unique ?? false)) return
   await stopBuilding(transaction, heap.heapId)
-  if (column.unique) {
-    await runAll(transaction, ruleStatements(heap, { columns: [column] }))
-  } else {
-    const name = uniqueIndexName(heap.heapId, column.id)
-    await transaction.query(sql`drop index if exists ${qualified(heap.databaseId, name)}`)
-  }
+  // A merge has created the heap with the index, if the target had none.
+  const name = uniqueIndexName(heap.heapId, column.id)
+  await transaction.query(sql`drop index if exists ${qualified(heap.databaseId, name)}`)
+  if (column.unique) await runAll(transaction, ruleStatements(heap, { columns: [column] }))
   await requestIndexes(transaction, { ...heap, table, column })
 }
 

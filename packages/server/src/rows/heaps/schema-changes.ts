@@ -11,7 +11,12 @@ import {
   isComputed,
   listStoredChecks,
 } from '../columns/computed-columns.js'
-import type { StoredColumn, StoredConstraint, StoredTable } from '../columns/stored-schema.js'
+import {
+  isFilled,
+  type StoredColumn,
+  type StoredConstraint,
+  type StoredTable,
+} from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
 import { requestExtensionIndexes, requestIndexes } from '../indexes/heap-indexes.js'
 import {
@@ -139,6 +144,38 @@ function inOrder(changes: readonly SchemaChange[]): SchemaChange[] {
   const isComputing = (change: SchemaChange) =>
     (change.kind === 'columnAdded' || change.kind === 'columnAltered') && isComputed(change.column)
   return [...changes.filter((change) => !isComputing(change)), ...changes.filter(isComputing)]
+}
+
+/**
+ * Divides the changes of a merge into those before its rows are written, and those after it. New keys come after it: rows
+ * that the merge changes or deletes may break them.
+ */
+export function divideChanges(
+  changes: readonly SchemaChange[],
+): Record<'before' | 'after', SchemaChange[]> {
+  const divided: Record<'before' | 'after', SchemaChange[]> = { before: [], after: [] }
+  for (const change of changes) {
+    if (change.kind === 'constraintAdded') divided.after.push(change)
+    else if (!isKeyAdded(change)) divided.before.push(change)
+    else {
+      const { table, column } = change
+      const { unique: _, ...before } = column
+      const isStored = change.kind === 'columnAltered' && change.before.id === column.id
+      if (!isStored) divided.before.push({ ...change, column: before })
+      divided.after.push({ kind: 'columnAltered', table, before, column })
+    }
+  }
+  return divided
+}
+
+/** Returns whether a change makes a column unique that rows of the target have values of. */
+function isKeyAdded(
+  change: SchemaChange,
+): change is Extract<SchemaChange, { kind: 'columnAdded' | 'columnAltered' }> {
+  if (change.kind === 'columnAdded') return change.column.unique === true && isFilled(change.column)
+  if (change.kind !== 'columnAltered') return false
+  const { before, column } = change
+  return column.unique === true && (before.unique !== true || before.id !== column.id)
 }
 
 /** Applies schema changes to the heaps of a branch. Requires the exclusive gate. */

@@ -9,7 +9,12 @@ import { sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import { listNewRules } from '../columns/computed-columns.js'
 import { narrows } from '../columns/conversions.js'
-import { listAllColumns, type StoredSchema, type StoredTable } from '../columns/stored-schema.js'
+import {
+  isFilled,
+  listAllColumns,
+  type StoredSchema,
+  type StoredTable,
+} from '../columns/stored-schema.js'
 import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
 import { dropNewLayers, type NewLayer } from '../heaps/layers.js'
 import type { SpareHeaps } from '../heaps/spare-heaps.js'
@@ -411,23 +416,30 @@ export class TableComparison {
   /** The outcome that is checked. undefined: all of its rows come from branches with the same rules. */
   get #checked() {
     if (this.#staged?.isQuery) return undefined
-    const { ours } = this.#compared
-    const isNew = (rule: 'notNull' | 'unique', { id, column }: PhysicalColumn) => {
-      const before = findEarlier(ours.table, column)
-      return column[rule] === true && (before?.[rule] !== true || before.id !== id)
-    }
-    const newRules = (rule: 'notNull' | 'unique') =>
-      new Set(this.codec.physical.flatMap((each) => (isNew(rule, each) ? [each.id] : [])))
+    const idsOf = (columns: readonly PhysicalColumn[]) => columns.map(({ id }) => id)
     return {
       codec: this.codec,
       staged: this.#staged,
       ours: this.#merge.ours,
-      newlyRequired: newRules('notNull'),
+      newlyRequired: new Set(idsOf(this.#listNew('notNull'))),
       narrowed: { ours: this.#narrowed('ours'), theirs: this.#narrowed('theirs') },
       limits: this.#compared.form.limits,
-      newRules: new Set([...newRules('unique'), ...this.#newLinks, ...this.#newConstraints]),
+      newRules: new Set([
+        ...idsOf(this.#listNew('unique')),
+        ...this.#newLinks,
+        ...this.#newConstraints,
+      ]),
       targetsOf: this.#others.rowsOf,
     }
+  }
+
+  /** Lists the columns with a rule that the target does not have yet. */
+  #listNew(rule: 'notNull' | 'unique'): PhysicalColumn[] {
+    const { table } = this.#compared.ours
+    return this.codec.physical.filter(({ id, column }) => {
+      const before = findEarlier(table, column)
+      return column[rule] === true && (before?.[rule] !== true || before.id !== id)
+    })
   }
 
   /** The ids of the columns that can have fewer values than on a side. */
@@ -461,11 +473,14 @@ export class TableComparison {
   }
 
   /**
-   * Whether the outcome can be written to a layer. The heap below it keeps stale rows, to which a constraint cannot be
-   * added.
+   * Whether the outcome can be written to a layer. The heap below it keeps stale rows, to which a rule cannot be added.
    */
   get takesLayer(): boolean {
-    return this.#compared.ours.table === undefined || this.#newConstraints.length === 0
+    const { table } = this.#compared.ours
+    if (table === undefined) return true
+    const isStored = ({ column }: PhysicalColumn) =>
+      isFilled(column) || findEarlier(table, column) !== undefined
+    return this.#newConstraints.length === 0 && !this.#listNew('unique').some(isStored)
   }
 
   /**
