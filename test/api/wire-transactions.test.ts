@@ -1,6 +1,8 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
+import { createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
 import {
   bind,
@@ -413,6 +415,52 @@ describe('a transaction that others wait for', () => {
     expect((await branches.call('approved', 'PATCH', '', fields)).status).toBe(200)
     expect(await codeOf(client.query('commit'))).toBe('40001')
     expect(await agesOf(client)).toEqual([41, 17])
+  })
+
+  it.each(['begin', 'begin read only', 'begin; savepoint a'])(
+    'is ended when its key was revoked, also by another process (%s)',
+    async (begin) => {
+      const other = await createTestService({ url: service.url })
+      try {
+        const key = await createKey(service, 'revoked')
+        const client = await wire.connect('shop:main', { key })
+        await client.query(begin)
+        await client.query('declare c cursor for select id from people')
+        await client.query('declare h cursor with hold for select id from people')
+        expect(await agesOf(client)).toHaveLength(2)
+        const options = { key: service.key }
+        expect((await other.call('DELETE', '/user/keys/revoked', options)).status).toBe(204)
+        // A transaction asks again after a tenth of a second.
+        await delay(150)
+        expect(await codeOf(client.query('fetch h'))).toBe('28P01')
+        if (begin.includes('savepoint')) {
+          expect(await codeOf(client.query('rollback to a'))).toBe('28P01')
+        }
+        expect(heldConnections()).toBe(0)
+        await client.query('rollback')
+        expect(await codeOf(client.query('select 1'))).toBe('28P01')
+      } finally {
+        await other.close()
+      }
+    },
+  )
+
+  it('cannot go on to write, read or fetch when its key was revoked', async () => {
+    const texts = [
+      `insert into notes (text) values ('x')`,
+      'table people',
+      'fetch c',
+      'savepoint b',
+    ]
+    for (const text of texts) {
+      const key = await createKey(service, 'revoked')
+      const client = await wire.connect('shop:main', { key })
+      await client.query('begin; declare c cursor for select id from people')
+      await service.call('DELETE', '/user/keys/revoked')
+      await delay(150)
+      expect([text, await codeOf(client.query(text))]).toEqual([text, '28P01'])
+    }
+    expect(heldConnections()).toBe(0)
   })
 
   it('is ended by a fork in another process, and by a write to the same row', async () => {

@@ -4,6 +4,7 @@ import type { Description } from '../data/sql/evaluate.js'
 import { MissingStorageError, type RowSink } from '../data/sql/run-sql.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import type { SavepointStep } from '../data/sql/sql-transaction.js'
+import type { Need } from '../domain/access/scope.js'
 import { LostBackendError } from '../postgres/bounds.js'
 import { toAppError } from '../postgres/failures.js'
 import type { Sql } from '../postgres/sql.js'
@@ -17,6 +18,12 @@ import { WireError } from './wire-error.js'
  * short transaction ends in that time, so forks do not disturb it.
  */
 const GRACE_MS = 1_000
+
+/**
+ * For how long a transaction relies on its key. Its snapshot does not show that the key was revoked, so PostgreSQL is asked
+ * outside of it, but not with each of many statements.
+ */
+const KEY_TRUSTED_MS = 100
 
 const REPEAT = { hint: 'Repeat the transaction from its beginning.' }
 
@@ -53,7 +60,9 @@ export class ClientTransaction {
   /** Whether it has the branch alone, because it changes the schema. Others wait then, as for any schema edit. */
   #isAlone: boolean
   /** Why the service has ended the transaction. */
-  #reason: WireError | undefined
+  #reason: Error | undefined
+  /** When the key was found valid. */
+  #confirmedAt = performance.now()
   #idle: NodeJS.Timeout | undefined
   #grace: NodeJS.Timeout | undefined
   #total: NodeJS.Timeout | undefined
@@ -84,6 +93,7 @@ export class ClientTransaction {
         new Promise<void>((commit, fail) => {
           this.#inside = inside
           this.#finish = { commit, fail }
+          this.#confirmedAt = performance.now()
           this.#total = setTimeout(() => this.#end(tookTooLong(sqlTransactionMs)), sqlTransactionMs)
           this.#rest()
           resolve()
@@ -154,7 +164,7 @@ export class ClientTransaction {
     this.#isBusy = true
     try {
       // The snapshot of the transaction does not show that its key was revoked meanwhile.
-      await this.#runner.confirm(this.#hasWritten ? 'write' : 'read')
+      await this.#runner.confirm(this.#need)
     } catch (error) {
       this.#isBusy = false
       await this.rollBack()
@@ -190,6 +200,29 @@ export class ClientTransaction {
     await this.rollBack()
   }
 
+  /** Throws and ends the transaction if its key was revoked or restricted, or its branch is gone. */
+  confirmKey(): Promise<void> {
+    return this.#work(async () => undefined)
+  }
+
+  async #confirmKey(): Promise<void> {
+    const now = performance.now()
+    if (now - this.#confirmedAt <= KEY_TRUSTED_MS) return
+    try {
+      await this.#runner.confirm(this.#need)
+    } catch (error) {
+      const reason = toAppError(error)
+      if (reason instanceof Error) this.#reason ??= reason
+      throw reason
+    }
+    this.#confirmedAt = now
+  }
+
+  /** The access that the key must still have. */
+  get #need(): Need {
+    return this.#hasWritten ? 'write' : 'read'
+  }
+
   #work<Result>(work: (inside: HeldTransaction) => Promise<Result>): Promise<Result> {
     const running = this.#workOnce(work)
     this.#running = running
@@ -203,6 +236,7 @@ export class ClientTransaction {
     clearTimeout(this.#idle)
     let result: Result
     try {
+      await this.#confirmKey()
       result = await work(this.#inside)
     } catch (error) {
       if (error instanceof MissingStorageError) throw await this.#makeStorage(error)
@@ -221,14 +255,15 @@ export class ClientTransaction {
 
   /** Creates the storage of tables, which needs the branch alone: the transaction has to end before. */
   async #makeStorage({ tables }: MissingStorageError): Promise<WireError> {
-    this.#reason = new WireError(
+    const reason = new WireError(
       '40001',
       `the first write to [${tables.join(', ')}] on this branch has created storage`,
       REPEAT,
     )
+    this.#reason = reason
     await this.rollBack()
     await this.#runner.makeWritable(tables)
-    return this.#reason
+    return reason
   }
 
   /** The client has its turn. */

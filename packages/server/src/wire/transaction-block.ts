@@ -235,7 +235,8 @@ export class TransactionBlock {
     this.requireUsable()
     if (this.#held.find(name) !== undefined) {
       // The rows were read earlier, and the key may have been revoked since.
-      if (!this.isOpen) await this.#runner.place()
+      if (this.#transaction === undefined) await this.#runner.place()
+      else await this.#transaction.confirmKey()
       this.#held.fetch(name, movement, sink)
       return
     }
