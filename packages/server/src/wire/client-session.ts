@@ -23,6 +23,7 @@ import { type Frame, FrameContent, ProtocolError, rowMessage, textIn } from './f
 import { describeLocks, lockWait, readLocks, runLocks } from './lock-statement.js'
 import { NamedItems } from './named-items.js'
 import type { ParsedTexts } from './parsed-texts.js'
+import { PortalCursors } from './portal-cursors.js'
 import { type PreparedPlan, planPrepared } from './prepared-statement.js'
 import { rowDescription } from './row-description.js'
 import { RowStream } from './row-stream.js'
@@ -58,6 +59,8 @@ interface Portal {
   readonly formats: readonly number[]
   /** What the portal has returned so far, if it was executed. */
   stream?: RowStream | CatalogueRows
+  /** The cursor that has its rows. */
+  cursor?: string
   /** For EXECUTE: the portal of the statement that was prepared. */
   executed?: Portal
   /** The first word of what the client is told at the end, if it is another than that of a query. */
@@ -104,11 +107,13 @@ export class ClientSession {
   #reported: readonly (readonly [string, string])[]
   /** The portal for whose columns the client waits. */
   #described: Portal | undefined
+  readonly #cursors: PortalCursors
 
   constructor(connection: ClientConnection) {
     this.#connection = connection
     const { runner, limits, facts } = connection
     this.#block = new TransactionBlock(runner, limits, facts.settings)
+    this.#cursors = new PortalCursors(this.#block)
     this.#reported = facts.settings.reported
   }
 
@@ -166,6 +171,7 @@ export class ClientSession {
     // Portals end with their transaction.
     if (!this.#block.isOpen) {
       this.#portals.clear()
+      this.#cursors.clear()
       const released = this.#connection.locks.endTransaction()
       if (released !== undefined) return released.then(() => this.#ready())
     }
@@ -318,10 +324,12 @@ export class ClientSession {
   }
 
   /** Executes a portal. Others for which the client waits come first, so that answers keep the order of messages. */
-  async #executeNamed(name: string, rowsMax: number): Promise<void> {
+  async #executeNamed(name: string, rowsAsked: number): Promise<void> {
     const portal = this.#portal(name)
+    const rowsMax = Math.max(0, rowsAsked)
     // One that goes on does not describe its columns again by itself.
-    const describesItself = portal === this.#described && portal.stream === undefined
+    const isNew = portal.stream === undefined && portal.cursor === undefined
+    const describesItself = portal === this.#described && isNew
     if (!describesItself) await this.#describePortal()
     this.#described = undefined
     const isReadInParts = rowsMax > 0 || portal.stream !== undefined
@@ -398,6 +406,7 @@ export class ClientSession {
       bytes: bytes === null ? null : Buffer.from(bytes),
       format: (formats.length === 1 ? formats[0] : formats[index]) ?? 0,
     }))
+    this.#drop(portalName)
     this.#keep(portalName, {
       prepared,
       isDescribing: false,
@@ -447,9 +456,15 @@ export class ClientSession {
   #close(content: FrameContent): void {
     const [kind, name] = [content.letter(), content.text()]
     if (kind === 'S') this.#prepared.delete(name)
-    else this.#portals.delete(name)
+    else this.#drop(name)
     this.#count()
     this.#write(CLOSE_COMPLETE)
+  }
+
+  #drop(name: string): void {
+    const portal = this.#portals.get(name)
+    this.#cursors.spend(portal?.cursor ?? portal?.executed?.cursor)
+    this.#portals.delete(name)
   }
 
   #statement(name: string): Prepared {
@@ -681,6 +696,9 @@ export class ClientSession {
       return
     } else if (statement.kind === 'catalogue') {
       await this.#runCatalogue(portal, statement, isSimple)
+    } else if (statement.kind === 'query' && this.#hasCursor(portal, statement, rowsMax)) {
+      await this.#readPart(portal, statement, { rowsMax, isSimple })
+      return
     } else if (portal.stream === undefined) {
       const stream = this.#streamOf(portal, { rowsMax, isSimple })
       const run =
@@ -701,6 +719,36 @@ export class ClientSession {
       const tag = portal.stream.tag(rowsMax > 0 || goesOn ? rows.length : undefined)
       this.#complete(portal.verb === undefined ? tag : tag.replace('SELECT', portal.verb))
     }
+  }
+
+  /**
+   * Returns whether the rows of a portal are those of a cursor, so that they are read in parts. They are not if a single row is
+   * asked for: clients do that for results which have one.
+   */
+  #hasCursor(
+    { cursor, stream }: Portal,
+    { isWrite }: StatementRun['statement'],
+    rowsMax: number,
+  ): boolean {
+    if (cursor !== undefined) return true
+    return rowsMax > 1 && stream === undefined && !isWrite && this.#block.keepsPortals
+  }
+
+  /** Reads the next rows of a portal from its cursor. */
+  async #readPart(
+    portal: Portal,
+    statement: StatementRun['statement'],
+    { rowsMax, isSimple }: { rowsMax: number; isSimple: boolean },
+  ): Promise<void> {
+    const run = this.#runOf(statement, portal.prepared.declaredIds, await this.#textsOf(portal))
+    const stream = this.#streamOf(portal, { rowsMax: 0, isSimple })
+    await this.#cancellable(async () => {
+      portal.cursor ??= await this.#cursors.open(run)
+      await this.#cursors.read(portal.cursor, { run, rowsMax }, stream)
+    })
+    for (const row of stream.take(0)) this.#write(row)
+    if (rowsMax > 0 && stream.count === rowsMax) this.#write(PORTAL_SUSPENDED)
+    else this.#complete(stream.tag())
   }
 
   #streamOf(

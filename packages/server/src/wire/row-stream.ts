@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type pg from 'pg'
 import type { Description, ResultColumn } from '../data/sql/evaluate.js'
-import type { RowSink } from '../data/sql/run-sql.js'
+import { type RowSink, TooManyRowsError } from '../data/sql/run-sql.js'
 import { type ClientOutput, FLUSH_BYTES } from './client-output.js'
 import { rowMessage } from './frames.js'
 import { toBinary } from './values.js'
@@ -16,6 +16,13 @@ const TAGS: Readonly<Record<Exclude<Result['kind'], 'truncate' | 'schema'>, stri
   delete: 'DELETE',
 }
 
+/** Bytes of rows that a quick statement can have. With more, it is a long one. */
+const QUICK_BYTES_MAX = 8 * 1024 * 1024
+/** Bytes that a row takes in memory beside its message. */
+const ROW_BYTES = 120
+
+const NO_ROW = Buffer.alloc(0)
+
 interface RowStreamOptions {
   readonly output: ClientOutput
   /** Called once the columns are certain, and before any row is sent. */
@@ -24,7 +31,7 @@ interface RowStreamOptions {
   readonly formats: readonly number[]
   /** Rows are kept until they are asked for. */
   readonly isKept: boolean
-  /** Bytes of rows that are kept. */
+  /** Bytes of rows that can be kept until they are asked for. */
   readonly bytesMax: number
   /** Writes a row in another form, from its texts. */
   toMessage?(row: readonly (string | null)[], columns: readonly ResultColumn[]): Buffer
@@ -41,6 +48,9 @@ export class RowStream implements RowSink {
   /** Rows with texts can only be written in another form from their texts. */
   readonly forward: RowSink['forward']
   #rows: Buffer[] = []
+  /** The first of the rows that were not taken yet. */
+  #first = 0
+  /** Bytes that the rows take. */
   #bytes = 0
   #count = 0
   #isSent = false
@@ -80,6 +90,8 @@ export class RowStream implements RowSink {
     this.#rows = []
     this.#bytes = 0
     this.#count = 0
+    this.#isTooLarge = false
+    this.#failure = undefined
     this.#columns = []
     this.#source = this.#options.isKept ? undefined : source
   }
@@ -101,10 +113,10 @@ export class RowStream implements RowSink {
   #add(message: Buffer): void {
     this.#count++
     this.#rows.push(message)
-    this.#bytes += message.length
+    this.#bytes += message.length + ROW_BYTES
     if (this.#source !== undefined) {
       if (this.#bytes > FLUSH_BYTES) this.#send(this.#source)
-    } else if (this.#bytes > this.#options.bytesMax) {
+    } else if (this.#bytes > this.#bytesMax) {
       this.#isTooLarge = true
       this.#rows = []
     }
@@ -114,7 +126,10 @@ export class RowStream implements RowSink {
     this.#result = result
     if (this.#failure !== undefined) throw this.#failure
     if (this.#isTooLarge) {
-      throw new WireError('54000', `the result has more than ${this.#options.bytesMax} bytes`)
+      if (!this.#options.isKept) throw new TooManyRowsError()
+      throw new WireError('54000', `the result takes more than ${this.#bytesMax} bytes`, {
+        hint: 'In a transaction, rows are read in the parts that are asked for.',
+      })
     }
     if (!this.#isSent) this.#options.begin(this.#columns)
   }
@@ -136,9 +151,15 @@ export class RowStream implements RowSink {
 
   /** Takes rows that are kept, up to a number. 0: all. */
   take(rowsMax: number): readonly Buffer[] {
-    const rows = rowsMax === 0 ? this.#rows : this.#rows.slice(0, rowsMax)
-    this.#rows = this.#rows.slice(rows.length)
-    for (const row of rows) this.#bytes -= row.length
+    const end = rowsMax === 0 ? this.#rows.length : this.#first + rowsMax
+    const rows = this.#rows.slice(this.#first, end)
+    this.#rows.fill(NO_ROW, this.#first, this.#first + rows.length)
+    this.#first += rows.length
+    for (const row of rows) this.#bytes -= row.length + ROW_BYTES
+    if (this.#first === this.#rows.length) {
+      this.#rows = []
+      this.#first = 0
+    }
     return rows
   }
 
@@ -148,6 +169,11 @@ export class RowStream implements RowSink {
     if (result.kind === 'schema') return result.tag
     if (result.kind === 'truncate') return 'TRUNCATE TABLE'
     return `${TAGS[result.kind]} ${result.kind === 'select' ? count : result.written}`
+  }
+
+  get #bytesMax(): number {
+    const { isKept, bytesMax } = this.#options
+    return isKept ? bytesMax : Math.min(bytesMax, QUICK_BYTES_MAX)
   }
 
   #encode(text: string | null, column: number): string | Buffer | null {

@@ -64,8 +64,8 @@ export class TransactionBlock {
   #isReadOnly = false
   #transaction: ClientTransaction | undefined
   #savepoints: string[] = []
-  /** The columns of cursors. */
-  readonly #cursors = new Map<string, readonly ResultColumn[]>()
+  /** The columns of cursors, and the number of savepoints at their declaration. */
+  readonly #cursors = new Map<string, { columns: readonly ResultColumn[]; depth: number }>()
   readonly #held = new HeldCursors()
   #isClosed = false
 
@@ -88,6 +88,11 @@ export class TransactionBlock {
   requireUsable(): void {
     if (this.#isClosed) throw clientGone()
     if (this.#state === 'failed') throw new WireError('25P02', ABORTED)
+  }
+
+  /** Whether PostgreSQL can keep the rows of a portal until they are asked for. */
+  get keepsPortals(): boolean {
+    return this.#state === 'open' && !this.#isImplicit && this.#runner.hasCursors
   }
 
   /** Whether the block ends with its message. */
@@ -185,7 +190,8 @@ export class TransactionBlock {
     await this.#runner.admitted(async () => {
       const transaction = await this.#opened(run.signal)
       await transaction.declare(run, words, {
-        describe: ({ columns }) => this.#cursors.set(name, columns),
+        describe: ({ columns }) =>
+          this.#cursors.set(name, { columns, depth: this.#savepoints.length }),
       })
     })
   }
@@ -227,7 +233,7 @@ export class TransactionBlock {
   }
 
   findCursor(name: string): readonly ResultColumn[] | undefined {
-    return this.#cursors.get(name) ?? this.#held.find(name)
+    return this.#cursors.get(name)?.columns ?? this.#held.find(name)
   }
 
   /** Reads rows of a cursor. */
@@ -347,6 +353,7 @@ export class TransactionBlock {
         const index = this.#find(name)
         await this.#transaction?.savepoint({ kind: 'release', name, depth: index })
         this.#savepoints.length = index
+        for (const each of this.#cursors.values()) each.depth = Math.min(each.depth, index)
         this.#held.release(index)
         return { tag: 'RELEASE' }
       }
@@ -355,6 +362,9 @@ export class TransactionBlock {
         const index = this.#find(name)
         await this.#transaction?.savepoint({ kind: 'return', name, depth: index })
         this.#savepoints.length = index + 1
+        for (const [cursor, { depth }] of this.#cursors) {
+          if (depth > index) this.#cursors.delete(cursor)
+        }
         this.#held.returnTo(index + 1)
         this.#state = 'open'
         return { tag: 'ROLLBACK' }

@@ -116,7 +116,10 @@ export interface Evaluated {
 export interface RunOptions {
   /** The memory that the calls collect is added to that of others, because a cursor keeps it. */
   readonly countsOn?: boolean
-  /** Called before the calls are sent, which can happen more than once: what they have returned before is void. */
+  /**
+   * Called before the calls are sent, which can happen more than once: what they have returned before is void. In a transaction,
+   * they run again only with all of it.
+   */
   readonly begin?: (() => void) | undefined
 }
 
@@ -130,7 +133,6 @@ export function runInside(
   { countsOn = false } = {},
 ): RunCalls {
   return async (calls, options) => {
-    options?.begin?.()
     const { before, calls: read, after } = serverOf(transaction.client).readAs(reader, calls)
     const first = countsOn || options?.countsOn ? before : [COUNT_AGAIN, ...before]
     try {

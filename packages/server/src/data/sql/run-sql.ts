@@ -224,8 +224,8 @@ async function runPrepared(
       try {
         return await runQuick(context, request, { statement, reader })
       } catch (error) {
-        // It did not end in time, so that it has to wait for its turn among long statements.
-        if (!isTimedOut(error)) throw error
+        // It did not end in time, or with few rows, so that it has to wait for its turn among long statements.
+        if (!isLong(error)) throw error
         return await runInTransaction(context, request, { prepared, reader, isWrite })
       }
     } catch (error) {
@@ -272,7 +272,7 @@ export async function runKnown(
     sink.end({ kind: 'select', written: 0 })
     return true
   } catch (error) {
-    if (isTimedOut(error)) {
+    if (isLong(error)) {
       const request = { statements: [], form: rowsForm(sink), toAnswer: () => '' }
       const prepared = [{ planned, plan, parameters }]
       await runInTransaction(context, request, { prepared, reader, isWrite: false })
@@ -752,6 +752,16 @@ const receiverOf = (sink: RowSink): RowReceiver => ({
   receiveRow: (row) => sink.row(row),
   forward: sink.forward,
 })
+
+/** A sink does not keep more rows of a quick statement. It runs again as a long one, whose rows are not kept. */
+export class TooManyRowsError extends Error {
+  constructor() {
+    super('the rows of a quick statement take too much memory')
+  }
+}
+
+/** Returns whether a statement has to run as a long one. */
+const isLong = (error: unknown): boolean => error instanceof TooManyRowsError || isTimedOut(error)
 
 /** Tells a sink that a quick statement begins, perhaps not for the first time. */
 const beginAgain = (sink: RowSink, description: Description) => () => {
