@@ -81,12 +81,18 @@ describe('a result that is larger than what the service keeps', () => {
   })
 
   it('arrives whole by COPY', async () => {
-    for (const text of ['copy notes to stdout', `copy (${MANY}) to stdout (format binary)`]) {
+    for (const [text, head] of [
+      ['copy notes to stdout', 'n1\t'],
+      [`copy (${MANY}) to stdout (format binary)`, 'PGCOPY\n'],
+    ] as const) {
       const raw = await wire.openRaw()
       raw.send(query(text))
       const answers = await raw.until('Z')
       expect(errorCode(answers)).toBeUndefined()
       expect(tagOf(answers)).toBe(`COPY ${ROW_COUNT}\0`)
+      const data = answers.filter(({ type }) => type === 'd').map(({ body }) => body.toString())
+      expect(data.map((each) => each.includes(head)).indexOf(true)).toBe(0)
+      expect(data.join('').split('xxx'.repeat(100)).length).toBeGreaterThan(ROW_COUNT)
       raw.close()
     }
   })

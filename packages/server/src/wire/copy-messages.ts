@@ -64,6 +64,9 @@ export function copyStream(
     formats: isBinary ? [1] : [],
     isKept: false,
     bytesMax,
+    restart: () => {
+      head = BINARY_HEAD
+    },
     ...(isBinary
       ? {
           toMessage: (row, columns) => toBinaryData(binaryRow(row, typeIdsOf(columns))),

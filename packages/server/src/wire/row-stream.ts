@@ -33,6 +33,8 @@ interface RowStreamOptions {
   readonly isKept: boolean
   /** Bytes of rows that can be kept until they are asked for. */
   readonly bytesMax: number
+  /** Called when the statement begins, perhaps again: its rows so far are void. */
+  restart?(): void
   /** Writes a row in another form, from its texts. */
   toMessage?(row: readonly (string | null)[], columns: readonly ResultColumn[]): Buffer
   /** Writes the message of a row in another form. */
@@ -87,6 +89,7 @@ export class RowStream implements RowSink {
   begin({ source }: { source: pg.ClientBase | undefined }): void {
     // The client has rows of the first run already.
     if (this.#isSent) throw new WireError('40001', 'the statement was interrupted; repeat it')
+    this.#options.restart?.()
     this.#rows = []
     this.#bytes = 0
     this.#count = 0
