@@ -46,7 +46,10 @@ export function formatRow(row: CopyRow, format: CopyFormat): string {
   return `${values.join(format.delimiter)}\n`
 }
 
+const ESCAPED = /[\b\f\n\r\t\v\\]/
+
 function writeText(value: string, { delimiter }: CopyFormat): string {
+  if (!ESCAPED.test(value) && !value.includes(delimiter)) return value
   let text = ''
   for (const each of value) text += ESCAPES[each] ?? (each === delimiter ? `\\${each}` : each)
   return text
