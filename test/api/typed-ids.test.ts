@@ -1,6 +1,6 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createTestService, type TestService } from '../support/service.js'
+import { type Answer, createTestService, type TestService } from '../support/service.js'
 import { type BranchCall, branchCall, createTables, expectOk } from '../support/tables.js'
 
 /*
@@ -320,5 +320,107 @@ describe('the type of ids', () => {
     expectOk(await other('PUT', '/tables/same', { body: { id: { type: 'int' } } }))
     expectOk(await main('PUT', '/tables/same', { body: { id: { type: 'int' } } }))
     expectOk(await other('POST', '/merge', { body: {} }))
+  })
+})
+
+describe('a number that is refused', () => {
+  const LAST = Number.MAX_SAFE_INTEGER
+  const NDJSON = { 'content-type': 'application/x-ndjson' }
+  const columns: Column[] = [
+    { name: 'n', type: 'int', notNull: true },
+    { name: 'position', type: 'int', generate: 'sequence' },
+  ]
+  const refusals: [string, (call: BranchCall, table: string) => Promise<Answer>][] = [
+    ['by its path', (call, table) => call('PUT', `/tables/${table}/data/${LAST}`, { body: {} })],
+    [
+      'by a check',
+      (call, table) => call('PUT', `/tables/${table}/data/${LAST}`, { body: { n: -1 } }),
+    ],
+    [
+      'by an update that inserts',
+      (call, table) => call('POST', `/tables/${table}/data/${LAST}`, { body: { n: -1 } }),
+    ],
+    [
+      'in a column',
+      (call, table) => call('POST', `/tables/${table}/data`, { body: { n: -1, position: LAST } }),
+    ],
+    [
+      'in a transaction',
+      (call, table) => {
+        const operations = [
+          { insert: { table, record: { n: 1 } } },
+          { insert: { table, record: { id: LAST, n: -1, position: LAST } } },
+        ]
+        return call('POST', '/transaction', { body: { operations } })
+      },
+    ],
+    [
+      'in a bulk insert',
+      (call, table) => {
+        const records = [{ n: 1 }, { id: LAST - 1, n: -1, position: LAST - 1 }]
+        return call('POST', `/tables/${table}/bulk`, { body: { records } })
+      },
+    ],
+    [
+      'in a stream',
+      (call, table) => {
+        const body = `{"n":1}\n{"id":${LAST - 1},"n":-1,"position":${LAST - 1}}\n`
+        return call('POST', `/tables/${table}/bulk`, { body, headers: NDJSON })
+      },
+    ],
+    [
+      'in SQL',
+      (call, table) => {
+        const statement = `insert into ${table} (id, n, position) values (${LAST}, -1, ${LAST})`
+        return call('POST', '/sql', { body: { statement } })
+      },
+    ],
+  ]
+
+  it.each(refusals)('%s does not move its sequence', async (name, refuse) => {
+    const table = name.replaceAll(' ', '_')
+    await createTable(table, 'int', columns)
+    const rule = { check: 'n > 0' }
+    expectOk(await main('PUT', `/tables/${table}/constraints/positive`, { body: rule }))
+    expect(await insert(main, table, { n: 1 })).toBe('1')
+    expect((await refuse(main, table)).status).toBe(400)
+    expect(await insert(main, table, { n: 1 })).toBe('2')
+    expect((await main('GET', `/tables/${table}/data/2`)).body.position).toBe(2)
+  })
+
+  it.each(['upsert', 'bulk?mode=partial'])(
+    'of %s moves it to those that are stored',
+    async (to) => {
+      const table = `parts_${to.slice(0, 4)}`
+      await createTable(table, 'int', columns)
+      const rule = { check: 'n > 0' }
+      expectOk(await main('PUT', `/tables/${table}/constraints/positive`, { body: rule }))
+      const body = [
+        { id: 5, n: 1, position: 7 },
+        { id: LAST, n: -1, position: LAST },
+        { id: LAST - 1, position: LAST - 1 },
+      ]
+        .map((record) => JSON.stringify(record))
+        .join('\n')
+      const answer = await main('POST', `/tables/${table}/${to}`, { body, headers: NDJSON })
+      expect(expectOk(answer).body).toMatchObject({ inserted: 1, failed: 2 })
+      expect(await insert(main, table, { n: 1 })).toBe('6')
+      expect((await main('GET', `/tables/${table}/data/6`)).body.position).toBe(8)
+    },
+  )
+
+  it('stays where others have used the sequence since', async () => {
+    await createTable('shared', 'int', columns)
+    const rule = { check: 'n > 0' }
+    expectOk(await main('PUT', '/tables/shared/constraints/positive', { body: rule }))
+    const requests = Array.from({ length: 20 }, (_, index) =>
+      index % 2 === 0
+        ? main('PUT', `/tables/shared/data/${100 + index}`, { body: { n: -1 } })
+        : main('POST', '/tables/shared/data', { body: { n: 1 } }),
+    )
+    const statuses = (await Promise.all(requests)).map(({ status }) => status)
+    expect(statuses.filter((status) => status === 400)).toHaveLength(10)
+    const found = await ids(main, 'shared')
+    expect(new Set(found).size).toBe(10)
   })
 })

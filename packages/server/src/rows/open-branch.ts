@@ -34,7 +34,13 @@ import {
   type StepsOptions,
   type WriteTransaction,
 } from './running/transactions.js'
-import { findLastNumbers, takeNumbers, type Wanted } from './sequences.js'
+import {
+  findLastNumbers,
+  giveBackNumbers,
+  type Taken,
+  takeNumbers,
+  type Wanted,
+} from './sequences.js'
 import { Draft } from './writing/draft.js'
 import { KeptLinks, type LinkedTables, linkChecks } from './writing/kept-links.js'
 import { openSink, type RowSink } from './writing/row-sink.js'
@@ -147,8 +153,8 @@ export class OpenBranch implements TableLookup {
     return findLastNumbers(this.#shared.database, { databaseId, itemIds })
   }
 
-  /** Takes numbers of the sequence of a table or column. Returns the first of them. */
-  async takeNumbers(wanted: Wanted): Promise<number> {
+  /** Takes numbers of the sequence of a table or column. */
+  async takeNumbers(wanted: Wanted): Promise<Taken> {
     const { databaseId } = this.rows
     try {
       return await takeNumbers(this.#shared.database, { databaseId, ...wanted })
@@ -157,6 +163,12 @@ export class OpenBranch implements TableLookup {
       if (!isForeignKeyViolation(error)) throw error
       throw new StaleError('the database of the sequence is gone', { cause: error })
     }
+  }
+
+  /** Sets a sequence back to a number, if nobody has used it since it had the stamp. */
+  giveBackNumbers(options: { itemId: number; stamp: string; last: number }): Promise<void> {
+    const { databaseId } = this.rows
+    return giveBackNumbers(this.#shared.database, { databaseId, ...options })
   }
 
   tableById(id: number): TableCodec | undefined {

@@ -169,6 +169,7 @@ export async function answerOnce<Answer extends JsonText>(
     const answer = await repeat()
     if (answer === undefined) throw error
     session.growth.undo()
+    await session.numbers.giveBack(error)
     return answer
   }
 }

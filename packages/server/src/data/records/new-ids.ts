@@ -9,7 +9,7 @@ export type NewId = () => string
  * sequence goes on after the greatest number that a record has.
  */
 export async function newIds(
-  { branch }: Pick<Session, 'branch'>,
+  { numbers }: Pick<Session, 'numbers'>,
   { codec }: BranchTable,
   records: Iterable<unknown>,
 ): Promise<NewId> {
@@ -27,7 +27,7 @@ export async function newIds(
   if (count === 0 && above === 0) return noMore
   const { id: itemId, name } = codec.table
   const of = `table [${name}]: column [id]`
-  const first = await branch.takeNumbers({ itemId, count, above, max, of })
+  const first = await numbers.take({ itemId, count, above, max, of })
   let next = first
   return () => (next < first + count ? String(next++) : noMore())
 }

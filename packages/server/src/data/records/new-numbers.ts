@@ -27,7 +27,7 @@ export async function originOfRecords(
 }
 
 async function takeFor(
-  { branch }: Session,
+  { numbers }: Session,
   {
     table,
     column: { id: itemId, name, max },
@@ -46,9 +46,32 @@ async function takeFor(
     }
   }
   if (missing.length === 0 && above === 0) return new Map()
-  const first = await branch.takeNumbers({
+  const first = await numbers.take({
     ...{ itemId, count: missing.length, above, max },
     of: `table [${table.codec.table.name}]: column [${name}]`,
   })
   return new Map(missing.map((record, index) => [record, String(first + index)]))
+}
+
+/** Gives back the numbers that a request has taken for records that were refused, while others of it were stored. */
+export async function giveBackRefused(
+  session: Session,
+  { codec }: BranchTable,
+  stored: Iterable<{
+    readonly id?: string | undefined
+    readonly values: readonly (string | null)[]
+  }>,
+): Promise<void> {
+  const { ids, sequences, table, indexes } = codec
+  if (ids.create !== undefined && sequences.length === 0) return
+  const greatest = new Map<number, number>()
+  const raise = (itemId: number, text: string | null | undefined) => {
+    const number = Number(text ?? 0)
+    if (number > (greatest.get(itemId) ?? 0)) greatest.set(itemId, number)
+  }
+  for (const { id, values } of stored) {
+    if (ids.create === undefined) raise(table.id, id)
+    for (const { id: itemId, name } of sequences) raise(itemId, values[indexes.get(name) ?? -1])
+  }
+  await session.numbers.giveBackAbove(greatest)
 }

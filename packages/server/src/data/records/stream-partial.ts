@@ -18,6 +18,7 @@ import type { Session } from '../session/session.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { findBrokenLinks } from './broken-links.js'
 import { LoadEntry } from './load-entry.js'
+import { giveBackRefused } from './new-numbers.js'
 import { storeFiles } from './record-files.js'
 import { recordInput } from './record-input.js'
 import type { RecordContext } from './records.js'
@@ -134,6 +135,7 @@ async function insertLines(
     const input = await recordInput(context, table, valuesOf(pending))
     const rows = await inTurns(encodeLines(table, pending, { tally, input }))
     const left = new Set(rows.map((row) => row.line))
+    const inserted: StagedRow[] = []
     try {
       await storeFiles(context, input.files)
       await insertWhatFits(context, table, {
@@ -141,10 +143,14 @@ async function insertLines(
         tally,
         entry: entryOf(session, table),
         onStored,
+        onInserted: (some) => {
+          for (const row of some) inserted.push(row)
+        },
         onSettled: (settled) => {
           for (const { line } of settled) left.delete(line)
         },
       })
+      if (inserted.length < pending.length) await giveBackRefused(session, table, inserted)
     } finally {
       pending = pending.filter(({ line }) => left.has(line))
     }
@@ -157,6 +163,7 @@ interface Insertion {
   readonly entry: LoadEntry
   /** Called when rows were inserted. */
   onStored(entry: LoadEntry): void
+  onInserted(rows: readonly StagedRow[]): void
   /** Called with rows that were inserted or refused. */
   onSettled(rows: readonly StagedRow[]): void
 }
@@ -170,7 +177,7 @@ async function insertWhatFits(
   table: WritableTable,
   insertion: Insertion & { readonly isLookedUp?: boolean },
 ): Promise<void> {
-  const { rows, tally, entry, onStored, onSettled } = insertion
+  const { rows, tally, entry, onStored, onInserted, onSettled } = insertion
   const [first] = rows
   if (first === undefined) return
   const { session } = context
@@ -185,6 +192,7 @@ async function insertWhatFits(
       await transaction.run([...kept, entry.growing(session, { inserted })])
     })
     onStored(entry)
+    onInserted(rows)
     tally.inserted += rows.length
     onSettled(rows)
   } catch (error) {

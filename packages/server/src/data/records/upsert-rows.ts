@@ -116,6 +116,18 @@ export class Upsert {
     return this.#isContested && this.#rows.length > 1
   }
 
+  get hasFailed(): boolean {
+    return this.#results.some(({ outcome }) => outcome === 'failed')
+  }
+
+  /** The records that were not refused, with the ids that they have now. */
+  *stored(): Generator<Pick<UpsertRow, 'id' | 'values'>> {
+    for (const { position, values } of this.#rows) {
+      const result = this.#results[position]
+      if (result !== undefined && result.outcome !== 'failed') yield { id: result.id, values }
+    }
+  }
+
   /** Encodes records in turns. An invalid one gets its result at once. */
   async encode(records: Iterable<{ value?: unknown; fault?: string }>): Promise<void> {
     const turn = new Turn()

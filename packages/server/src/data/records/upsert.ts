@@ -7,7 +7,7 @@ import type { Session } from '../session/session.js'
 import { answerOnce, keepAnswer } from './idempotency.js'
 import { LoadEntry } from './load-entry.js'
 import { newIds } from './new-ids.js'
-import { originOfRecords } from './new-numbers.js'
+import { giveBackRefused, originOfRecords } from './new-numbers.js'
 import type { RecordContext } from './records.js'
 import type { StreamRequest, Tally } from './stream-lines.js'
 import { type BatchWriter, type PartialContext, streamPartially } from './stream-partial.js'
@@ -92,6 +92,7 @@ async function write<Result>(
   const { branch } = session
   const key = findKey(table.codec, by)
   const values = rows.map(({ value }) => value)
+  let written: Upsert | undefined
   const writeTo = async (
     to: WritableTable,
     transaction: OpenTransaction,
@@ -103,25 +104,26 @@ async function write<Result>(
     await upsert.encode(rows)
     const results = await upsert.write(transaction)
     if (upsert.isContested && !isFinal) throw new ContestedError('a value is contested')
+    written = upsert
     return finish(transaction, results)
   }
   const writable = await branch.writable(table)
   const writeEach = (isFinal: boolean) =>
     branch.runSteps((transaction) => writeTo(writable, transaction, { isFinal }))
-  try {
-    return await writeEach(!branch.takesDrafts)
-  } catch (error) {
-    if (!(error instanceof ContestedError)) throw error
-  }
-  try {
-    return await branch.runDrafted([table], async (draft, transaction) => {
+  const writeDrafted = () =>
+    branch.runDrafted([table], async (draft, transaction) => {
       const drafted = await draft.writable(draft.findTable(table.codec.table.name) ?? table)
       return writeTo(drafted, transaction, { isFinal: true })
     })
-  } catch (error) {
-    if (findBrokenAtEnd(error) === undefined) throw error
-    return writeEach(true)
-  }
+  const result = await writeEach(!branch.takesDrafts).catch((error: unknown) => {
+    if (!(error instanceof ContestedError)) throw error
+    return writeDrafted().catch((atEnd: unknown) => {
+      if (findBrokenAtEnd(atEnd) === undefined) throw atEnd
+      return writeEach(true)
+    })
+  })
+  if (written?.hasFailed) await giveBackRefused(session, table, written.stored())
+  return result
 }
 
 function createdIds(answer: string): string[] {

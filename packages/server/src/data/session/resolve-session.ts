@@ -136,7 +136,8 @@ export async function reopenSession(
   if (rows === undefined || schema === undefined) throw new Error('a locked branch must exist')
   const { keyId, keyStamp } = session.principal
   const branch = storage.open({ rows, keyId, keyStamp }, schema)
-  return { ...session, ...createSession({ ...session, branch, schema }) }
+  const { numbers } = session
+  return { ...session, ...createSession({ ...session, branch, schema }), numbers }
 }
 
 /** Opens a session that reads a checkpoint. Returns undefined if it was deleted meanwhile. */

@@ -8,6 +8,7 @@ import type { BranchTable, OpenBranch } from '../../rows/open-branch.js'
 import type { MetadataForm } from '../../rows/reading/record-json.js'
 import type { TableRead } from '../../rows/reading/table-read.js'
 import type { CompiledSchema } from './compiled-schema.js'
+import { TakenNumbers } from './taken-numbers.js'
 
 /** A branch with its compiled tables. */
 export interface BranchSession {
@@ -17,6 +18,8 @@ export interface BranchSession {
   readonly metadata: MetadataForm
   /** Counts the storage that the request adds to the workspace. */
   readonly growth: Growth
+  /** What the request takes of sequences. */
+  readonly numbers: TakenNumbers
   /** Approvals that changes of the branch need; 0: it can be changed directly. */
   readonly requiredApprovals: number
   /** The number of columns in the storage of the branch: the weight of the session in the cache. */
@@ -54,6 +57,7 @@ export function createSession(options: {
     schema,
     metadata,
     growth,
+    numbers: new TakenNumbers(branch),
     requiredApprovals,
     columnCount: branch.columnCount,
     findTable: (name) => branch.findTable(name),
@@ -67,7 +71,8 @@ export function createSession(options: {
 
 /** Returns a session whose requests read and write another state of the branch. */
 export function withBranch(session: Session, branch: OpenBranch): Session {
-  return { ...session, ...createSession({ ...session, branch }) }
+  const { numbers } = session
+  return { ...session, ...createSession({ ...session, branch }), numbers }
 }
 
 /** What values that columns generate depend on: the time of a request, and who sends it. */

@@ -30,6 +30,7 @@ import {
   type SessionSources,
 } from './resolve-session.js'
 import { type BranchSession, createSession, type Session } from './session.js'
+import { TakenNumbers } from './taken-numbers.js'
 
 /** A request to the data plane: its key, its address and the access it needs. */
 export interface SessionRequest extends SessionAddress {
@@ -148,6 +149,7 @@ export class Sessions {
         return await operation(used)
       } catch (error) {
         session.growth.undo()
+        await session.numbers.giveBack(error)
         await this.#requireStale(used, error)
         if (used.checkpoint !== undefined) this.#entries.delete(pastKey(key, used.checkpoint))
         const rows = error instanceof StaleError ? error.rows : undefined
@@ -203,7 +205,7 @@ export class Sessions {
     }
   }
 
-  /** Returns a session for one request, with links to files for its origin and its own growth. */
+  /** Returns a session for one request, with links to files for its origin, its own growth and its own numbers. */
   #startUse<Known extends BranchSession>(
     known: Known,
     options: {
@@ -218,7 +220,8 @@ export class Sessions {
     const { requestId, origin, canUpload } = options
     const files = this.#sources.links.form({ origin, canUpload, branchId })
     const growth = this.quotas.growth(known.growth.workspaceId, options)
-    return { ...known, requestId, growth, metadata: { ...known.metadata, files } }
+    const numbers = new TakenNumbers(known.branch)
+    return { ...known, requestId, growth, numbers, metadata: { ...known.metadata, files } }
   }
 
   /** Extends the expiry of the branches that were used since the last call. */

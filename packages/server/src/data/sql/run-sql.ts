@@ -607,7 +607,8 @@ async function setNumber(
   const { name, itemId, max } = findSequence(session, plan.sequence)
   const taken = { itemId, max, of: `sequence [${name}]` }
   if (plan.number === undefined) {
-    return [String(await session.branch.takeNumbers({ ...taken, count: 1, above: 0 }))]
+    const { first } = await session.branch.takeNumbers({ ...taken, count: 1, above: 0 })
+    return [String(first)]
   }
   const sent = new SentQuery(plan.number, {
     valueCount: parameters.length,
