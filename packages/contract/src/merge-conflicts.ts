@@ -153,7 +153,7 @@ const MergeConflictSchema = Type.Object(
           '`deletedThere`: the opposite. `notUnique`: several records would have the same value in a ' +
           'unique column or constraint. `notNull`: records would have no value in a column that must have one. ' +
           '`limit`: records would have a value that the column cannot have, such as one that the other side has ' +
-          'removed from an enum. `check`: records would fail a check constraint. ' +
+          'removed from an enum. `check`: records would fail a check constraint, or have no value of a computed column. ' +
           '`link`: records would link to a record that does not exist. ' +
           '`schema`: names or links contradict each other, one side removed a table or column that ' +
           'the other changed, or both added a column of the same name with different definitions.',
@@ -212,7 +212,8 @@ const MergeConflictSchema = Type.Object(
     records: Type.Optional(
       Type.Integer({
         description:
-          'For `notNull`, `limit`, `check` and `link`: the number of these records. For a removed table or column: the ' +
+          'For `notNull`, `limit`, `check` and `link`: the number of these records; for a `check` that cannot be ' +
+          'evaluated for some of them, counted up to 10. For a removed table or column: the ' +
           'number of records that the other side has changed there.',
       }),
     ),

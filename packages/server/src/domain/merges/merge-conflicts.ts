@@ -35,9 +35,10 @@ export function describeClash(
 /** Describes rows that would fail a check. */
 export function describeFailure(
   codec: TableCodec,
-  { check, ids, tokens, count }: Found<TableComparison['failures']>[number],
+  { check, ids, tokens, count, isAtLeast }: Found<TableComparison['failures']>[number],
 ): MergeConflict {
-  const records = count === 1 ? '1 record' : `${count} records`
+  const counted = count === 1 ? '1 record' : `${count} records`
+  const records = isAtLeast ? `at least ${counted}` : counted
   const { path } = codec.physical[check.columns[0] ?? -1] ?? unknownColumn()
   if (check.computed !== undefined) {
     const { name, type } = check.computed

@@ -4,6 +4,7 @@ import type { Database } from '../../postgres/database.js'
 import {
   CHECK_VIOLATION,
   codeOf,
+  isDataException,
   isUndefinedTable,
   UNIQUE_VIOLATION,
 } from '../../postgres/failures.js'
@@ -204,7 +205,8 @@ async function publish(
   const { tables } = await applyMerge(transaction, plan, { comparison, ours }).catch(
     (error: unknown) => {
       const code = codeOf(error)
-      if (code !== UNIQUE_VIOLATION && code !== CHECK_VIOLATION) throw error
+      const isRuleBroken = code === UNIQUE_VIOLATION || code === CHECK_VIOLATION
+      if (!isRuleBroken && !isDataException(error)) throw error
       // A writer has changed rows meanwhile, so that the outcome breaks a rule. Comparing again shows which one.
       throw new OutdatedError('the outcome breaks a rule', { cause: error })
     },

@@ -32,21 +32,24 @@ export async function tryEvaluating<Result>(
 }
 
 /**
- * Lists the first rows for which PostgreSQL fails to evaluate a condition, by their ids. An error does not say which row it
- * is about, so the rows are evaluated in steps, and a step that fails is divided until it has a single row.
+ * Lists the first rows for which PostgreSQL fails to evaluate a condition, by their ids; with `includesMet`, also those
+ * that meet it. An error does not say which row it is about, so the rows are evaluated in steps, and a step that fails is
+ * divided until it has a single row.
  */
 export async function listFailing(
   transaction: Queryable,
   { rows, condition }: Evaluated,
-  { limit }: { limit: number },
+  { limit, includesMet = false }: { limit: number; includesMet?: boolean },
 ): Promise<string[]> {
   const failing: string[] = []
+  const isMet = sql`filter (where ${condition})`
+  const met = includesMet ? sql`(array_agg(r.id order by r.id) ${isMet})[1:${limit}]` : sql`null`
   let after = ''
   for (let size = FIRST_STEP_ROWS; failing.length < limit; ) {
     const step = sql`select * from (${rows}) v where v.id > ${after} order by v.id limit ${size}`
     const tried = await tryEvaluating(transaction, () =>
-      transaction.query<{ last: string | null }>(sql`
-        select max(r.id) as last, count(*) filter (where ${condition}) as failed from (${step}) r`),
+      transaction.query<EvaluatedStep>(sql`
+        select max(r.id) as last, count(*) ${isMet} as failed, ${met} as met from (${step}) r`),
     )
     if ('failure' in tried && size > 1) {
       size = Math.ceil(size / 2)
@@ -55,13 +58,21 @@ export async function listFailing(
     const [end] =
       'result' in tried
         ? tried.result
-        : await transaction.query<{ last: string | null }>(
-            sql`select max(r.id) as last from (${step}) r`,
+        : await transaction.query<EvaluatedStep>(
+            sql`select max(r.id) as last, null as met from (${step}) r`,
           )
     if (end?.last == null) break
     if ('failure' in tried) failing.push(end.last)
+    else if (includesMet) failing.push(...(end.met ?? []))
     after = end.last
     size *= 2
   }
-  return failing
+  return failing.slice(0, limit)
+}
+
+interface EvaluatedStep {
+  /** The id of the last row. Null: there are none. */
+  readonly last: string | null
+  /** The ids of the rows that meet the condition. */
+  readonly met: readonly string[] | null
 }

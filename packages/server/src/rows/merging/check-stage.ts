@@ -1,11 +1,12 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Transaction } from '../../postgres/run-transaction.js'
-import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import { fitsSql } from '../columns/conversions.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type CheckRule, failsCheck, type UniqueKey } from '../columns/table-rules.js'
+import { listFailing, tryEvaluating } from '../heaps/failing-rows.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { selectVisible } from '../reading/arms.js'
 import type { StagedRows } from './stage.js'
@@ -27,11 +28,13 @@ export interface UniqueClash {
   readonly texts: readonly string[]
 }
 
-/** Rows that would fail a check. */
+/** Rows that would fail a check, or for which it cannot be evaluated. */
 export interface FailedCheck {
   readonly check: CheckRule
   readonly ids: readonly string[]
   readonly count: number
+  /** Whether there may be more. Rows are not counted if the check cannot be evaluated for one of them. */
+  readonly isAtLeast: boolean
 }
 
 /** Rows that would have no value in a not-null column, or one that the column cannot have. */
@@ -230,16 +233,18 @@ export async function findRuleBreakers(
       where i.id = any(${ids}::text[])`)
     found.push(...rows.map(({ id }) => id))
   }
-  const breakers = [
-    selectMissing(outcome, physical),
-    selectUnfit(outcome, physical),
-    ...codec.checks.filter(isOf).map((check) => selectFailed(outcome, check)),
-  ]
+  const breakers = [selectMissing(outcome, physical), selectUnfit(outcome, physical)]
   for (const each of breakers) {
     if (each === undefined) continue
     const rows = await transaction.query<{ id: string }>(sql`
       select m.id from (${each}) m where m.id = any(${ids}::text[])`)
     found.push(...rows.map(({ id }) => id))
+  }
+  for (const check of codec.checks.filter(isOf)) {
+    const rows = selectJudged(outcome, check)
+    if (rows === undefined) continue
+    const named = sql`select * from (${rows}) n where n.id = any(${ids}::text[])`
+    found.push(...(await listFailed(transaction, { rows: named, check, limit: ids.length })))
   }
   return found
 }
@@ -251,26 +256,63 @@ export async function findFailedChecks(
 ): Promise<FailedCheck[]> {
   const failed: FailedCheck[] = []
   for (const check of outcome.codec.checks) {
-    const rows = selectFailed(outcome, check)
-    const found = rows && (await countFirst(transaction, rows))
-    if (found !== undefined) failed.push({ check, ...found })
+    const rows = selectJudged(outcome, check)
+    if (rows === undefined) continue
+    const tried = await tryEvaluating(transaction, () =>
+      countFirst(transaction, selectFailed(rows, check)),
+    )
+    if ('failure' in tried) {
+      const ids = await listFailed(transaction, { rows, check, limit: CLASH_IDS_MAX })
+      if (ids.length === 0) throw tried.failure
+      const isAtLeast = ids.length === CLASH_IDS_MAX
+      failed.push({ check, ids, count: ids.length, isAtLeast })
+    } else if (tried.result !== undefined) {
+      failed.push({ check, ...tried.result, isAtLeast: false })
+    }
   }
   return failed
 }
 
-/** Returns a query for the rows that fail a check. undefined: there cannot be any. */
-function selectFailed(outcome: Outcome, check: CheckRule): Sql | undefined {
-  const { staged, newRules } = outcome
-  const isFailed = (alias: Sql) =>
-    failsCheck(check, (id) => sql`${alias}.${ident(physicalName({ id }))}`)
+/** Lists the first of the given rows that fail a check, or for which it cannot be evaluated. */
+async function listFailed(
+  transaction: Transaction,
+  { rows, check, limit }: { rows: Sql; check: CheckRule; limit: number },
+): Promise<string[]> {
+  const tried = await tryEvaluating(transaction, () =>
+    transaction.query<{ id: string }>(
+      sql`${selectFailed(rows, check)} order by r.id limit ${limit}`,
+    ),
+  )
+  if ('result' in tried) return tried.result.map(({ id }) => id)
+  const evaluated = { rows, condition: failsStored(check) }
+  return listFailing(transaction, evaluated, { limit, includesMet: true })
+}
+
+/** Returns the condition that the row `r` fails a check. */
+function failsStored(check: CheckRule): Sql {
+  return failsCheck(check, (id) => sql`r.${ident(physicalName({ id }))}`)
+}
+
+/** Returns a query for those of the given rows that fail a check. With an offset, it is evaluated for no others. */
+function selectFailed(rows: Sql, check: CheckRule): Sql {
+  return sql`select r.id from (select * from (${rows}) v offset 0) r where ${failsStored(check)}`
+}
+
+/** Returns a query for the rows that may fail a check, with the columns that it uses. undefined: there cannot be any. */
+function selectJudged(outcome: Outcome, check: CheckRule): Sql | undefined {
+  const { codec, staged, newRules } = outcome
+  const columnsOf = (alias: Sql) =>
+    check.columns.flatMap((index) => {
+      const column = codec.physical[index]
+      return column === undefined ? [] : sql`, ${alias}.${ident(column.physicalName)}`
+    })
+  const select = (alias: Sql, from: Sql) =>
+    sql`select ${alias}.id${join([empty, ...columnsOf(alias)], '')} from ${from}`
   const sources: Sql[] = []
   if (staged !== undefined) {
-    sources.push(sql`
-      select s.id from ${staged.name} s where s.decision in ${WRITES} and ${isFailed(sql`s`)}`)
+    sources.push(select(sql`s`, sql`${staged.name} s where s.decision in ${WRITES}`))
   }
-  if (newRules.has(check.id)) {
-    sources.push(sql`select r.id from (${selectUntouched(outcome)}) r where ${isFailed(sql`r`)}`)
-  }
+  if (newRules.has(check.id)) sources.push(select(sql`u`, sql`(${selectUntouched(outcome)}) u`))
   return sources.length === 0 ? undefined : join(sources, ' union all ')
 }
 

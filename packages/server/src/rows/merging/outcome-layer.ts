@@ -4,6 +4,7 @@ import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { failsCheck, type UniqueKey } from '../columns/table-rules.js'
+import { tryEvaluating } from '../heaps/failing-rows.js'
 import { describeHeap } from '../heaps/heap-ddl.js'
 import { buildLayer, type NewLayer, publishLayers } from '../heaps/layers.js'
 import { keepLayerVersions } from '../heaps/versions.js'
@@ -118,7 +119,7 @@ export async function isValueTaken(
   return false
 }
 
-/** Returns whether a row that was decided again fails a check. */
+/** Returns whether a row that was decided again fails a check, or a check cannot be evaluated for it. */
 export async function isCheckFailed(
   transaction: Queryable,
   layer: NewLayer,
@@ -126,11 +127,17 @@ export async function isCheckFailed(
 ): Promise<boolean> {
   for (const check of codec.checks) {
     const isFailed = failsCheck(check, (id) => sql`o.${ident(physicalName({ id }))}`)
-    const found = await transaction.query(sql`
-      select from ${heapName(layer)} o
-      where o.id in (select id from ${since}) and not o.deleted and ${isFailed}
-      limit 1`)
-    if (found.length > 0) return true
+    const tried = await tryEvaluating(transaction, () =>
+      transaction.query(sql`
+        select from (
+          select * from ${heapName(layer)}
+          where id in (select id from ${since}) and not deleted
+          offset 0
+        ) o
+        where ${isFailed}
+        limit 1`),
+    )
+    if ('failure' in tried || tried.result.length > 0) return true
   }
   return false
 }
