@@ -152,7 +152,12 @@ describe('setval', () => {
       await rowsOf(client, `select setval('public."Things_n_seq"'::regclass, 20, false)`),
     ).toEqual([['20']])
     expect(await next()).toEqual([12, 20])
+    const notices: string[] = []
+    client.on('notice', ({ message = '' }) => notices.push(message))
     await client.query(`select pg_catalog.setval('"Things_id_seq"', 5, true)`)
+    expect(notices).toEqual([
+      'sequence [Things_id_seq] goes on after 12: sequences never go back, because all branches use their numbers',
+    ])
     expect(await next()).toEqual([13, 21])
     // Django after it has loaded data.
     expect(

@@ -13,7 +13,7 @@ export interface SqlResult<Row> {
   readonly total: number
   /** Says that there are more rows than `rowsMax`. */
   readonly warning?: string
-  /** In what a change of the schema differs from that in PostgreSQL. */
+  /** In what the statement differs from the same one in PostgreSQL. */
   readonly notices?: readonly string[]
 }
 

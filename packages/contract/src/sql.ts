@@ -83,7 +83,7 @@ export const SqlResultSchema = Type.Object(
     ),
     notices: Type.Optional(
       Type.Array(Type.String(), {
-        description: 'In what a change of the schema differs from that in PostgreSQL.',
+        description: 'In what the statement differs from the same one in PostgreSQL.',
       }),
     ),
   },

@@ -708,7 +708,7 @@ export class ClientSession {
       await this.#cancellable(() => this.#block.run(run, stream))
       portal.stream = stream
       if (stream.changed !== undefined) this.#types = stream.changed.types
-      for (const notice of stream.changed?.notices ?? []) this.#notice(notice)
+      for (const notice of stream.notices) this.#notice(notice)
     }
     if (portal.stream === undefined) throw new Error('a portal must have rows')
     const rows = portal.stream.take(rowsMax)

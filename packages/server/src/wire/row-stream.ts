@@ -152,6 +152,11 @@ export class RowStream implements RowSink {
     return this.#result.kind === 'schema' ? this.#result : undefined
   }
 
+  /** In what the statement differs from PostgreSQL. */
+  get notices(): readonly string[] {
+    return this.#result.notices ?? []
+  }
+
   /** Takes rows that are kept, up to a number. 0: all. */
   take(rowsMax: number): readonly Buffer[] {
     const end = rowsMax === 0 ? this.#rows.length : this.#first + rowsMax

@@ -84,6 +84,14 @@ interface SqlRun {
 /** What statements that change the schema have done. */
 type SchemaChanged = Pick<SchemaPlan, 'tag' | 'notices' | 'types'>
 
+interface Finished {
+  readonly found: Evaluated
+  /** The number of records that the statement has written, or that it returns. */
+  readonly total: number
+  /** In what it differs from PostgreSQL. */
+  readonly notices?: readonly string[]
+}
+
 /** How the rows of a statement are read and returned. */
 export interface ResultForm {
   /** Called before the statements run, which they can do more than once. */
@@ -91,8 +99,8 @@ export interface ResultForm {
   read(run: Run, query: Sql, values: readonly Parameter[]): Promise<Evaluated>
   /** Called with the ids of records that a statement has written. */
   onWritten?: ((ids: readonly string[]) => void) | undefined
-  /** Returns the result of a statement. `total` is the number of records that it has written. */
-  finish(run: Run, result: { found: Evaluated; total: number }): Promise<string>
+  /** Returns the result of a statement. */
+  finish(run: Run, result: Finished): Promise<string>
   /** Returns the result of a text that has changed the schema. */
   change(result: SchemaChanged): string
 }
@@ -481,14 +489,19 @@ async function runOne(
   if (plan.kind === 'select') return runQuery(run, form)
   if (plan.kind === 'with') return runWith(run, plan, form)
   if (plan.kind === 'setval') {
-    const number = await setNumber(run, plan)
-    const found = await form.read(run, plan.query, [...parameters, ...number])
-    return form.finish(run, { found, total: found.rows.length })
+    const { next, notices } = await setNumber(run, plan)
+    const found = await form.read(run, plan.query, [...parameters, ...next])
+    return form.finish(run, { found, total: found.rows.length, notices })
   }
   if (plan.kind === 'truncate') {
     if (plan.cascades) requireNamed(context.session, plan.tables)
     for (const name of plan.tables) await truncate(context, run.transaction, name)
-    return form.finish(run, { found: NOTHING, total: 0 })
+    const notices = plan.restarts
+      ? [
+          'RESTART IDENTITY has no effect: sequences never go back, because all branches use their numbers',
+        ]
+      : []
+    return form.finish(run, { found: NOTHING, total: 0, notices })
   }
   const { returning } = plan
   const table = context.session.table(plan.table)
@@ -602,13 +615,13 @@ async function readySteps(run: Run, plan: WithPlan): Promise<ReadySteps> {
 async function setNumber(
   { context: { session }, evaluator, statement }: Run,
   plan: Extract<StatementPlan, { kind: 'setval' }>,
-): Promise<readonly string[]> {
+): Promise<{ next: readonly string[]; notices: readonly string[] }> {
   const { parameters } = statement
   const { name, itemId, max } = findSequence(session, plan.sequence)
   const taken = { itemId, max, of: `sequence [${name}]` }
   if (plan.number === undefined) {
     const { first } = await session.branch.takeNumbers({ ...taken, count: 1, above: 0 })
-    return [String(first)]
+    return { next: [String(first)], notices: [] }
   }
   const sent = new SentQuery(plan.number, {
     valueCount: parameters.length,
@@ -621,7 +634,9 @@ async function setNumber(
     throw invalidSql('setval: the number is out of range')
   }
   if (above > 0) await session.branch.takeNumbers({ ...taken, count: 0, above })
-  return []
+  const last = Number((await session.branch.lastNumbers([itemId])).get(itemId) ?? 0)
+  const notice = `sequence [${name}] goes on after ${last}: sequences never go back, because all branches use their numbers`
+  return { next: [], notices: last > above ? [notice] : [] }
 }
 
 function findSequence({ schema }: SqlContext['session'], sequence: string): NamedSequence {
@@ -682,7 +697,7 @@ export function jsonForm({
         rowsMax: rowsMaxOf(context, asked) ?? context.limits.sqlRowsMax,
       })
     },
-    async finish({ context }, { found, total }) {
+    async finish({ context }, { found, total, notices = [] }) {
       const rowsMax = rowsMaxOf(context, asked)
       const { columns, rows, hasMore } = found
       if (hasMore && rowsMax === undefined) {
@@ -700,15 +715,17 @@ export function jsonForm({
       const warning = hasMore
         ? `,"warning":"only the first ${rowsMax} rows are returned; use LIMIT and OFFSET for more"`
         : ''
-      return `{"${key}":[${rows.join(',')}],"columns":[${described.join(',')}],"total":${total}${warning}}`
+      return `{"${key}":[${rows.join(',')}],"columns":[${described.join(',')}],"total":${total}${warning}${noticesJson(notices)}}`
     },
     change({ notices }) {
       const key = responseType === 'json' ? 'records' : 'rows'
-      const told = notices.length === 0 ? '' : `,"notices":${JSON.stringify(notices)}`
-      return `{"${key}":[],"columns":[],"total":0${told}}`
+      return `{"${key}":[],"columns":[],"total":0${noticesJson(notices)}}`
     },
   }
 }
+
+const noticesJson = (notices: readonly string[]): string =>
+  notices.length === 0 ? '' : `,"notices":${JSON.stringify(notices)}`
 
 /** Returns the names of types of results. Throws for a type whose texts tell about the server. */
 async function requireResultTypes(
@@ -743,7 +760,11 @@ export interface RowSink {
   /** `written` is the number of records that a statement has written, and undefined for a query. */
   end(
     result:
-      | { kind: Exclude<StatementPlan['kind'], 'with' | 'setval'>; written: number }
+      | {
+          kind: Exclude<StatementPlan['kind'], 'with' | 'setval'>
+          written: number
+          notices?: readonly string[]
+        }
       /** The statement has changed the schema. */
       | ({ kind: 'schema' } & SchemaChanged),
   ): void
@@ -785,9 +806,9 @@ export function rowsForm(sink: RowSink): ResultForm {
       })
       return NOTHING
     },
-    async finish({ statement: { plan } }, { total }) {
+    async finish({ statement: { plan } }, { total, notices = [] }) {
       if (plan.kind === 'with') throw new Error('the last part of a statement has its result')
-      sink.end({ kind: plan.kind === 'setval' ? 'select' : plan.kind, written: total })
+      sink.end({ kind: plan.kind === 'setval' ? 'select' : plan.kind, written: total, notices })
       return ''
     },
     change(result) {

@@ -70,6 +70,8 @@ export type StatementPlan = (
       readonly tables: readonly string[]
       /** Whether tables that link to them are emptied, too. */
       readonly cascades: boolean
+      /** Whether it asks for sequences that start over. */
+      readonly restarts: boolean
     }
   /** Lets a sequence go on after a number, or takes its next one. */
   | {
@@ -833,7 +835,8 @@ class Planner {
       return this.#tableOf(contentOf(node, 'RangeVar')).fullName
     })
     const cascades = statement.behavior === 'DROP_CASCADE'
-    return { kind: 'truncate', tables: [...new Set(tables)], cascades }
+    const restarts = statement.restart_seqs === true
+    return { kind: 'truncate', tables: [...new Set(tables)], cascades, restarts }
   }
 
   /** Writes the parts that UPDATE and DELETE share: the table, further relations, and the condition. */
