@@ -174,6 +174,8 @@ export const LIMITS = {
   sqlWaitMs: 5000,
   /** Statements in one batch of SQL. */
   sqlStatementsMax: 100,
+  /** Statements of a request that changes the schema and the records. */
+  sqlScriptStatementsMax: 1000,
   /** Parameters of one SQL statement. */
   sqlParametersMax: 10_000,
   /**

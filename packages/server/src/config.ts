@@ -478,6 +478,8 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   sqlWaitingPerWorkspaceMax: 'SQL requests of one workspace that wait for a connection.',
   sqlWaitMs: 'Milliseconds that a SQL request waits for a connection.',
   sqlStatementsMax: 'Statements in one batch of SQL.',
+  sqlScriptStatementsMax:
+    'Statements of a SQL request that changes the schema and the records. Neighbours that change the schema are one.',
   sqlParametersMax: 'Parameters of one SQL statement.',
   sqlRowsMax: 'Rows in the result of one SQL statement, and records that it writes and returns.',
   sqlResultBytesMax: 'Bytes of JSON in the answer to one SQL request.',

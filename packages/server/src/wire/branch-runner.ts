@@ -288,13 +288,14 @@ export class BranchRunner {
       }
       await holdTransaction(context, options, (transaction) =>
         body({
-          run: (run, sink) =>
-            transaction.run(this.#contextOf(transaction.session, run), {
+          run: async (run, sink) => {
+            await transaction.run(this.#contextOf(transaction.session, run), {
               statement: toRun(transaction.session, run),
               form: rowsForm(sink),
               change: run.change,
               load: run.load,
-            }),
+            })
+          },
           describe: (run) =>
             transaction.describe(
               this.#contextOf(transaction.session, run),

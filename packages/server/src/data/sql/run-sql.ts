@@ -71,7 +71,7 @@ interface PreparedStatement {
   readonly parameters: readonly Parameter[]
 }
 
-interface SqlRun {
+export interface SqlRun {
   readonly statements: readonly RunStatement[]
   readonly form: ResultForm
   readonly change?: ChangeOptions
@@ -158,12 +158,12 @@ export interface OpenSql {
   readonly countsOn: boolean
 }
 
-/** Runs a statement in a transaction that stays open. An error leaves the transaction without further use. */
+/** Runs a statement in a transaction that stays open, and returns its result. An error leaves the transaction without further use. */
 export async function runSqlInside(
   context: SqlContext,
   open: OpenSql,
   request: { statement: RunStatement; form: ResultForm },
-): Promise<void> {
+): Promise<string> {
   const { session, database, bounds } = context
   const { form } = request
   const { transaction } = open
@@ -180,7 +180,7 @@ export async function runSqlInside(
   }
   const { client } = transaction
   const evaluator = evaluatorIn(context, open)
-  await runBounded({ database, client, bounds, canLose: true }, () => {
+  return runBounded({ database, client, bounds, canLose: true }, () => {
     form.begin?.({ source: client })
     return runOne({ context, transaction, evaluator, statement }, form).catch(async (error) => {
       throw await nameTaker(session, error)

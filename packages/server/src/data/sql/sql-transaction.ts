@@ -1,10 +1,12 @@
 import { AppError } from '@offshoot/contract/errors'
+import type { JsonText } from '../../common/write-json.js'
 import { runBounded } from '../../postgres/bounds.js'
 import type { Queryable } from '../../postgres/database.js'
 import { runWithin } from '../../postgres/run-transaction.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, toCall } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
+import { keepAnswer } from '../records/idempotency.js'
 import type { Session } from '../session/session.js'
 import type { CopyLoad } from './copy-load.js'
 import type { Description, ResultColumn } from './evaluate.js'
@@ -73,7 +75,7 @@ interface Stretch {
   settle(): Promise<void>
 }
 
-type HoldContext = SqlContext &
+export type HoldContext = SqlContext &
   Pick<SqlEngine, 'blockingWatch'> & {
     /** Returns the session as a transaction sees it that has changed the schema. */
     reopen(session: Session, reads: Queryable): Promise<Session>
@@ -110,15 +112,22 @@ class SqlTransaction {
     return this.#stretch.session
   }
 
-  async run(own: SqlContext, request: SqlRequest): Promise<void> {
+  /** Runs a statement, and returns its result. */
+  async run(own: SqlContext, request: SqlRequest): Promise<string> {
     const parsed = await parseSchema([request.statement.statement])
-    if (parsed !== undefined) {
-      await this.#changeSchema(own, request, parsed)
-      return
-    }
+    if (parsed !== undefined) return this.#changeSchema(own, request, parsed)
     const { session, transaction } = this.#stretch
-    await this.#readable(() => runSqlInside({ ...own, session }, this.#open, request))
+    const result = await this.#readable(() =>
+      runSqlInside({ ...own, session }, this.#open, request),
+    )
     await request.load?.keep(session, transaction)
+    return result
+  }
+
+  /** Keeps the answer of a request that is executed once. */
+  keepAnswer(own: SqlContext, answer: JsonText): Promise<void> {
+    const { session, transaction } = this.#stretch
+    return keepAnswer(transaction, { ...own, session }, answer)
   }
 
   /** Creates a cursor. `words` precede its query, which is the statement. */
@@ -172,7 +181,7 @@ class SqlTransaction {
     return this.#stretch.settle()
   }
 
-  async #changeSchema(own: SqlContext, request: SqlRequest, parsed: ParsedSchema): Promise<void> {
+  async #changeSchema(own: SqlContext, request: SqlRequest, parsed: ParsedSchema): Promise<string> {
     const held = this.#held
     const { session, settle } = this.#stretch
     const context = { ...own, session }
@@ -180,7 +189,7 @@ class SqlTransaction {
     if (held === undefined) throw new Error('a transaction that only reads must be refused before')
     const { client } = held
     const { database, bounds } = context
-    await runBounded({ database, client, bounds, canLose: true }, async () => {
+    return runBounded({ database, client, bounds, canLose: true }, async () => {
       await held.becomeAlone()
       // The links of earlier writes are those of the schema that they were written by.
       await settle()
@@ -191,7 +200,7 @@ class SqlTransaction {
         this.#stretch = stretchOf(reopened, await reopened.branch.goOn(client))
         return made
       })
-      request.form.change(result)
+      return request.form.change(result)
     })
   }
 

@@ -10,7 +10,8 @@ import {
 } from '@offshoot/contract/sql'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type JsonText, listJson } from '../../common/write-json.js'
-import { jsonForm, type ResultForm, requireStatementCount, runSql } from '../../data/sql/run-sql.js'
+import { runSqlOrScript } from '../../data/sql/run-script.js'
+import { jsonForm, type ResultForm, requireStatementCount } from '../../data/sql/run-sql.js'
 import type { SqlEngine } from '../../data/sql/sql-engine.js'
 import { boundedRun } from '../bounded-run.js'
 import { idempotent } from '../idempotency-key.js'
@@ -26,7 +27,7 @@ import type { Services } from '../services.js'
  */
 export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginAsyncTypebox {
   const bounded = boundedRun(services)
-  const { database, limits } = services
+  const { database, limits, sessions } = services
   const run = (
     request: FastifyRequest,
     reply: FastifyReply,
@@ -39,13 +40,14 @@ export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginA
   ) =>
     // The statement is parsed later, so write access is checked when it is known that it writes.
     bounded(request, reply, (context) =>
-      runSql(
+      runSqlOrScript(
         {
           ...context,
           database,
           ...engine,
           idempotent: idempotent(request),
           onEntry: noteEntry(reply),
+          reopen: (session, reads) => sessions.reopen(session, reads),
         },
         asked,
       ),

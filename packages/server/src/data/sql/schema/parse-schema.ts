@@ -10,6 +10,8 @@ export interface ParsedSchemaStatement {
   readonly node: Node
   /** The text that the node is part of. */
   readonly source: string
+  /** The text of the statement alone. */
+  readonly statement: string
 }
 
 export interface ParsedSchema {
@@ -56,7 +58,8 @@ async function parseAll(texts: readonly string[]): Promise<ParsedSchema | undefi
       throw error
     })
     if (found === undefined) return undefined
-    parsed.push(found.nodes.map((node) => ({ node, source })))
+    const { nodes, texts } = found
+    parsed.push(nodes.map((node, at) => ({ node, source, statement: texts[at] ?? source })))
   }
   if (!parsed.flat().some(({ node }) => isSchemaNode(node))) return undefined
   const expressions = new Map<object, string>()
