@@ -42,6 +42,8 @@ afterAll(async () => {
   await service.close()
 })
 
+const text = { name: 'text', type: 'string' } as const
+
 /** The fork `dev` has records that `main` does not have. */
 async function open(via = service, owner = patient): Promise<TestBranches> {
   const branches = await TestBranches.create(owner, `late${++number}`, {
@@ -408,6 +410,31 @@ describe('a change of a schema that takes longer than a request may', () => {
     expect({ state, status: result?.status }).toEqual({ state: 'done', status: 'completed' })
     expect(result.migrationID).toMatch(/^mig_/)
     expect(await branches.record('dev', 'items', 'b')).toMatchObject({ price: '2' })
+  })
+
+  it('converts the records of a large table in parts', async () => {
+    const branches = await open()
+    await branches.edit('main', { addColumn: { table: 'items', column: text } })
+    const statement = `insert into items (id, price, text)
+      select 'r' || n, n, repeat('long', 400) from generate_series(1, 25000) n`
+    expectOk(await branches.through(patient).call('main', 'POST', '/sql', { statement }))
+    const change = { type: 'string' }
+    const answer = await branches.call('main', 'PATCH', '/tables/items/columns/price', change)
+    const { id } = answer.body.operation
+    const steps = new Set<string>()
+    await until(async () => {
+      const { state, progress } = expectOk(await read(id)).body
+      steps.add(progress.step)
+      expect(progress.done).toBeLessThan(progress.total)
+      return state !== 'running'
+    })
+    expect(expectOk(await read(id)).body.state).toBe('done')
+    const known = ['starting', 'changing the schema', 'converting column [items.price]']
+    expect([...steps].filter((step) => !known.includes(step))).toEqual([])
+    const wrong = await branches.through(patient).call('main', 'POST', '/sql', {
+      statement: `select count(*), count(*) filter (where id <> 'r' || price) as wrong from items`,
+    })
+    expect(expectOk(wrong).body.records).toEqual([{ count: 25001, wrong: 1 }])
   })
 
   it('can be cancelled, and has changed nothing then', async () => {

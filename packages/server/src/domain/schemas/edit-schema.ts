@@ -1,6 +1,7 @@
 import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import type { Progress } from '@offshoot/contract/operations'
 import type { Migration, SchemaOperation, SchemaUpdate } from '@offshoot/contract/schema-edits'
 import { newEntryId, newMigrationId } from '../../common/ids.js'
 import { inTurns } from '../../common/in-turns.js'
@@ -302,14 +303,14 @@ async function applyEdits(
     since: BranchRows | undefined
   },
 ): Promise<SchemaUpdate> {
-  const { edits, access, limits, isAdding, checkpoint, since } = options
+  const { edits, access, limits, isAdding, checkpoint, since, work } = options
   const { databaseId } = access
   let head = options.head
   let count = 0
   let entry: string | undefined
   for (const edit of edits.filter(({ operations, id }) => operations.length > 0 || id)) {
-    options.work?.begin({ step: 'changing the schema', done: count, total: edits.length })
-    head = await applyEdit(transaction, { head, edit, databaseId, limits, since })
+    work?.begin({ step: 'changing the schema', done: count, total: edits.length })
+    head = await applyEdit(transaction, { head, edit, databaseId, limits, since, work })
     count++
   }
   if (count > 0) {
@@ -365,9 +366,10 @@ async function applyEdit(
     databaseId: string
     limits: Limits
     since: BranchRows | undefined
+    work: LongWork | undefined
   },
 ): Promise<BranchHead> {
-  const { head, edit, databaseId, limits, since } = options
+  const { head, edit, databaseId, limits, since, work } = options
   const ids = await listObjectIds(transaction, countIds(edit.operations, head.schema))
   const nextId = (): number => {
     const id = ids.shift()
@@ -381,7 +383,14 @@ async function applyEdit(
   // Read for each edit, because the previous edit of a push may have created tables.
   const rows = await getRows(transaction, head)
   const { changes } = edited
-  await new RowState(rows).change(transaction, { before: tablesOf(head), changes, limits, since })
+  const tell = work && ((progress: Progress) => work.begin(progress))
+  await new RowState(rows).change(transaction, {
+    before: tablesOf(head),
+    changes,
+    limits,
+    since,
+    tell,
+  })
   const id = edit.id ?? newMigrationId()
   const parentId = head.lastMigrationId
   const checksum = checksumOf(edit.operations)

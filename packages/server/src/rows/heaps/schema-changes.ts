@@ -1,8 +1,9 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import type { Progress } from '@offshoot/contract/operations'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
-import { ident, join, sql } from '../../postgres/sql.js'
+import { ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { physicalName } from '../columns/column-tree.js'
 import {
   checkOf,
@@ -19,6 +20,7 @@ import {
 } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
 import { requestExtensionIndexes, requestIndexes } from '../indexes/heap-indexes.js'
+import { tablesOf } from '../layout/heap-sizes.js'
 import {
   type BranchRows,
   findLayout,
@@ -83,6 +85,8 @@ export interface SchemaChanges {
   readonly areRowsChecked?: boolean
   /** A state of the branch that has passed `checkRows`. Only rows that have changed since are checked. */
   readonly since?: BranchRows | undefined
+  /** Is told how far long changes have come. It throws if they are to stop. */
+  readonly tell?: ((progress: Progress) => void) | undefined
 }
 
 /** Returns whether all rows of a table have to be looked at before a change. */
@@ -244,7 +248,8 @@ export async function applySchemaChanges(
         }
         await addColumn(transaction, heap, { table, column })
         if (using !== undefined) {
-          await rewriteRows(transaction, layout, { ...change, heap, using, limits: options.limits })
+          const { limits, tell } = options
+          await rewriteRows(transaction, layout, { ...change, heap, using, limits, tell })
           layout = await findAgain(transaction, layout)
         }
         await dropColumnRules(transaction, heap, { column: before, hasForks: layout.hasForks })
@@ -296,12 +301,12 @@ async function rewriteRows(
     heap,
     using,
     limits,
-  }: {
+    tell,
+  }: Pick<SchemaChanges, 'limits' | 'tell'> & {
     table: StoredTable
     column: StoredColumn
     heap: Heap
     using: Rewriting
-    limits: Limits
   },
 ): Promise<void> {
   const { stored } = compileTable(
@@ -329,11 +334,35 @@ async function rewriteRows(
       select ${heapColumns(heap, sql`h`)}, ${layout.epoch}::integer
       from ${heapName(heap)} h
       where h.epoch < ${layout.epoch}::integer and not h.deleted`)
-    await transaction.query(sql`
-      update ${heapName(heap)} h
-      set ${ident(physicalName(column))} = ${made}, epoch = ${layout.epoch}::integer
-      where not h.deleted`)
+    const parts = await divideRows(transaction, heap)
+    const step = `converting column [${table.name}.${column.name}]`
+    for (const [index, isPart] of parts.entries()) {
+      tell?.({ step, done: index, total: parts.length })
+      await transaction.query(sql`
+        update ${heapName(heap)} h
+        set ${ident(physicalName(column))} = ${made}, epoch = ${layout.epoch}::integer
+        where not h.deleted and ${isPart}`)
+    }
   })
+}
+
+/** Bytes of a heap whose rows one statement of a long change writes. It takes about a second. */
+const PART_BYTES = 16 * 1024 ** 2
+const PAGE_BYTES = 8192
+
+/**
+ * Divides the rows of a heap `h`, so that the progress of a long change can be told. A row that a change moves to a later part is
+ * changed again, so this is only for changes that have the same effect then.
+ */
+async function divideRows(transaction: Queryable, heap: Heap): Promise<Sql[]> {
+  const [bytes = 0] = await transaction.server.sizeTables(transaction, [tablesOf(heap)[0]], 'rows')
+  const count = Math.max(1, Math.ceil(bytes / PART_BYTES))
+  const start = (part: number) => sql`${`(${part * (PART_BYTES / PAGE_BYTES)},0)`}::tid`
+  return Array.from({ length: count }, (_, part) =>
+    part === count - 1
+      ? sql`h.ctid >= ${start(part)}`
+      : sql`h.ctid >= ${start(part)} and h.ctid < ${start(part + 1)}`,
+  )
 }
 
 /**
