@@ -165,7 +165,14 @@ export type SchemaOperation =
     }
   | { readonly removeTable: { readonly table: string } }
   | { readonly renameTable: { readonly oldName: string; readonly newName: string } }
-  | { readonly addColumn: { readonly table: string; readonly column: ColumnDefinition } }
+  | {
+      readonly addColumn: {
+        readonly table: string
+        readonly column: ColumnDefinition
+        /** What existing records get. */
+        readonly fill?: Pick<ColumnDefinition, 'defaultValue' | 'generate'>
+      }
+    }
   | { readonly removeColumn: { readonly table: string; readonly column: string } }
   | {
       readonly renameColumn: {

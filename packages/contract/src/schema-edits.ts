@@ -125,7 +125,26 @@ const RenameTableOperationSchema = Type.Object(
   { oldName: TableNameSchema, newName: TableNameSchema },
   closed,
 )
-const AddColumnSchema = Type.Object({ table: TableNameSchema, column: ColumnReference }, closed)
+/** What gives existing records a value of a new column. */
+const ColumnFillSchema = Type.Object(
+  {
+    defaultValue: Type.Optional(Type.String()),
+    generate: Type.Optional(ColumnGenerateSchema),
+  },
+  {
+    ...closed,
+    minProperties: 1,
+    maxProperties: 1,
+    description:
+      'What existing records get: a value, written as a default, or a generated one. Without it, they get the default ' +
+      'or a generated value of a `notNull` column, and no value of another one.',
+  },
+)
+
+const AddColumnSchema = Type.Object(
+  { table: TableNameSchema, column: ColumnReference, fill: Type.Optional(ColumnFillSchema) },
+  closed,
+)
 const RemoveColumnSchema = Type.Object({ table: TableNameSchema, column: ColumnNameSchema }, closed)
 const RenameColumnOperationSchema = Type.Object(
   { table: TableNameSchema, oldName: ColumnNameSchema, newName: ColumnNameSchema },

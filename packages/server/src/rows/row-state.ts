@@ -17,6 +17,7 @@ import {
   divideChanges,
   readsAllRows,
   type SchemaChanges,
+  writesAllRows,
 } from './heaps/schema-changes.js'
 import { sizeTables } from './layout/heap-sizes.js'
 import {
@@ -148,7 +149,7 @@ export class RowState {
     transaction: Queryable,
     { changes, limits }: Pick<SchemaChanges, 'changes' | 'limits'>,
   ): Promise<boolean> {
-    if (changes.some((change) => change.kind === 'columnAltered' && change.using)) return false
+    if (changes.some(writesAllRows)) return false
     const read = changes.filter((change) => readsAllRows(change, limits))
     const max = limits.ruleLockedRowsMax
     for (const table of new Map(read.map(({ table }) => [table.id, table])).values()) {

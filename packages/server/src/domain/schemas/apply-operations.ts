@@ -35,7 +35,7 @@ function applyOperation(draft: SchemaDraft, operation: SchemaOperation): void {
   else if ('removeTable' in operation) draft.removeTable(operation.removeTable.table)
   else if ('renameTable' in operation) draft.renameTable(operation.renameTable)
   else if ('addColumn' in operation) {
-    draft.addColumn(operation.addColumn.table, operation.addColumn.column)
+    draft.addColumn(operation.addColumn)
   } else if ('removeColumn' in operation) {
     draft.removeColumn(operation.removeColumn.table, operation.removeColumn.column)
   } else if ('renameColumn' in operation) {

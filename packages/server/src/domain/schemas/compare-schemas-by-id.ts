@@ -1,7 +1,9 @@
 import type { Table } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { parseArray } from '../../postgres/array-literal.js'
 import {
   listAllColumns,
+  type StoredColumn,
   type StoredSchema,
   type StoredTable,
 } from '../../rows/columns/stored-schema.js'
@@ -77,9 +79,11 @@ function compareTableById(
       changes.type === 'link' && link ? { link: { onDelete: 'none' as const, ...link } } : {}
     return [{ alterColumn: { table, column: successor.name, ...changes, ...linked } }]
   })
-  const additions = added.flatMap(({ name }) => {
-    const column = columns.get(name)
-    return column === undefined ? [] : [{ addColumn: { table, column } }]
+  const additions = added.flatMap((stored) => {
+    const column = columns.get(stored.name)
+    if (column === undefined) return []
+    const fill = before && fillOf(stored)
+    return [{ addColumn: { table, column, ...(fill && { fill }) } }]
   })
   const uses = ({ computed }: { readonly computed?: string }) => computed !== undefined
   return [
@@ -97,6 +101,14 @@ function compareTableById(
       return constraint === undefined ? [] : [{ addConstraint: { table, constraint } }]
     }),
   ]
+}
+
+/** Returns what gives records a value of an added column, unless its definition does. */
+function fillOf(column: StoredColumn): { readonly defaultValue: string } | undefined {
+  const { notNull, defaultValue, type, fill } = column
+  if (fill === undefined || (notNull && defaultValue !== undefined)) return undefined
+  if (type === 'bool') return { defaultValue: String(fill === 't') }
+  return { defaultValue: type === 'multiple' ? JSON.stringify(parseArray(fill).items) : fill }
 }
 
 interface Rename {

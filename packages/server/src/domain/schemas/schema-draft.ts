@@ -66,13 +66,24 @@ interface Rename {
 /** An expression that the values of a column come from. */
 type Rewriting = NonNullable<Extract<SchemaChange, { kind: 'columnAltered' }>['using']>
 
+/** The generated values that existing rows get of a new column. */
+type Generating = NonNullable<Extract<SchemaChange, { kind: 'columnAdded' }>['generating']>
+
+/** What existing rows get of a new column. */
+type Fill = Pick<Column, 'defaultValue' | 'generate'>
+
 /** A step of the migration. It changes the storage, unless a later step undoes it. */
 type Step =
   | {
       readonly kind: 'tableAdded' | 'tableRemoved' | 'historyChanged' | 'idsChanged'
       readonly tableId: number
     }
-  | { readonly kind: 'columnAdded'; readonly tableId: number; readonly columnId: number }
+  | {
+      readonly kind: 'columnAdded'
+      readonly tableId: number
+      readonly columnId: number
+      readonly generating?: Generating
+    }
   | { readonly kind: 'columnRemoved'; readonly tableId: number; readonly column: StoredColumn }
   | {
       readonly kind: 'constraintAdded' | 'constraintRemoved'
@@ -179,17 +190,23 @@ export class SchemaDraft {
     this.#steps.push({ kind: 'idsChanged', tableId: table.id })
   }
 
-  addColumn(tableName: string, column: Column): void {
+  addColumn(added: { table: string; column: Column; fill?: Fill }): void {
+    const { table: tableName, column, fill } = added
     const table = this.#getTable(tableName)
     const columns = this.#columnsOf(table)
     const fault = checkColumn(column, this.#options)
     if (fault !== undefined) throw invalid(`table [${tableName}]: ${fault}`)
+    if (fill !== undefined) this.#checkFill(tableName, column, fill)
     checkColumnFree(columns, { table: tableName, name: column.name })
-    const stored = this.#fill(table, this.#store(column))
+    const stored = this.#fill(table, this.#store(column), fill)
+    const generating = this.#generate(table, column, fill)
     columns.set(stored)
     this.#addedColumns.add(stored.id)
     if (column.computed !== undefined) this.#bindAdded(table, { id: stored.id, column })
-    this.#steps.push({ kind: 'columnAdded', tableId: table.id, columnId: stored.id })
+    this.#steps.push({
+      ...{ kind: 'columnAdded', tableId: table.id, columnId: stored.id },
+      ...(generating && { generating }),
+    })
   }
 
   removeColumn(tableName: string, name: string): void {
@@ -465,11 +482,34 @@ export class SchemaDraft {
     }
   }
 
-  #fill(table: StoredTable, column: StoredColumn): StoredColumn {
-    const hasOldRows = this.#original.get(table.id) !== undefined
-    if (!hasOldRows || !column.notNull || column.defaultValue === undefined) return column
-    const fill = this.#options.defaultFill(column)
+  /** Checks what existing rows get as if it were what new ones get. */
+  #checkFill(table: string, { defaultValue: _, generate: __, ...column }: Column, fill: Fill) {
+    const fault =
+      fill.generate === 'user'
+        ? `column [${column.name}]: [user] is not possible for existing records`
+        : checkColumn({ ...column, ...fill }, this.#options)
+    if (fault !== undefined) throw invalid(`table [${table}]: field [fill]: ${fault}`)
+  }
+
+  #hasOldRows(table: StoredTable): boolean {
+    return this.#original.get(table.id) !== undefined
+  }
+
+  #fill(table: StoredTable, column: StoredColumn, given = implicitFill(column)): StoredColumn {
+    const { defaultValue } = given
+    if (!this.#hasOldRows(table) || defaultValue === undefined) return column
+    const fill = this.#options.defaultFill({ ...column, defaultValue })
     return fill === undefined ? column : { ...column, fill }
+  }
+
+  /** Returns how existing rows get generated values of a new column. undefined: they get none. */
+  #generate(
+    table: StoredTable,
+    column: Column,
+    { generate: by } = implicitFill(column),
+  ): Generating | undefined {
+    if (!this.#hasOldRows(table) || by === undefined || by === 'user') return undefined
+    return { by, columns: this.#columnsOf(table).items() }
   }
 
   #finishTable(table: StoredTable, targets: ReadonlyMap<number, LinkTarget>): StoredTable {
@@ -541,7 +581,9 @@ export class SchemaDraft {
         return before && after ? this.#changedIds(before, after, tables) : []
       case 'columnAdded': {
         const column = after?.columns.find(({ id }) => id === step.columnId)
-        return before && after && column ? [{ kind: 'columnAdded', table: after, column }] : []
+        if (!before || !after || !column) return []
+        const { kind, generating } = step
+        return [{ kind, table: after, column, ...(generating && { generating }) }]
       }
       case 'columnRemoved':
         return after ? [{ kind: 'columnRemoved', table: after, column: step.column }] : []
@@ -577,6 +619,15 @@ export class SchemaDraft {
       })
     })
     return [{ kind: 'idsChanged', table: after, before }, ...links]
+  }
+}
+
+/** Existing rows must have a value of a `notNull` column, so they get the one that new rows get. */
+function implicitFill({ notNull, defaultValue, generate }: Column | StoredColumn): Fill {
+  if (!notNull) return {}
+  return {
+    ...(defaultValue !== undefined && { defaultValue }),
+    ...(generate !== undefined && { generate }),
   }
 }
 

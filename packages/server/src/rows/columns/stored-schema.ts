@@ -95,8 +95,8 @@ export interface StoredColumn {
    */
   readonly columns?: readonly StoredColumn[]
   /**
-   * Set on a not-null column that was added to a table with rows: its default, in PostgreSQL's text form.
-   * Rows written before the column was added read this value.
+   * Set on a column that was added to a table with rows and gives them a value, in PostgreSQL's text form. Rows written
+   * before the column was added read this value.
    */
   readonly fill?: string
   /**

@@ -42,7 +42,7 @@ export interface AlteredColumn {
 }
 
 /** An expression over the columns that a table has before the change. */
-export interface Rewriting {
+interface Rewriting {
   readonly expression: RowExpression
   readonly columns: readonly StoredColumn[]
 }
@@ -75,7 +75,8 @@ function listAddedRules({ before, column }: AlteredColumn, limits: Limits): Rule
   const isConverted = before.id !== column.id
   const isNew = (name: 'unique' | 'notNull') => column[name] === true && before[name] !== true
   const isLimited = fitsSql(sql`v`, column, limits) !== undefined
-  const isRequired = isNew('notNull') && column.fill === undefined
+  // A value for records without one makes the column another one. The same column can have nulls beside its value for old rows.
+  const isRequired = isNew('notNull') && !(isConverted && column.fill !== undefined)
   const isLinked = column.link !== undefined && column.onDelete !== undefined
   return [
     ...(isConverted ? (['conversion'] as const) : []),
@@ -111,9 +112,10 @@ export async function findColumnProblems(
     return [...failing, ...(await findRepeated(transaction, checked, options))]
   }
   if (isComputed(column)) return findUncomputed(transaction, checked, { table, column, limits })
+  // The value for records without one would hide values that do not convert.
   const { fill: _, ...probe } = column
   const codec = compileTable(
-    { ...table, columns: before.id === column.id ? [probe] : [before, probe] },
+    { ...table, columns: before.id === column.id ? [column] : [before, probe] },
     { limits, jsonAsText: false },
   )
   const rows = selectChecked(checked, codec)

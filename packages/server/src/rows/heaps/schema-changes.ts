@@ -3,7 +3,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Progress } from '@offshoot/contract/operations'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
-import { ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { physicalName } from '../columns/column-tree.js'
 import {
   checkOf,
@@ -42,7 +42,6 @@ import {
   findColumnProblems,
   findIdProblems,
   narrowsIds,
-  type Rewriting,
   readsRecords,
 } from './column-problems.js'
 import {
@@ -55,6 +54,7 @@ import {
   dropHeap,
   dropHeapConstraint,
 } from './heap-ddl.js'
+import { generatedValue, type MadeValue, type RowGenerator, startSequence } from './made-values.js'
 import { changeHistory, completeVersions, movingRows } from './versions.js'
 
 const TOO_MANY_COLUMNS = '54011'
@@ -66,7 +66,13 @@ export type SchemaChange =
   | { readonly kind: 'historyChanged'; readonly table: StoredTable }
   /** Ids have another size. Links to the table change with it. */
   | { readonly kind: 'idsChanged'; readonly table: StoredTable; readonly before: StoredTable }
-  | { readonly kind: 'columnAdded'; readonly table: StoredTable; readonly column: StoredColumn }
+  | {
+      readonly kind: 'columnAdded'
+      readonly table: StoredTable
+      readonly column: StoredColumn
+      /** Existing rows get generated values. undefined: those of `fill` or of another column, or none. */
+      readonly generating?: Generating
+    }
   | { readonly kind: 'columnRemoved'; readonly table: StoredTable; readonly column: StoredColumn }
   | ({ readonly kind: 'columnAltered' } & AlteredColumn)
   /** The column exists before and after the change, at any depth. */
@@ -76,6 +82,12 @@ export type SchemaChange =
       readonly table: StoredTable
       readonly constraint: StoredConstraint
     }
+
+/** Generated values of a new column, and the columns that its table has before it. */
+interface Generating {
+  readonly by: RowGenerator
+  readonly columns: readonly StoredColumn[]
+}
 
 export interface SchemaChanges {
   readonly before: ReadonlyMap<number, StoredTable>
@@ -89,17 +101,25 @@ export interface SchemaChanges {
   readonly tell?: ((progress: Progress) => void) | undefined
 }
 
+/** Returns whether a change writes all rows of the branch to its own heap. */
+export function writesAllRows(change: SchemaChange): boolean {
+  if (change.kind === 'columnAdded') return change.generating !== undefined
+  return change.kind === 'columnAltered' && change.using !== undefined
+}
+
 /** Returns whether all rows of a table have to be looked at before a change. */
 export function readsAllRows(change: SchemaChange, limits: Limits): boolean {
   if (change.kind === 'constraintAdded') return true
   if (change.kind === 'columnAltered') return readsRecords(change, limits)
   if (change.kind === 'idsChanged') return narrowsIds(change)
-  return change.kind === 'columnAdded' && (isComputed(change.column) || lacksValue(change.column))
+  return change.kind === 'columnAdded' && (isComputed(change.column) || lacksValues(change))
 }
 
-/** Existing rows would have no value of such a column. */
-const lacksValue = ({ notNull, fill }: StoredColumn): boolean =>
-  notNull === true && fill === undefined
+/** Whether existing rows would have no value of a new column that must have one. */
+const lacksValues = ({ column, generating }: AddedColumn): boolean =>
+  column.notNull === true && column.fill === undefined && generating === undefined
+
+type AddedColumn = Extract<SchemaChange, { kind: 'columnAdded' }>
 
 /** Throws if the rows of a state do not allow schema changes. Changes nothing. */
 export async function checkRows(
@@ -136,8 +156,9 @@ async function requireAllowed(
   const { column } = change
   if (isComputed(column)) return keep(checkOfComputed(column))
   if (kind === 'columnAdded') {
+    if (!lacksValues(change)) return
     const known = before.get(table.id) ?? table
-    return requireFillable(transaction, checked, { before: known, column, limits })
+    return requireNoRows(transaction, checked, { before: known, column, limits })
   }
   const problems = await findColumnProblems(transaction, checked, { ...change, limits })
   if (problems.length > 0) throw columnProblemsError(problems)
@@ -190,9 +211,7 @@ export async function applySchemaChanges(
 ): Promise<void> {
   let layout = layoutOf(rows)
   await absorbAll(transaction, layout)
-  const rewritten = options.changes.flatMap((change) =>
-    change.kind === 'columnAltered' && change.using !== undefined ? change.table.id : [],
-  )
+  const rewritten = options.changes.filter(writesAllRows).map(({ table }) => table.id)
   // All rows of the branch are written to its own heaps.
   const missing = [...options.before.values()].filter(
     ({ id }) => rewritten.includes(id) && ownHeap(layout, id) === undefined,
@@ -224,9 +243,21 @@ export async function applySchemaChanges(
       case 'columnAdded': {
         await check(change)
         if (heap === undefined) break
-        const { table, column } = change
-        if (isComputed(column)) await addHeapCheck(transaction, heap, checkOfComputed(column))
-        else await addColumn(transaction, heap, { table, column })
+        const { table, column, generating } = change
+        if (isComputed(column)) {
+          await addHeapCheck(transaction, heap, checkOfComputed(column))
+          break
+        }
+        await addColumn(transaction, heap, { table, column })
+        if (generating !== undefined) {
+          const { by, columns } = generating
+          const made = generatedValue(by, { heap, table, column })
+          const { limits, tell } = options
+          const rewritten = { table, column, heap, columns, made, limits, tell }
+          await rewriteRows(transaction, layout, rewritten)
+          if (by === 'sequence') await startSequence(transaction, heap, { table, column })
+          layout = await findAgain(transaction, layout)
+        }
         break
       }
       case 'columnAltered': {
@@ -248,8 +279,12 @@ export async function applySchemaChanges(
         }
         await addColumn(transaction, heap, { table, column })
         if (using !== undefined) {
+          const { expression, columns } = using
+          const columnSql = (id: number) => sql`h.${ident(physicalName({ id }))}`
+          const made = { value: computedSql({ ...column, computed: expression }, columnSql) }
           const { limits, tell } = options
-          await rewriteRows(transaction, layout, { ...change, heap, using, limits, tell })
+          const rewritten = { table, column, heap, columns, made, limits, tell }
+          await rewriteRows(transaction, layout, rewritten)
           layout = await findAgain(transaction, layout)
         }
         await dropColumnRules(transaction, heap, { column: before, hasForks: layout.hasForks })
@@ -288,9 +323,10 @@ async function findAgain(transaction: Queryable, { branchId }: Layout): Promise<
 }
 
 /**
- * Gives all rows of a branch the value of an expression. Inherited rows are copied to the heap of the branch: an expression may
- * fail for rows that the branch does not see, so it cannot be evaluated by reads. All rows belong to the present epoch then,
- * so that a merge takes their values as changes. Versions and times stay, because nobody has read the column yet.
+ * Gives all rows of a branch another value of a column. Inherited rows are copied to the heap of the branch: an expression may
+ * fail for rows that the branch does not see, and a generated value must be the same for each read, so reads cannot make
+ * them. All rows belong to the present epoch then, so that a merge takes their values as changes. Versions and times stay,
+ * because nobody has read the column yet.
  */
 async function rewriteRows(
   transaction: Queryable,
@@ -299,29 +335,25 @@ async function rewriteRows(
     table,
     column,
     heap,
-    using,
+    columns,
+    made,
     limits,
     tell,
   }: Pick<SchemaChanges, 'limits' | 'tell'> & {
     table: StoredTable
     column: StoredColumn
     heap: Heap
-    using: Rewriting
+    /** The columns that the table has until then. */
+    columns: readonly StoredColumn[]
+    made: MadeValue
   },
 ): Promise<void> {
-  const { stored } = compileTable(
-    { ...table, columns: using.columns },
-    { limits, jsonAsText: false },
-  )
+  const { stored } = compileTable({ ...table, columns }, { limits, jsonAsText: false })
   const names = [
     ...['id', 'version', 'created_at', 'updated_at'],
     ...stored.physical.map(({ physicalName: name }) => name),
   ].map(ident)
   const visible = selectVisible(layout, stored, { isInherited: true })
-  const made = computedSql(
-    { ...column, computed: using.expression },
-    (id) => sql`h.${ident(physicalName({ id }))}`,
-  )
   await movingRows(transaction, table, async () => {
     await transaction.query(sql`
       insert into ${heapName(heap)} (${join(names, ', ')}, epoch)
@@ -340,8 +372,9 @@ async function rewriteRows(
       tell?.({ step, done: index, total: parts.length })
       await transaction.query(sql`
         update ${heapName(heap)} h
-        set ${ident(physicalName(column))} = ${made}, epoch = ${layout.epoch}::integer
-        where not h.deleted and ${isPart}`)
+        set ${ident(physicalName(column))} = ${made.value}, epoch = ${layout.epoch}::integer
+        ${made.from ?? empty}
+        where not h.deleted and ${isPart} and ${made.condition ?? sql`true`}`)
     }
   })
 }
@@ -408,14 +441,13 @@ function worn(table: StoredTable): AppError {
   )
 }
 
-/** Throws if a not-null column without a fill value is added to a table with rows. */
-async function requireFillable(
+/** Throws if a table has rows, which would have no value of a new not-null column. */
+async function requireNoRows(
   transaction: Queryable,
   checked: CheckedRows,
   options: { before: StoredTable; column: StoredColumn; limits: Limits },
 ): Promise<void> {
   const { before, column, limits } = options
-  if (!lacksValue(column)) return
   const codec = compileTable(before, { limits, jsonAsText: false })
   const [row] = await transaction.query<{ count: string }>(sql`
     select count(*) as count from (${selectChecked(checked, codec)}) visible`)

@@ -16,10 +16,13 @@ type Alteration = Extract<SchemaOperation, { alterColumn: unknown }>['alterColum
 /** What statements change in a column. Null removes a field. */
 type ColumnChanges = Omit<Alteration, 'table' | 'column' | 'name'>
 
+/** What gives existing records a value of a new column. */
+type Fill = Pick<Column, 'defaultValue' | 'generate'>
+
 export interface ColumnModel {
   definition: Column
   /** The operation that adds the column, if the statements do. */
-  readonly added?: { column: Column }
+  readonly added?: { column: Column; readonly fill?: Fill }
   /** The operation that changes it. A column has one, because each would be stored and checked by itself. */
   altered?: Alteration
 }
@@ -111,8 +114,10 @@ export class SchemaModel {
     table.name = newName
   }
 
+  /** Adds a column. As in PostgreSQL, existing records get the default that it has now, whatever becomes of it. */
   addColumn(table: TableModel, definition: Column): ColumnModel {
-    const added = { table: table.name, column: definition }
+    const fill = table.added === undefined ? fillOf(definition) : undefined
+    const added = { table: table.name, column: definition, ...(fill && { fill }) }
     this.operations.push({ addColumn: added })
     const column = { definition, added }
     table.columns.push(column)
@@ -211,6 +216,11 @@ export class SchemaModel {
     if (check !== undefined) this.removeConstraint(table, check)
     if (column.definition.notNull) this.changeColumn(table, column, { notNull: false })
   }
+}
+
+function fillOf({ defaultValue, generate }: Column): Fill | undefined {
+  if (defaultValue !== undefined) return { defaultValue }
+  return generate === undefined ? undefined : { generate }
 }
 
 /** Returns the form of a text whose values can be indexed. It has a limit of its own. */
