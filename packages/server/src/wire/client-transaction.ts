@@ -36,7 +36,9 @@ const waitedFor = () =>
 const idleTooLong = (ms: number) =>
   new WireError('25P03', `the transaction was ended: it waited ${ms} ms for its next statement`)
 const tookTooLong = (ms: number) =>
-  new WireError('25P04', `the transaction was ended: it took longer than ${ms} ms`)
+  new WireError('25P04', `the transaction was ended: it took longer than ${ms} ms`, {
+    hint: 'Divide the work, or ask the operator to raise OFFSHOOT_LIMIT_SQL_TRANSACTION_MS.',
+  })
 
 /** Never shown: the transaction ends without a commit. */
 const rolledBack = () => new AppError('conflict', 'the transaction was rolled back')

@@ -379,23 +379,24 @@ async function rewriteRows(
   })
 }
 
-/** Bytes of a heap whose rows one statement of a long change writes. It takes about a second. */
-const PART_BYTES = 16 * 1024 ** 2
-const PAGE_BYTES = 8192
+/** Pages of a heap whose rows one statement of a long change writes. It takes about a second. */
+const PART_PAGES = 2048
 
 /**
- * Divides the rows of a heap `h`, so that the progress of a long change can be told. A row that a change moves to a later part is
- * changed again, so this is only for changes that have the same effect then.
+ * Divides the rows of a heap `h` that exist now, so that the progress of a long change can be told. A row that a change moves to a
+ * later part is changed again, so this is only for changes that have the same effect then.
  */
 async function divideRows(transaction: Queryable, heap: Heap): Promise<Sql[]> {
-  const [bytes = 0] = await transaction.server.sizeTables(transaction, [tablesOf(heap)[0]], 'rows')
-  const count = Math.max(1, Math.ceil(bytes / PART_BYTES))
-  const start = (part: number) => sql`${`(${part * (PART_BYTES / PAGE_BYTES)},0)`}::tid`
-  return Array.from({ length: count }, (_, part) =>
-    part === count - 1
-      ? sql`h.ctid >= ${start(part)}`
-      : sql`h.ctid >= ${start(part)} and h.ctid < ${start(part + 1)}`,
-  )
+  const { server } = transaction
+  const [bytes = 0] = await server.sizeTables(transaction, [tablesOf(heap)[0]], 'rows')
+  const [{ size } = { size: 1 }] = await transaction.query<{ size: number }>(sql`
+    select current_setting('block_size')::integer as size`)
+  const pages = Math.ceil(bytes / size)
+  const place = (page: number) => sql`${`(${Math.min(page, pages)},0)`}::tid`
+  return Array.from({ length: Math.ceil(pages / PART_PAGES) }, (_, part) => {
+    const start = part * PART_PAGES
+    return sql`h.ctid >= ${place(start)} and h.ctid < ${place(start + PART_PAGES)}`
+  })
 }
 
 /**
