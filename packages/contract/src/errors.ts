@@ -29,7 +29,7 @@ export const ERROR_CODES = {
   ],
   check_violation: [
     400,
-    'A record fails a check constraint; `table`, `columns` and `constraint` say which.',
+    'A record fails a check constraint, or has no value of a computed column; `table`, and `columns` and `constraint` or `column`, say which. So does one for which the expression cannot be evaluated, such as a division by zero.',
   ],
   link_violation: [
     400,

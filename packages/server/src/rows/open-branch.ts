@@ -42,6 +42,7 @@ import {
   type Wanted,
 } from './sequences.js'
 import { Draft } from './writing/draft.js'
+import { type TryCall, tryingApart, tryingInside } from './writing/failing-calls.js'
 import { KeptLinks, type LinkedTables, linkChecks } from './writing/kept-links.js'
 import { openSink, type RowSink } from './writing/row-sink.js'
 import { StagedRows } from './writing/staged-rows.js'
@@ -438,6 +439,16 @@ export class OpenBranch implements TableLookup {
       }
     }
     return [...found]
+  }
+
+  /** Tries reads, each in a transaction of its own, that may fail to evaluate an expression. */
+  trying(bounds?: Bounds): TryCall {
+    return tryingApart((calls) => this.runReads(calls, bounds))
+  }
+
+  /** Tries calls in a transaction that goes on if they fail to evaluate an expression. */
+  tryingIn(transaction: OpenTransaction): TryCall {
+    return tryingInside(transaction)
   }
 
   /** Returns a transaction that was begun elsewhere, for calls of a request on the branch. */

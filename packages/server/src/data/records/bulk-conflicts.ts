@@ -7,6 +7,7 @@ import type { RowInput } from '../../rows/writing/table-writer.js'
 import { type ViolationFields, violationFields } from '../session/record-errors.js'
 import { findBrokenLinks } from './broken-links.js'
 import { addFault, type Batch, encodeSlice } from './encode-input.js'
+import { findFailing } from './failing-records.js'
 import { recordInput } from './record-input.js'
 import { sliceRecords } from './record-slices.js'
 import type { RecordContext } from './records.js'
@@ -67,19 +68,14 @@ function* addConflicts(
   }
 }
 
-/** Adds the records that fail checks. */
+/** Adds the records that fail checks, or for which they cannot be evaluated. */
 async function addFailures(
   { session }: RecordContext,
-  { writer }: WritableTable,
+  table: WritableTable,
   { batch, rows }: { batch: Batch; rows: readonly RowInput[] },
 ): Promise<void> {
-  const checks = writer.findFailures(rows)
-  if (checks.length === 0) return
-  const found = await session.branch.runReads(checks.map(({ call }) => call))
-  for (const [position, { violation }] of checks.entries()) {
+  for (const { row, violation } of await findFailing(session, table, rows)) {
     const message = `invalid record: ${violation.message}`
-    for (const [row] of found[position] ?? []) {
-      addFault(batch, Number(row), { message, ...violationFields(violation) })
-    }
+    addFault(batch, row, { message, ...violationFields(violation) })
   }
 }

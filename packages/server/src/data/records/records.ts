@@ -20,6 +20,7 @@ import {
   versionConflict,
 } from '../session/record-errors.js'
 import { originOf, planColumns } from '../session/session.js'
+import { amongRows, type FindFailing, findUnevaluated } from './failing-records.js'
 import {
   answerOnce,
   type IdempotencyContext,
@@ -108,6 +109,7 @@ async function insertRecord(context: RecordContext, record: InputRecord): Promis
     call: writer.insertOne(row),
     id,
     checks: writer.checkRows([row]),
+    findFailing: amongRows([row]),
   })
   if (written === undefined) throw confirmed(ruleBroken(columnTaken(table.codec), id))
   return answer
@@ -150,6 +152,7 @@ async function replace(context: RecordContext, options: Replacement): Promise<st
     call: createOnly ? writer.insertOne(row) : writer.replaceOne(row),
     id,
     checks: writer.checkRows([row]),
+    findFailing: amongRows([row]),
     isCreated: (written) => createOnly || written?.[4] !== 't',
   })
   if (written === undefined) {
@@ -203,6 +206,9 @@ async function update(context: RecordContext, options: FieldsUpdate): Promise<st
       id,
       present,
       checks: writer.checkUpdates([{ id, update }]),
+      findFailing: async (by, tryCall) =>
+        (await by.findFailingUpdate(tryCall, { id, update })) ??
+        (creates ? amongRows([{ id, values: whole }])(by, tryCall) : undefined),
       isCreated: (written) => written === undefined,
     })
     if (written !== undefined || alternative !== undefined) return answer
@@ -276,6 +282,7 @@ async function write(
     /** The files that the write depends on. */
     present?: PresentFiles | undefined
     checks: readonly RuleCheck[]
+    findFailing: FindFailing
     /** Whether the row of a write that has taken effect is new. Such an answer is marked. */
     isCreated?(written: TextRow | undefined): boolean
   },
@@ -326,6 +333,9 @@ async function write(
       throw error
     })
   } catch (error) {
+    const { findFailing: find } = options
+    const found = await findUnevaluated(session, table, { error, find })
+    if (found !== undefined) throw confirmed(ruleBroken(found.violation, options.id))
     throw toRecordError(error, table.codec, options.id)
   }
 }

@@ -7,14 +7,22 @@ import { PART_IDS_MAX } from '../../domain/log/loads.js'
 import type { LongWork } from '../../domain/long-work/long-work.js'
 import type { Queryable } from '../../postgres/database.js'
 import { toCall } from '../../postgres/statement.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
 import type { BranchTable, WritableTable } from '../../rows/open-branch.js'
 import { confirmed, StaleError } from '../../rows/running/staleness.js'
 import type { OpenTransaction, WriteTransaction } from '../../rows/running/transactions.js'
 import type { Storage } from '../../rows/storage.js'
 import { Refusal } from '../../rows/writing/refusals.js'
 import type { StagedRow, StagedRows, Written } from '../../rows/writing/staged-rows.js'
-import { findBrokenLink, findViolationFields } from '../session/record-errors.js'
+import {
+  findBrokenLink,
+  findViolationFields,
+  type InvalidRecord,
+  type Violation,
+  violationFields,
+} from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
+import { findFailing } from './failing-records.js'
 import {
   findAnswer,
   hashContent,
@@ -82,9 +90,20 @@ interface HeldRows {
   findRow(id: string, error: unknown): Promise<FoundLine | undefined>
 }
 
-interface FoundLine {
-  readonly line: number
-  readonly error: unknown
+/** A line that breaks a rule, and the error or the rule. */
+type FoundLine = { readonly line: number } & (
+  | { readonly error: unknown }
+  | { readonly violation: Violation }
+)
+
+function describeLine(found: FoundLine, codec: TableCodec): InvalidRecord {
+  if ('violation' in found) {
+    const { violation } = found
+    return { message: `invalid record: ${violation.message}`, ...violationFields(violation) }
+  }
+  const reason = Refusal.of(found.error, [codec])?.message
+  const fields = findViolationFields(found.error, new Set([codec]))
+  return { message: `invalid record: ${reason}`, ...fields }
 }
 
 /**
@@ -282,21 +301,19 @@ export class AtomicStream {
       // The failure may be caused by the same request, sent twice and completed first.
       const known = await findAnswer({ ...context, idempotent })
       if (known !== undefined) return known
-      const refusal = Refusal.of(error, [table.codec])?.message
+      const refusal = Refusal.of(error, [table.codec])
       if (refusal === undefined) throw error
-      if (findViolationFields(error, new Set([table.codec])) === undefined) {
-        throw confirmed(new AppError('invalid_record', `${refusal}; nothing was inserted`))
-      }
+      const { message, violation, isUnevaluated } = refusal
+      const unexplained = () => new AppError('invalid_record', `${message}; nothing was inserted`)
+      if (violation === undefined && !isUnevaluated) throw confirmed(unexplained())
       const [linking] = findBrokenLink(error)?.records ?? []
       const found =
         linking === undefined
           ? await held.findTaken(context, table, error)
           : await held.findRow(linking, error)
-      if (found === undefined) throw confirmed(dataChanged(error))
+      if (found === undefined) throw confirmed(isUnevaluated ? unexplained() : dataChanged(error))
       const refused = new Tally()
-      const reason = Refusal.of(found.error, [table.codec])?.message
-      const fields = findViolationFields(found.error, new Set([table.codec]))
-      refused.refuse(found.line, { message: `invalid record: ${reason}`, ...fields })
+      refused.refuse(found.line, describeLine(found, table.codec))
       throw confirmed(streamFailed(refused))
     }
   }
@@ -392,8 +409,14 @@ function holdInMemory(
       await transaction.run(await entry.keeping(transaction, ids))
       return undefined
     },
-    async findTaken(_context, table, error) {
-      const row = rows[Refusal.of(error, [table.codec])?.rowsBefore ?? 0]
+    async findTaken({ session }, table, error) {
+      const refusal = Refusal.of(error, [table.codec])
+      if (refusal?.isUnevaluated) {
+        const [failing] = await findFailing(session, table, rows)
+        const row = rows[failing?.row ?? -1]
+        return failing && row && { line: row.line, violation: failing.violation }
+      }
+      const row = rows[refusal?.rowsBefore ?? 0]
       return row && { line: row.line, error }
     },
     async findRow(wanted, error) {

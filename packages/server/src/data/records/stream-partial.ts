@@ -17,6 +17,7 @@ import {
 import type { Session } from '../session/session.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { findBrokenLinks } from './broken-links.js'
+import { amongRows, findUnevaluated } from './failing-records.js'
 import { LoadEntry } from './load-entry.js'
 import { giveBackRefused } from './new-numbers.js'
 import { storeFiles } from './record-files.js'
@@ -199,8 +200,12 @@ async function insertWhatFits(
     const refusal = Refusal.of(error, [table.codec])?.message
     if (refusal === undefined) throw error
     if (rows.length === 1) {
-      const fields = findViolationFields(error, new Set([table.codec]))
-      tally.refuse(first.line, { message: `invalid record: ${refusal}`, ...fields })
+      const found = await findUnevaluated(session, table, { error, find: amongRows(rows) })
+      const message = `invalid record: ${found?.violation.message ?? refusal}`
+      const fields = found
+        ? violationFields(found.violation)
+        : findViolationFields(error, new Set([table.codec]))
+      tally.refuse(first.line, { message, ...fields })
       onSettled(rows)
       return
     }

@@ -2,7 +2,8 @@ import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { type JsonText, listJson } from '../../common/write-json.js'
-import type { Call, TextRows } from '../../postgres/statement.js'
+import { sql } from '../../postgres/sql.js'
+import { type Call, compileStatement, type TextRows } from '../../postgres/statement.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import { confirmed } from '../../rows/running/staleness.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
@@ -13,9 +14,11 @@ import {
   findBrokenLink,
   findViolationFields,
   mayHeal,
+  type Violation,
   violationFields,
 } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
+import { byOperation, type FailingRecord, findUnevaluatedIn } from './failing-records.js'
 import {
   answerOnce,
   type CreatedRecords,
@@ -258,9 +261,13 @@ async function runStepwise(
   const results = new Array<string>(groups.length).fill('')
   for (const group of groups) {
     const run = { group, ...prepareGroup(context.session, group, { explains: true }) }
-    const rows = await transaction.run(run.calls).catch((error: unknown) => {
-      throw toRunError(error, group)
+    const isChecked = group.operations.some(({ table }) => table.codec.checks.length > 0)
+    const calls = isChecked ? [SAVEPOINT, ...run.calls] : run.calls
+    const found = await transaction.run(calls).catch(async (error: unknown) => {
+      const failing = isChecked && (await findFailing(context, group, { transaction, error }))
+      throw failing ? operationFailed(group, failing.violation) : toRunError(error, group)
     })
+    const rows = isChecked ? found.slice(1) : found
     await settleAll(context, [run], { rows, results })
   }
   return finish(context, transaction, results)
@@ -325,6 +332,33 @@ async function loadGroupContents(
     const position = calls.findIndex((call) => call.statement === read.many)
     await loadContents(context, read, rows[position] ?? [])
   }
+}
+
+/** Finds the check that could not be evaluated for the record of an operation. */
+async function findFailing(
+  { session }: TransactionContext,
+  { operations: [operation] }: OperationGroup,
+  { transaction, error }: { transaction: OpenTransaction; error: unknown },
+): Promise<FailingRecord | undefined> {
+  if (operation === undefined) return undefined
+  const { isUnevaluated = false } = Refusal.of(error, codecsOf([operation])) ?? {}
+  if (!isUnevaluated) return undefined
+  await transaction.run([ROLL_BACK])
+  const find = byOperation(operation)
+  return findUnevaluatedIn(session, operation.table, { transaction, error, find })
+}
+
+const withoutValues = (template: Parameters<typeof compileStatement>[0]): Call => ({
+  statement: compileStatement(template),
+  values: [],
+})
+const SAVEPOINT = withoutValues(sql`savepoint operation`)
+const ROLL_BACK = withoutValues(sql`rollback to savepoint operation`)
+
+function operationFailed({ operations }: OperationGroup, violation: Violation): AppError {
+  const message = `table [${violation.codec.table.name}]: ${violation.message}`
+  const { index = 0 } = operations[0] ?? {}
+  return transactionFailed([{ index, message, ...violationFields(violation) }])
 }
 
 function toRunError(error: unknown, group: OperationGroup): unknown {

@@ -16,7 +16,8 @@ import {
   type InvalidRecord,
   violationFields,
 } from '../session/record-errors.js'
-import { type Origin, planColumns } from '../session/session.js'
+import { type Origin, planColumns, type Session } from '../session/session.js'
+import { amongRows, findUnevaluatedIn } from './failing-records.js'
 import type { NewId } from './new-ids.js'
 
 /*
@@ -80,6 +81,7 @@ const REFUSED_FILE = new Fault('a file cannot be written by an upsert; only null
 
 /** Encodes the records of one upsert, and keeps their results. */
 export class Upsert {
+  readonly #session: Session
   readonly #table: WritableTable
   readonly #key: Key | undefined
   readonly #by: string
@@ -92,10 +94,12 @@ export class Upsert {
   #isContested = false
 
   constructor(
+    session: Session,
     table: WritableTable,
     { by, key, newId, origin }: { by: string; key: Key | undefined; newId: NewId; origin: Origin },
   ) {
     this.#origin = origin
+    this.#session = session
     this.#table = table
     this.#newId = newId
     this.#by = by
@@ -389,8 +393,18 @@ export class Upsert {
       const refusal = Refusal.of(error, [codec])?.message
       if (refusal === undefined) throw error
       await transaction.run([ROLL_BACK])
-      const message = `invalid record: ${refusal}`
-      const fields = findViolationFields(error, new Set([codec]))
+      const failing =
+        rows.length > 1
+          ? undefined
+          : await findUnevaluatedIn(this.#session, this.#table, {
+              transaction,
+              error,
+              find: amongRows(rows.map(({ id = '', ...row }) => ({ ...row, id }))),
+            })
+      const message = `invalid record: ${failing?.violation.message ?? refusal}`
+      const fields = failing
+        ? violationFields(failing.violation)
+        : findViolationFields(error, new Set([codec]))
       await this.#writeHalves(transaction, rows, fields ? { message, ...fields } : { message })
       return
     }

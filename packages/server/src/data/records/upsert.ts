@@ -100,7 +100,7 @@ async function write<Result>(
   ) => {
     const newId = await newIds(session, table, values)
     const origin = await originOfRecords(session, { table, records: values })
-    const upsert = new Upsert(to, { by, key, newId, origin })
+    const upsert = new Upsert(session, to, { by, key, newId, origin })
     await upsert.encode(rows)
     const results = await upsert.write(transaction)
     if (upsert.isContested && !isFinal) throw new ContestedError('a value is contested')

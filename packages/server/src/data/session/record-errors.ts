@@ -117,7 +117,8 @@ export function ruleBroken(violation: Violation, record?: string): AppError {
 }
 
 function withRecord(fields: ViolationFields, record: string | undefined) {
-  return record === undefined || !('constraint' in fields) ? fields : { ...fields, record }
+  const isNamed = 'constraint' in fields || fields.code === 'check_violation'
+  return record === undefined || !isNamed ? fields : { ...fields, record }
 }
 
 export function recordNotFound(tableName: string, id: string): AppError {

@@ -6,11 +6,13 @@ import { Fault } from '../../rows/columns/fault.js'
 import type { EncodedUpdate, InputRecord } from '../../rows/columns/record-encoder.js'
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
+import { confirmed } from '../../rows/running/staleness.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { Refusal } from '../../rows/writing/refusals.js'
 import type { RuleCheck, TableWriter } from '../../rows/writing/table-writer.js'
 import type { Filter } from '../query/filter.js'
 import { invalidQuery } from '../query/invalid-query.js'
+import { type FindFailing, findUnevaluated } from '../records/failing-records.js'
 import { answerOnce, type IdempotencyContext, keepAnswer } from '../records/idempotency.js'
 import {
   invalidRecord,
@@ -59,6 +61,7 @@ export async function updateSet(
       checks: writer.checkSet(update),
     }),
     findTaker: (writer, key, setFrom) => writer.findSetTaker(key, update, setFrom),
+    findFailing: (writer, tryCall, setFrom) => writer.findFailingChange(tryCall, update, setFrom),
     settle: async ([count = '0', found = count]) => {
       if (found !== count) throw notStorable(Number(found) - Number(count))
       const bytes = update.values.reduce((sum, value) => sum + (value?.length ?? 0), 0)
@@ -94,6 +97,12 @@ interface SetChange {
     key: NonNullable<Violation['key']>,
     setFrom: Parameters<TableWriter['deleteSet']>[0],
   ): Call
+  /** Finds the first record for which a check cannot be evaluated. */
+  findFailing?(
+    writer: TableWriter,
+    tryCall: Parameters<FindFailing>[1],
+    setFrom: Parameters<TableWriter['deleteSet']>[0],
+  ): ReturnType<FindFailing>
   /** Takes the row of the call, and refuses the change if it must not be committed. */
   settle(row: readonly string[]): Promise<void>
 }
@@ -156,6 +165,14 @@ async function writeSet(
       bounds,
     })
   } catch (cause) {
+    const find = change.findFailing
+    const found =
+      find &&
+      (await findUnevaluated(session, table, {
+        error: cause,
+        find: (by, tryCall) => find(by, tryCall, setFrom),
+      }))
+    if (found !== undefined) throw confirmed(ruleBroken(found.violation, found.record))
     const { record, violation } = Refusal.of(cause, [codec]) ?? {}
     const error = toRecordError(cause, codec, record)
     const isTaken = error instanceof AppError && error.code === 'unique_violation'

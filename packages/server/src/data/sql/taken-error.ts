@@ -1,8 +1,15 @@
 import { AppError } from '@offshoot/contract/errors'
+import { invalidSql } from '../../dialect/invalid-sql.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import type { TableWriter } from '../../rows/writing/table-writer.js'
+import { amongRows, findUnevaluated } from '../records/failing-records.js'
 import type { PlannedOperation } from '../records/transaction-plan.js'
-import { naming, type Violation } from '../session/record-errors.js'
+import {
+  naming,
+  type Violation,
+  violationError,
+  violationFields,
+} from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 
 type UniqueKey = NonNullable<Violation['key']>
@@ -27,6 +34,23 @@ export class TakenError extends AppError {
   }
 }
 
+/** Operations for one of which a check could not be evaluated. */
+interface UnevaluatedOperations {
+  readonly table: BranchTable
+  readonly operations: readonly PlannedOperation[]
+  readonly failure: unknown
+}
+
+/** A check could not be evaluated. Which one, and for which record, is not known yet. */
+export class UnevaluatedError extends AppError {
+  constructor(
+    { code, message, cause, details }: AppError,
+    readonly by: UnevaluatedOperations,
+  ) {
+    super(code, message, { ...(cause !== undefined && { cause }), ...(details && { details }) })
+  }
+}
+
 /** How long the record of an error is looked for. */
 const LOOK_MS = 1_000
 
@@ -34,8 +58,10 @@ const LOOK_MS = 1_000
  * Names the record of an error, which is looked for outside of the transaction that has failed. Returns other errors
  * unchanged.
  */
-export async function nameTaker({ branch }: Session, error: unknown): Promise<unknown> {
+export async function nameTaker(session: Session, error: unknown): Promise<unknown> {
+  if (error instanceof UnevaluatedError) return nameUnevaluated(session, error)
   if (!(error instanceof TakenError)) return error
+  const { branch } = session
   const { table, operations, key, taken } = error.by
   const rows = operations.flatMap((operation) => takingRow(operation, key) ?? [])
   if (table.writer === undefined || rows.length === 0) return error
@@ -49,6 +75,27 @@ export async function nameTaker({ branch }: Session, error: unknown): Promise<un
     // The branch may have changed since, or the transaction may have locked what is read. The error is told without the record.
     return error
   }
+}
+
+async function nameUnevaluated(session: Session, error: UnevaluatedError): Promise<AppError> {
+  const { table, operations, failure } = error.by
+  const find = amongRows(operations.flatMap((operation) => judgedRow(operation, table) ?? []))
+  const found = await findUnevaluated(session, table, { error: failure, find })
+  if (found === undefined) return error
+  const { violation, record } = found
+  const { message } = invalidSql(`table [${table.codec.table.name}]: ${violation.message}`)
+  return violationError({ ...violationFields(violation), record }, message)
+}
+
+/** Returns the values that an operation of SQL writes. */
+function judgedRow(operation: PlannedOperation, { codec }: BranchTable) {
+  if (operation.kind === 'insert') return operation
+  if (operation.kind !== 'update') return undefined
+  const { id, update } = operation
+  const values = codec.stored.physical.map((_, index) => {
+    return update.values[update.columns.indexOf(index)] ?? null
+  })
+  return { id, values, columns: update.columns }
 }
 
 /** Returns undefined for an operation that writes no column of the key. */

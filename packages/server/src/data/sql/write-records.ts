@@ -38,7 +38,7 @@ import {
   type StatementPlan,
   singlePlans,
 } from './statement-plan.js'
-import { TakenError, type TakingOperations } from './taken-error.js'
+import { TakenError, type TakingOperations, UnevaluatedError } from './taken-error.js'
 
 /*
  * Statements of users never write directly. Their values are read as JSON and then written by the operations of
@@ -440,8 +440,11 @@ async function runPart(
   const rows = await transaction
     .run(runs.flatMap(({ calls }): readonly Call[] => calls))
     .catch((error: unknown) => {
-      const { violation, taken } = Refusal.of(error, [table.codec]) ?? {}
+      const { violation, taken, isUnevaluated } = Refusal.of(error, [table.codec]) ?? {}
       const refusal = toSqlRefusal(error, [table.codec])
+      if (isUnevaluated && refusal instanceof AppError) {
+        throw new UnevaluatedError(refusal, { table, operations, failure: error })
+      }
       if (violation?.key === undefined || !(refusal instanceof AppError)) throw refusal
       throw new TakenError(refusal, { table, operations, key: violation.key, taken })
     })

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { arrayLiteral } from '../../postgres/carriers.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
-import { type Call, toCall } from '../../postgres/statement.js'
+import { type Call, type TextRows, toCall } from '../../postgres/statement.js'
 import { physicalName } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type CheckRule, failsCheck, type UniqueKey } from '../columns/table-rules.js'
@@ -10,6 +10,7 @@ import { BEGIN_MOVING, END_MOVING, keepLayerVersions } from '../heaps/versions.j
 import { type Heap, heapName, type Layout } from '../layout/layout.js'
 import { joinVisible } from '../reading/arms.js'
 import type { WriteTransaction } from '../running/transactions.js'
+import { findFirstFailing, selectStep, type TryCall, tryingInside } from './failing-calls.js'
 import { RuleBrokenAtEndError, violationOf } from './refusals.js'
 import { StatementParts } from './statement-parts.js'
 import type { TableWriter } from './table-writer.js'
@@ -88,27 +89,46 @@ export class Draft {
 
   async #judge({ codec, heap }: DraftedTable & { heap: Heap }): Promise<void> {
     const parts = new StatementParts(this.layout, codec, heap, { isLocked: false })
-    const rules = [
-      ...codec.uniqueKeys.map((rule) => ({
-        rule,
-        breakers: sql`${repeated(parts, rule)} union all ${twins(parts, rule, IS_MINE)}`,
-      })),
-      ...codec.checks.map((rule) => ({ rule, breakers: failing(parts, rule) })),
-    ]
-    if (rules.length === 0) return
-    const found = await this.#transaction.run(
-      rules.map(({ breakers }) =>
-        once(sql`select b.id from (${breakers}) b order by b.id limit ${BREAKERS_MAX}`),
-      ),
-    )
-    for (const [index, { rule }] of rules.entries()) {
-      const records = (found[index] ?? []).flatMap(([id]) => id ?? [])
-      if (records.length === 0) continue
-      const values = 'expression' in rule ? undefined : await this.#taker(parts, rule, records)
-      const [first, ...shown] = values ?? records.slice(0, 1)
-      const others = records.filter((id) => id !== first)
-      throw new RuleBrokenAtEndError(violationOf(codec, rule), [first ?? '', ...others], shown)
+    for (const key of codec.uniqueKeys) {
+      const breakers = sql`${repeated(parts, key)} union all ${twins(parts, key, IS_MINE)}`
+      const [found = []] = await this.#transaction.run([listBreakers(breakers)])
+      if (found.length > 0) await this.#refuse(parts, key, found)
     }
+    const tryCall = tryingInside(this.#transaction)
+    for (const check of codec.checks) {
+      const found = await tryCall(listBreakers(failing(parts, check)))
+      if (found === undefined) await this.#refuseFailing(parts, check, tryCall)
+      else if (found.length > 0) await this.#refuse(parts, check, found)
+    }
+  }
+
+  async #refuse(parts: StatementParts, rule: UniqueKey | CheckRule, found: TextRows) {
+    const records = found.flatMap(([id]) => id ?? [])
+    const values = 'expression' in rule ? undefined : await this.#taker(parts, rule, records)
+    const [first, ...shown] = values ?? records.slice(0, 1)
+    const others = records.filter((id) => id !== first)
+    const violation = violationOf(parts.codec, rule)
+    throw new RuleBrokenAtEndError(violation, [first ?? '', ...others], shown)
+  }
+
+  /** Refuses the first row that fails a check, which cannot be evaluated for one of them. */
+  async #refuseFailing({ own, codec }: StatementParts, check: CheckRule, tryCall: TryCall) {
+    const rows = sql`select * from ${own} mine where ${IS_MINE}`
+    const isFailed = failsCheck(check, (id) => sql`r.${ident(physicalName({ id }))}`)
+    const found = await findFirstFailing(tryCall, {
+      before: '',
+      callOf: ({ after, size, evaluates }) =>
+        once(
+          selectStep(rows, {
+            key: 'id',
+            failed: evaluates ? isFailed : sql`false`,
+            slots: { after: sql`${after}`, size: sql`${size}` },
+          }),
+        ),
+    })
+    if (found === undefined) throw new Error('a row must fail the check')
+    const { key, isEvaluated } = found
+    throw new RuleBrokenAtEndError(violationOf(codec, check, { isEvaluated }), [key])
   }
 
   /** Returns the id of the first row that has changed its value of a key, if one has, and the value of each column. */
@@ -165,6 +185,10 @@ export class Draft {
 
 /** Rows that break a rule which are looked at, to find the last operation that has written one of them. */
 const BREAKERS_MAX = 1000
+
+function listBreakers(breakers: Sql): Call {
+  return once(sql`select b.id from (${breakers}) b order by b.id limit ${BREAKERS_MAX}`)
+}
 
 /** A statement of a draft runs once. */
 function once(statement: Sql): Call {

@@ -9,6 +9,7 @@ import type { LinkRule } from '../columns/table-rules.js'
 import type { Layout } from '../layout/layout.js'
 import { isLinkingCall, type Linking } from '../running/calls.js'
 import type { OpenTransaction, WriteTransaction } from '../running/transactions.js'
+import { tryingInside } from './failing-calls.js'
 import {
   brokenAmongStatement,
   brokenInStageStatement,
@@ -198,10 +199,20 @@ export class KeptLinks {
       ids.map((id) => ({ id, values })),
       columns,
     )
-    await this.#transaction.run([call]).catch((error: unknown) => {
-      const violation = findViolation(error, [codec])
-      throw violation === undefined ? error : new RuleBrokenAtEndError(violation, ids)
-    })
+    const tryCall = tryingInside(this.#transaction)
+    const isChecked = codec.checks.length > 0
+    const written = await (isChecked ? tryCall(call) : this.#transaction.run([call])).catch(
+      (error: unknown) => {
+        const violation = findViolation(error, [codec])
+        throw violation === undefined ? error : new RuleBrokenAtEndError(violation, ids)
+      },
+    )
+    if (written !== undefined) return
+    const row = codec.stored.physical.map((_, index) => values[columns.indexOf(index)] ?? null)
+    const rows = ids.map((id) => ({ id, values: row, columns }))
+    const [failing] = await writer.findFailing(tryCall, rows)
+    if (failing === undefined) throw new Error('a row must fail a check')
+    throw new RuleBrokenAtEndError(failing.violation, [ids[failing.row] ?? ''])
   }
 
   #find(

@@ -30,6 +30,8 @@ export class BrokenRuleError extends Error {
     readonly row: number,
     /** undefined: the id is taken. */
     readonly rule: UniqueKey | CheckRule | undefined,
+    /** Whether a check has a result for the row. */
+    readonly isEvaluated = true,
   ) {
     super('a row breaks a rule')
     this.code = rule !== undefined && 'expression' in rule ? CHECK_VIOLATION : UNIQUE_VIOLATION
@@ -142,22 +144,49 @@ export function findViolation(error: unknown, codecs: Iterable<TableCodec>): Vio
     return error.violation
   }
   const code = codeOf(error)
+  if (isUnevaluated(error)) return onlyUnevaluated([...codecs], code)
   if (code !== UNIQUE_VIOLATION && code !== CHECK_VIOLATION) return undefined
   const id = error instanceof BrokenRuleError ? error.rule?.id : ruleIdOf(constraintOf(error) ?? '')
   const [first] = codecs
   for (const codec of codecs) {
     const rule = [...codec.uniqueKeys, ...codec.checks].find((each) => each.id === id)
-    if (rule !== undefined) return violationOf(codec, rule)
+    if (rule === undefined) continue
+    return violationOf(codec, rule, {
+      isEvaluated: !(error instanceof BrokenRuleError) || error.isEvaluated,
+    })
   }
   // No rule is known that fails: the id is taken. A check that no schema defines is a failure of the service.
   return code === CHECK_VIOLATION ? undefined : first && violationOf(first, undefined)
 }
 
+/** Returns whether an expression has failed: that of a check, or arithmetic of an update. */
+function isUnevaluated(error: unknown): boolean {
+  return isDataException(error) && !isVersionOverflow(error)
+}
+
+/** Returns the violation of the only check of the tables. A result that is out of range may be one of arithmetic instead. */
+function onlyUnevaluated(
+  codecs: readonly TableCodec[],
+  code: string | undefined,
+): Violation | undefined {
+  const checked = codecs.filter(({ checks }) => checks.length > 0)
+  const [codec] = checked
+  const [check] = codec?.checks ?? []
+  const isOnly = checked.length === 1 && codec?.checks.length === 1
+  if (codec === undefined || !isOnly || code === NUMERIC_OUT_OF_RANGE) return undefined
+  return violationOf(codec, check, { isEvaluated: false })
+}
+
 /** Returns the violation of a rule of a table. undefined: the id is taken. */
-export function violationOf(codec: TableCodec, rule: UniqueKey | CheckRule | undefined): Violation {
+export function violationOf(
+  codec: TableCodec,
+  rule: UniqueKey | CheckRule | undefined,
+  { isEvaluated } = { isEvaluated: true },
+): Violation {
   if (rule !== undefined && 'expression' in rule && rule.computed !== undefined) {
     const { name, type } = rule.computed
-    const message = `column [${name}]: is computed, and has no value of type [${type}] for these values`
+    const fault = isEvaluated ? `has no value of type [${type}] for` : 'cannot be calculated of'
+    const message = `column [${name}]: is computed, and ${fault} these values`
     return { kind: 'check', codec, columns: [name], constraint: undefined, message }
   }
   const columns = rule?.columns.map((index) => codec.physical[index]?.path.join('.') ?? '') ?? [
@@ -166,17 +195,17 @@ export function violationOf(codec: TableCodec, rule: UniqueKey | CheckRule | und
   const kind = rule !== undefined && 'expression' in rule ? 'check' : 'unique'
   const violation = { kind, codec, columns, constraint: rule?.name } as const
   const key = rule === undefined || 'expression' in rule ? {} : { key: rule }
-  return { ...violation, ...key, message: describeViolation(violation) }
+  return { ...violation, ...key, message: describeViolation(violation, { isEvaluated }) }
 }
 
-function describeViolation({
-  kind,
-  columns,
-  constraint,
-}: Pick<Violation, 'kind' | 'columns' | 'constraint'>): string {
+function describeViolation(
+  { kind, columns, constraint }: Pick<Violation, 'kind' | 'columns' | 'constraint'>,
+  { isEvaluated }: { isEvaluated: boolean },
+): string {
   if (constraint === undefined) return `column [${columns.join('.')}]: is not unique`
   const place = `${columns.length === 1 ? 'column' : 'columns'} [${columns.join(', ')}]`
-  const fault = kind === 'check' ? 'the check fails' : 'the values are not unique'
+  const failure = isEvaluated ? 'the check fails' : 'the check cannot be evaluated for these values'
+  const fault = kind === 'check' ? failure : 'the values are not unique'
   return `constraint [${constraint}]: ${place}: ${fault}`
 }
 
@@ -206,12 +235,15 @@ export class Refusal {
     return message === undefined
       ? undefined
       : new Refusal(message, violation, {
+          isUnevaluated: isUnevaluated(error),
           rowsBefore: rowsBefore(error),
           record: failingId(error),
           taken: takenText(error),
         })
   }
 
+  /** Whether an expression has failed. Which check it belongs to, or which row, can be looked for. */
+  readonly isUnevaluated: boolean
   /** The number of rows before the one that made a sink fail, if known. */
   readonly rowsBefore: number | undefined
   /** The id of a row that fails a check, if known. */
@@ -224,8 +256,9 @@ export class Refusal {
     readonly message: string,
     /** The rule that the row breaks. undefined: the value itself is refused. */
     readonly violation: Violation | undefined,
-    known: Pick<Refusal, 'rowsBefore' | 'record' | 'taken'>,
+    known: Pick<Refusal, 'isUnevaluated' | 'rowsBefore' | 'record' | 'taken'>,
   ) {
+    this.isUnevaluated = known.isUnevaluated
     this.rowsBefore = known.rowsBefore
     this.record = known.record
     this.taken = known.taken
@@ -265,15 +298,17 @@ function describeRefusal(error: unknown, codecs: Iterable<TableCodec>): string |
   }
 }
 
-/** Names what cannot be evaluated. undefined: the tables have no checks. */
+/** Names the checks of which one cannot be evaluated. undefined: the tables have no checks. */
 function describeChecks(codecs: readonly TableCodec[]): string | undefined {
   const checks = codecs.flatMap((codec) => codec.checks)
-  const computed = checks.flatMap((check) => check.computed?.name ?? [])
   if (checks.length === 0) return undefined
-  if (computed.length === 0) return 'a check constraint cannot be evaluated for these values'
-  const columns = computed.map((name) => `[${name}]`).join(', ')
-  const others = checks.length > computed.length ? ', or a check constraint,' : ''
-  return `computed ${computed.length === 1 ? 'column' : 'columns'} ${columns}${others} cannot be calculated of these values`
+  const named = checks.map(
+    ({ name, computed }) =>
+      `${computed === undefined ? 'constraint' : 'computed column'} [${name}]`,
+  )
+  const [first = '', ...others] = named
+  const which = others.length === 0 ? first : `one of ${named.join(', ')}`
+  return `${which} cannot be evaluated for these values`
 }
 
 function rowsBefore(error: unknown): number | undefined {

@@ -140,7 +140,7 @@ class StatementSink implements RowSink {
   /** Like `#refuseTaken`, for checks. */
   async #refuseFailed(rows: readonly RowInput[]): Promise<void> {
     const { checks } = this.#writer
-    const calls = this.#writer.findFailures(rows).map(({ call }) => call)
+    const calls = checks.map((check) => this.#writer.findFailed(check, rows))
     const found = await this.#transaction.run(calls)
     for (const [position, check] of checks.entries()) {
       const failed = (found[position] ?? []).map(([row]) => Number(row))

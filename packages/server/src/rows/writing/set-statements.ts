@@ -1,6 +1,9 @@
 import { empty, join, raw, type Sql, sql } from '../../postgres/sql.js'
-import { compileSharing, type Parameter, type Statement } from '../../postgres/statement.js'
+import { compileSharing, type Parameter, type Statement, slot } from '../../postgres/statement.js'
+import { type CheckRule, failsCheck } from '../columns/table-rules.js'
+import { joinVisible } from '../reading/arms.js'
 import { type ChangedColumns, changedValues } from './change-statements.js'
+import { selectStep } from './failing-calls.js'
 import { furtherColumns, type StatementParts } from './statement-parts.js'
 
 /*
@@ -101,4 +104,49 @@ export function deleteSetStatement(
       returning id
     )
     select count(*)${names} from written`)
+}
+
+/** A set of one row, if there is one with the id. */
+export function oneRow(parts: StatementParts, id: string, firstSlot: number): RowSet {
+  const { layout, codec } = parts
+  return {
+    values: [id],
+    select: (columns) => sql`
+      select r.id, r.version, r.created_at${furtherColumns(columns.map((index) => sql`r.${parts.name(index)}`))}
+      from (select ${slot(firstSlot)}::text as id) u
+      ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}`,
+  }
+}
+
+/**
+ * Finds the first row of a step of a set that would fail a check by a change: the id of the last row, and of that one.
+ * Without a check, calculates the new values alone. The parameters of the set start at the given slot. The key of the step
+ * and its size follow them.
+ */
+export function failedChangeStatement(
+  parts: StatementParts,
+  check: CheckRule | undefined,
+  {
+    change,
+    set,
+    firstSlot,
+    evaluates,
+  }: { change: ChangedColumns; set: RowSet; firstSlot: number; evaluates: boolean },
+): Statement {
+  const { values, fits } = changedValues(parts, change)
+  const arithmetic = change.arithmetic.map(({ column }) => column)
+  const needed = [...new Set([...(check?.columns ?? []), ...arithmetic])]
+  const found = set.select(needed)
+  const columnSql = (id: number) => {
+    const index = needed.find((each) => parts.column(each).id === id) ?? 0
+    return values.get(index) ?? sql`r.${parts.name(index)}`
+  }
+  const isFailed =
+    check === undefined
+      ? sql`num_nulls(${join([...values.values()], ', ')}) < 0`
+      : failsCheck(check, columnSql)
+  const at = firstSlot + set.values.length
+  const slots = { after: sql`${slot(at)}::text`, size: sql`${slot(at + 1)}::bigint` }
+  const failed = evaluates ? sql`${fits(sql`r`)} and ${isFailed}` : sql`false`
+  return compileSharing(selectStep(found, { key: 'id', failed, slots }))
 }

@@ -7,6 +7,7 @@ import { type CheckRule, failsCheck, type UniqueKey } from '../columns/table-rul
 import { rowColumns } from '../heaps/heap-ddl.js'
 import { joinVisible, listArms, selectVisible } from '../reading/arms.js'
 import { MOMENT_VALUES } from '../running/calls.js'
+import { selectStep } from './failing-calls.js'
 import { insertStatement, selectNewRows } from './insert-statements.js'
 import { replaceAnyStatement } from './replace-statements.js'
 import { furtherColumns, type StatementParts } from './statement-parts.js'
@@ -172,7 +173,19 @@ export function takenValueStatement(parts: StatementParts, stage: Sql, key: Uniq
     )`)
 }
 
-/** Finds the first line that fails a check. */
+/** Finds the first line of a step that fails a check: the last line, and that one. The slots are the line before and the size. */
+export function failedStepStatement(
+  stage: Sql,
+  check: CheckRule,
+  { evaluates }: { evaluates: boolean },
+): Statement {
+  const isFailed = failsCheck(check, (id) => sql`r.${ident(physicalName({ id }))}`)
+  const failed = evaluates ? isFailed : sql`false`
+  const slots = { after: sql`${slot(0)}::bigint`, size: sql`${slot(1)}::bigint` }
+  return compileStatement(selectStep(sql`select * from ${stage}`, { key: 'line', failed, slots }))
+}
+
+/** Finds the first line that fails a check. Fails if it cannot be evaluated for a line. */
 export function failedCheckStatement(stage: Sql, check: CheckRule): Statement {
   const isFailed = failsCheck(check, (id) => sql`s.${ident(physicalName({ id }))}`)
   return compileStatement(sql`select min(s.line) from ${stage} s where ${isFailed}`)

@@ -7,7 +7,7 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Statement } from '../../postgres/statement.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import type { CheckRule, UniqueKey } from '../columns/table-rules.js'
+import type { UniqueKey } from '../columns/table-rules.js'
 import { createFilledHeap, type FilledHeap } from '../heaps/filled-heaps.js'
 import { describeHeap } from '../heaps/heap-ddl.js'
 import {
@@ -23,6 +23,7 @@ import { type Guard, ownerOf } from '../running/guard.js'
 import { runReads } from '../running/reads.js'
 import { confirmed } from '../running/staleness.js'
 import type { Running, WriteTransaction } from '../running/transactions.js'
+import { findFirstFailing, tryingApart } from './failing-calls.js'
 import { BrokenRuleError, Refusal } from './refusals.js'
 import { createStageStatement } from './stage-statements.js'
 import type { RowInput, TableWriter } from './table-writer.js'
@@ -333,10 +334,9 @@ export class StagedRows {
     const { line, error } = this.#refused ?? {}
     if (line !== undefined) return { line, error }
     const stage = writer.stage(this.name)
-    return this.#findFirst(guard, [
+    return this.#findFirst(writer, guard, [
       { rule: undefined, statement: stage.findTakenId },
       ...writer.uniqueKeys.map((key) => ({ rule: key, statement: stage.findTakenValue(key) })),
-      ...writer.checks.map((check) => ({ rule: check, statement: stage.findFailed(check) })),
     ])
   }
 
@@ -347,29 +347,41 @@ export class StagedRows {
     existing: 'skip' | 'replace',
   ): Promise<TakenLine | undefined> {
     const stage = writer.stage(this.name)
-    return this.#findFirst(guard, [
+    return this.#findFirst(writer, guard, [
       { rule: undefined, statement: stage.findRepeatedId },
       ...writer.uniqueKeys.map((key) => ({
         rule: key,
         statement: stage.findTakenBeside(key, existing),
       })),
-      ...writer.checks.map((check) => ({ rule: check, statement: stage.findFailed(check) })),
     ])
   }
 
   async #findFirst(
+    writer: TableWriter,
     guard: Guard,
-    checks: readonly { rule: UniqueKey | CheckRule | undefined; statement: Statement }[],
+    taken: readonly { rule: UniqueKey | undefined; statement: Statement }[],
   ): Promise<TakenLine | undefined> {
-    const calls = checks.map(({ statement }) => ({ statement, values: [], isUnnamed: true }))
-    const found = await runReads(this.#database, guard, calls)
-    let first: TakenLine | undefined
-    for (const [position, { rule }] of checks.entries()) {
+    const read = (calls: readonly Call[]) => runReads(this.#database, guard, calls)
+    const found = await read(
+      taken.map(({ statement }) => ({ statement, values: [], isUnnamed: true })),
+    )
+    const broken = taken.flatMap(({ rule }, position): TakenLine[] => {
       const line = found[position]?.[0]?.[0]
-      if (typeof line !== 'string' || (first !== undefined && first.line <= Number(line))) continue
-      first = { line: Number(line), error: new BrokenRuleError(0, rule) }
+      if (typeof line !== 'string') return []
+      return [{ line: Number(line), error: new BrokenRuleError(0, rule) }]
+    })
+    const { findFailed } = writer.stage(this.name)
+    for (const check of writer.checks) {
+      const failing = await findFirstFailing(tryingApart(read), {
+        before: '0',
+        callOf: (step) => findFailed(check, step),
+      })
+      if (failing === undefined) continue
+      const error = new BrokenRuleError(0, check, failing.isEvaluated)
+      broken.push({ line: Number(failing.key), error })
     }
-    return first
+    const line = Math.min(...broken.map((each) => each.line))
+    return broken.find((each) => each.line === line)
   }
 
   /** Returns the line of a row. undefined: the stage does not have it. */

@@ -23,6 +23,7 @@ import {
 import { AbsorbCalls } from './absorb-calls.js'
 import { updateOneStatement, updateStatement } from './change-statements.js'
 import { deleteStatement } from './delete-statement.js'
+import { findFailing, findFirstFailing, type Step, type TryCall } from './failing-calls.js'
 import {
   copyStatement,
   insertDraftStatement,
@@ -33,12 +34,18 @@ import {
 import { missingTargetsStatement } from './link-statements.js'
 import { missingLink, type Violation, violationOf } from './refusals.js'
 import { replaceAnyStatement, replaceStatement } from './replace-statements.js'
-import { deleteSetStatement, type RowSet, updateSetStatement } from './set-statements.js'
+import {
+  deleteSetStatement,
+  failedChangeStatement,
+  oneRow,
+  type RowSet,
+  updateSetStatement,
+} from './set-statements.js'
 import {
   copyToStageStatement,
   countStageStatement,
   dropExistingStatement,
-  failedCheckStatement,
+  failedStepStatement,
   inheritedStageStatement,
   insertStagePartStatement,
   insertStageStatement,
@@ -51,6 +58,7 @@ import {
 } from './stage-statements.js'
 import { FIRST_COLUMN, IDS, type Returned, StatementParts } from './statement-parts.js'
 import {
+  failedRowsStatement,
   failedValuesStatement,
   holdersStatement,
   inheritedTwinOfStatement,
@@ -97,6 +105,24 @@ interface TakingRow {
   readonly values: readonly (string | null | undefined)[]
 }
 
+/** A row that may fail a check. */
+type JudgedRow = Pick<RowInput, 'id' | 'values'> & {
+  /** The columns that get their values if the row exists. undefined: all. */
+  readonly columns?: readonly number[]
+}
+
+/** A row that fails a check, by its position. */
+interface FailingRow {
+  readonly row: number
+  readonly violation: Violation
+}
+
+/** A row that would fail a check by a change. */
+interface FailingChange {
+  readonly record: string
+  readonly violation: Violation
+}
+
 /** A call that finds the positions of rows with a link to a missing record. */
 interface MissingLinks {
   readonly call: Call
@@ -123,8 +149,12 @@ interface StageStatements {
   readonly findTakenId: Statement
   findTakenValue(key: UniqueKey): Statement
   findInherited(key: UniqueKey): Statement
-  findFailed(check: CheckRule): Statement
+  /** Finds the first line of a step that fails a check. */
+  findFailed(check: CheckRule, step: Step): Call
 }
+
+/** Rows that are looked for if a check cannot be evaluated. Each takes several calls. */
+const UNEVALUATED_MAX = 100
 
 /** Fewer new rows are inserted by a statement, because a COPY takes a further round trip. */
 const COPIED_ROWS_MIN = 32
@@ -258,7 +288,11 @@ export class TableWriter {
       findTakenId: takenIdStatement(parts, name),
       findTakenValue: (key) => takenValueStatement(parts, name, key),
       findInherited: (key) => inheritedStageStatement(parts, name, key),
-      findFailed: (check) => failedCheckStatement(name, check),
+      findFailed: (check, { after, size, evaluates }) => ({
+        statement: failedStepStatement(name, check, { evaluates }),
+        values: [after, String(size)],
+        isUnnamed: true,
+      }),
     }
   }
 
@@ -581,6 +615,80 @@ export class TableWriter {
     return violationOf(this.#codec, key)
   }
 
+  /** Finds the rows that fail checks, or for which they cannot be evaluated. */
+  async findFailing(tryCall: TryCall, rows: readonly JudgedRow[]): Promise<FailingRow[]> {
+    const failing: FailingRow[] = []
+    for (const check of this.checks) {
+      const { failed, unevaluated } = await findFailing(tryCall, rows.length, {
+        callOf: (start, end) => this.findFailed(check, rows.slice(start, end)),
+        max: UNEVALUATED_MAX,
+      })
+      const add = (positions: readonly number[], isEvaluated: boolean) => {
+        if (positions.length === 0) return
+        const violation = violationOf(this.#codec, check, { isEvaluated })
+        for (const row of positions) failing.push({ row, violation })
+      }
+      add(failed, true)
+      add(unevaluated, false)
+    }
+    return failing.toSorted((left, right) => left.row - right.row)
+  }
+
+  /** Finds the first row of a set that would fail a check by a change, or for which it could not be evaluated. */
+  async findFailingChange(
+    tryCall: TryCall,
+    update: EncodedUpdate,
+    setFrom: (firstSlot: number) => RowSet,
+  ): Promise<FailingChange | undefined> {
+    const find = (check: CheckRule | undefined) =>
+      findFirstFailing(tryCall, {
+        before: '',
+        callOf: (step) => this.#failedChange(check, { update, setFrom, step }),
+      })
+    // A result of arithmetic that is out of range is not a fault of a check.
+    if (update.arithmetic.length > 0 && (await find(undefined)) !== undefined) return undefined
+    for (const check of this.checks) {
+      const failing = await find(check)
+      if (failing === undefined) continue
+      const { key: record, isEvaluated } = failing
+      return { record, violation: violationOf(this.#codec, check, { isEvaluated }) }
+    }
+    return undefined
+  }
+
+  /** Like `findFailingChange`, for one row. */
+  findFailingUpdate(
+    tryCall: TryCall,
+    { id, update }: UpdateInput,
+  ): Promise<FailingChange | undefined> {
+    return this.findFailingChange(tryCall, update, (firstSlot) =>
+      oneRow(this.#parts, id, firstSlot),
+    )
+  }
+
+  #failedChange(
+    check: CheckRule | undefined,
+    {
+      update: { columns, values, arithmetic },
+      setFrom,
+      step: { after, size, evaluates },
+    }: { update: EncodedUpdate; setFrom: (firstSlot: number) => RowSet; step: Step },
+  ): Call {
+    const own = [...values, ...arithmetic.map((term) => term.operand)]
+    const set = setFrom(FIRST_COLUMN + own.length)
+    const statement = failedChangeStatement(this.#parts, check, {
+      change: { columns, arithmetic },
+      set,
+      firstSlot: FIRST_COLUMN + own.length,
+      evaluates,
+    })
+    return {
+      statement,
+      values: [...NO_MOMENT, ...NO_ROW, ...own, ...set.values, after, String(size)],
+      isUnnamed: true,
+    }
+  }
+
   /** Finds the positions of the rows whose value of a key already exists on the branch. */
   findValues(key: UniqueKey, rows: readonly Pick<RowInput, 'values'>[]): Call {
     return { statement: visibleValuesStatement(this.#parts, key), values: arraysOf(key, rows) }
@@ -591,15 +699,18 @@ export class TableWriter {
     return { statement: repeatedValuesStatement(this.#parts, key), values: arraysOf(key, rows) }
   }
 
-  /** Returns calls that find the positions of the rows that fail checks. */
-  findFailures(rows: readonly Pick<RowInput, 'values'>[]): RuleCheck[] {
-    return this.checks.map((check) => ({
-      violation: violationOf(this.#codec, check),
-      call: {
-        statement: failedValuesStatement(this.#parts, check),
-        values: arraysOf(check, rows),
-      },
-    }))
+  /** Finds the positions of the rows that fail a check. The call fails if it cannot be evaluated for one of them. */
+  findFailed(check: CheckRule, rows: readonly JudgedRow[]): Call {
+    const readsRows = rows.some(({ columns }) => columns !== undefined)
+    const arrays = arraysOf(check, rows)
+    if (!readsRows) return { statement: failedValuesStatement(this.#parts, check), values: arrays }
+    const given = check.columns.map((column) =>
+      arrayLiteral(rows.map(({ columns }) => String(columns?.includes(column) ?? true))),
+    )
+    return {
+      statement: failedRowsStatement(this.#parts, check),
+      values: [arrayLiteral(rows.map(({ id }) => id)), ...arrays, ...given],
+    }
   }
 
   /** Returns calls that find the positions of the rows that link to missing records. */

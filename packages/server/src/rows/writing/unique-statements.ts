@@ -132,6 +132,31 @@ export function failedValuesStatement(parts: StatementParts, check: CheckRule): 
 }
 
 /**
+ * Finds the positions of rows that fail a check. The ids and an array for each column are followed by an array for each
+ * column that says whether a row gives it. What it does not give is that of the row that exists.
+ */
+export function failedRowsStatement(parts: StatementParts, check: CheckRule): Statement {
+  const { layout, codec } = parts
+  const width = check.columns.length
+  const arrays = check.columns.map((_, position) => sql`${slot(1 + position)}::text[]`)
+  const flags = check.columns.map((_, position) => sql`${slot(1 + width + position)}::boolean[]`)
+  const names = check.columns.map((_, position) => ident(`value ${position}`))
+  const flagNames = check.columns.map((_, position) => ident(`is given ${position}`))
+  const columnSql = (id: number) => {
+    const position = check.columns.findIndex((index) => parts.column(index).id === id)
+    const index = check.columns[position] ?? 0
+    const value = sql`${given(position)}::${raw(parts.sqlType(index))}`
+    return sql`(case when g.${flagNames[position] ?? empty} or r.id is null then ${value} else r.${parts.name(index)} end)`
+  }
+  return compileStatement(sql`
+    select g.ordinal - 1
+    from unnest(${join([sql`${slot(0)}::text[]`, ...arrays, ...flags], ', ')})
+      with ordinality as g (${join([sql`id`, ...names, ...flagNames, sql`ordinal`], ', ')})
+    ${joinVisible(layout, codec, { id: sql`g.id`, alias: sql`r`, outer: true })}
+    where ${failsCheck(check, columnSql)}`)
+}
+
+/**
  * Finds which of the given rows was to get the value of a key that is taken, and returns its id and the value of each column.
  * The ids and an array for each column are followed by an array for each column that says whether a row gives it, and by the
  * values of the key as PostgreSQL writes them together, or null for any. With `readsRows`, what a row does not give is that
