@@ -414,7 +414,7 @@ describe('a change of a schema that takes longer than a request may', () => {
 
   it('converts the records of a large table in parts', async () => {
     const branches = await open()
-    await branches.edit('main', { addColumn: { table: 'items', column: text } })
+    await branches.through(patient).edit('main', { addColumn: { table: 'items', column: text } })
     const statement = `insert into items (id, price, text)
       select 'r' || n, n, repeat('long', 400) from generate_series(1, 25000) n`
     expectOk(await branches.through(patient).call('main', 'POST', '/sql', { statement }))

@@ -436,7 +436,7 @@ describe('a transaction that others wait for', () => {
         if (begin.includes('savepoint')) {
           expect(await codeOf(client.query('rollback to a'))).toBe('28P01')
         }
-        expect(heldConnections()).toBe(0)
+        await expect.poll(heldConnections).toBe(0)
         await client.query('rollback')
         expect(await codeOf(client.query('select 1'))).toBe('28P01')
       } finally {
