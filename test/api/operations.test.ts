@@ -429,7 +429,7 @@ describe('a change of a schema that takes longer than a request may', () => {
       return state !== 'running'
     })
     expect(expectOk(await read(id)).body.state).toBe('done')
-    const known = ['starting', 'changing the schema', 'converting column [items.price]']
+    const known = ['starting', 'changing the schema', 'writing column [items.price]']
     expect([...steps].filter((step) => !known.includes(step))).toEqual([])
     const wrong = await branches.through(patient).call('main', 'POST', '/sql', {
       statement: `select count(*), count(*) filter (where id <> 'r' || price) as wrong from items`,

@@ -366,8 +366,9 @@ async function rewriteRows(
       select ${heapColumns(heap, sql`h`)}, ${layout.epoch}::integer
       from ${heapName(heap)} h
       where h.epoch < ${layout.epoch}::integer and not h.deleted`)
-    const parts = await divideRows(transaction, heap)
-    const step = `converting column [${table.name}.${column.name}]`
+    // What the values are joined from is calculated once.
+    const parts = made.from === undefined ? await divideRows(transaction, heap) : [sql`true`]
+    const step = `writing column [${table.name}.${column.name}]`
     for (const [index, isPart] of parts.entries()) {
       tell?.({ step, done: index, total: parts.length })
       await transaction.query(sql`
