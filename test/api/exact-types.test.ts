@@ -424,3 +424,117 @@ it('merges compare their values, whatever form they were written in', async () =
     b: { state: 'cancelled', day: '2026-12-24', price: '10.00' },
   })
 })
+
+describe('JSON numbers whose digits a double does not keep', () => {
+  const NDJSON = { 'content-type': 'application/x-ndjson' }
+  const DECIMAL = 'has more than 15 digits, which a JSON number does not keep; send it as a string'
+  const WHOLE = 'expected a whole number, got a fraction'
+  let call: BranchCall
+
+  beforeAll(async () => {
+    await createTables(service, 'digits', {
+      lots: [
+        { name: 'price', type: 'decimal', decimal: { precision: 40, scale: 20 } },
+        { name: 'count', type: 'int' },
+        { name: 'weight', type: 'float' },
+        { name: 'note', type: 'text' },
+        { name: 'size', type: 'object', columns: [{ name: 'depth', type: 'int' }] },
+      ],
+    })
+    call = branchCall(service, 'digits')
+    expectOk(await call('PUT', '/tables/lots/data/a', { body: { price: '1', count: 1 } }))
+  })
+
+  const path = '/tables/lots'
+  const paths: [string, (members: string) => ReturnType<BranchCall>][] = [
+    ['a new record', (members) => call('POST', `${path}/data`, { body: `{${members}}` })],
+    ['a replaced one', (members) => call('PUT', `${path}/data/a`, { body: `{${members}}` })],
+    [
+      'a long record',
+      (members) =>
+        call('PUT', `${path}/data/a`, { body: `{${members},"note":"${'x'.repeat(200_000)}"}` }),
+    ],
+    ['an update', (members) => call('PATCH', `${path}/data/a`, { body: `{${members}}` })],
+    ['a merged one', (members) => call('POST', `${path}/data/a`, { body: `{${members}}` })],
+    [
+      'a bulk insert',
+      (members) => call('POST', `${path}/bulk`, { body: `{"records":[{},{${members}}]}` }),
+    ],
+    [
+      'a long bulk insert',
+      (members) =>
+        call('POST', `${path}/bulk`, {
+          body: `{"records":[${'{"count":1},'.repeat(9000)}{${members}}]}`,
+        }),
+    ],
+    [
+      'a stream',
+      (members) => call('POST', `${path}/bulk`, { body: `{}\n{${members}}`, headers: NDJSON }),
+    ],
+    [
+      'an upsert',
+      (members) => call('POST', `${path}/upsert`, { body: `{"records":[{"id":"z",${members}}]}` }),
+    ],
+    [
+      'a stream of upserts',
+      (members) =>
+        call('POST', `${path}/upsert`, { body: `{"id":"z",${members}}`, headers: NDJSON }),
+    ],
+    ...['insert', 'update'].map((kind): (typeof paths)[number] => [
+      `a transaction with ${kind}`,
+      (members) =>
+        call('POST', '/transaction', {
+          body: `{"operations":[{"${kind}":{"table":"lots",${
+            kind === 'insert' ? `"record":{${members}}` : `"id":"a","fields":{${members}}`
+          }}}]}`,
+        }),
+    ]),
+  ]
+
+  it.each(paths)('are refused in %s', async (_name, send) => {
+    const refused: [string, string][] = [
+      ['"price": 12345678901234567.89', `column [price]: ${DECIMAL}`],
+      ['"price": 100000000000000000.1', `column [price]: ${DECIMAL}`],
+      ['"price": 0.1000000000000000055', `column [price]: ${DECIMAL}`],
+      ['"count": 9007199254740990.6', `column [count]: ${WHOLE}`],
+      ['"count":1.00000000000000000001', `column [count]: ${WHOLE}`],
+      ['"size": {"depth": 7.00000000000000000001}', `column [size.depth]: ${WHOLE}`],
+    ]
+    for (const [members, message] of refused) {
+      const answer = await send(members)
+      expect(JSON.stringify(answer.body)).toContain(message)
+    }
+    expect((await call('GET', `${path}/data/a`)).body).toMatchObject({ count: 1 })
+    expect((await call('GET', `${path}/data/z`)).status).toBe(404)
+  })
+
+  it('are refused as operands', async () => {
+    for (const [column, message] of [
+      ['price', DECIMAL],
+      ['count', WHOLE],
+    ] as const) {
+      const body = `{"${column}": {"$increment": 1.00000000000000000001}}`
+      expect(await call('PATCH', `${path}/data/a`, { body })).toMatchObject({
+        status: 400,
+        body: { message: expect.stringContaining(`$increment: ${message}`) },
+      })
+    }
+  })
+
+  it('are exact in SQL', async () => {
+    const statement = `insert into lots (id, price) values ('s', 12345678901234567.89)`
+    expectOk(await call('POST', '/sql', { body: { statement } }))
+    expect((await call('GET', `${path}/data/s`)).body).toMatchObject({
+      price: '12345678901234567.89000000000000000000',
+    })
+  })
+
+  it('are rounded where columns have doubles', async () => {
+    const body = '{"weight": 0.1000000000000000055, "price": "0.1000000000000000055"}'
+    expectOk(await call('PUT', `${path}/data/b`, { body }))
+    expect((await call('GET', `${path}/data/b`)).body).toMatchObject({
+      weight: 0.1,
+      price: '0.10000000000000000550',
+    })
+  })
+})

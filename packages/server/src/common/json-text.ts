@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { AppError } from '@offshoot/contract/errors'
+import { keepRounded, parseExactly } from './exact-json.js'
 
 /*
  * Parses JSON of clients within limits. Text of up to SLICE_BYTES is parsed at once. Longer text is
@@ -286,7 +287,7 @@ export function requireUtf8(text: Buffer): void {
 
 export function parseText(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseExactly(text)
   } catch (error) {
     throw invalidJson((error as Error).message)
   }
@@ -373,6 +374,7 @@ function addMembers(
 ): number {
   const added = parseText(`{${text}}`) as Record<string, unknown>
   const names = Object.keys(added)
+  keepRounded(added, members)
   for (const name of names) {
     const value = long === undefined ? added[name] : long.value
     // Assigning `__proto__` would set the prototype.

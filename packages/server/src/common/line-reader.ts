@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { AppError } from '@offshoot/contract/errors'
+import { parseExactly } from './exact-json.js'
 import { Turn } from './in-turns.js'
 import { type JsonLimits, parseJsonSteps, SLICE_BYTES } from './json-text.js'
 
@@ -156,7 +157,7 @@ function parseWithoutTrace(text: string): unknown {
   const { stackTraceLimit } = Error
   Error.stackTraceLimit = 0
   try {
-    return JSON.parse(text)
+    return parseExactly(text)
   } finally {
     Error.stackTraceLimit = stackTraceLimit
   }

@@ -15,7 +15,8 @@ const DIGITS_MAX = 1000
 
 const NOT_A_DECIMAL = new Fault('is not a decimal number, such as "12.50"')
 const TOO_LONG = new Fault(`has more than ${DIGITS_MAX} digits`)
-const ROUNDED = new Fault(
+/** A JSON number that is not kept exactly. */
+export const ROUNDED = new Fault(
   `has more than ${NUMBER_DIGITS_MAX} digits, which a JSON number does not keep; send it as a string`,
 )
 

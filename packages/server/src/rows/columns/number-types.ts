@@ -35,11 +35,13 @@ export const boolType: ColumnTypeEntry = {
   },
 }
 
+export const NOT_WHOLE = new Fault('expected a whole number, got a fraction')
+
 function refuseInteger(value: unknown, range: WholeRange): Fault {
   if (typeof value !== 'number') return Fault.expected('a whole number', value)
   return Number.isInteger(value) || !Number.isFinite(value)
     ? new Fault(`is not ${rangeWords(range)}`)
-    : new Fault('expected a whole number, got a fraction')
+    : NOT_WHOLE
 }
 
 function compileInt(range: WholeRange): ValueCodec {

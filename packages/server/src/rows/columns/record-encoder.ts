@@ -1,14 +1,15 @@
 import type { Limits } from '@offshoot/contract/limits'
 import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
 import type { ColumnType } from '@offshoot/contract/schema'
+import { roundedIn } from '../../common/exact-json.js'
 import { uuidV7 } from '../../common/ids.js'
 import type { ColumnLevel, ColumnNode, ColumnTree } from './column-tree.js'
 import { NOW, type Room } from './column-type.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from './column-types.js'
 import { isComputed } from './computed-columns.js'
-import { encodeDecimal } from './decimal-type.js'
+import { encodeDecimal, ROUNDED } from './decimal-type.js'
 import { Fault } from './fault.js'
-import { encodeInt } from './number-types.js'
+import { encodeInt, NOT_WHOLE } from './number-types.js'
 import type { StoredColumn } from './stored-schema.js'
 
 /** Converts the input of a `file` or `file[]` column to the text that the row stores. */
@@ -100,6 +101,14 @@ class Encoding implements Room {
     this.left = limits.recordBytesMax
   }
 
+  /** Encodes a member of an object. */
+  setMember(node: ColumnNode, object: InputRecord, key: string): void {
+    const value = object[key]
+    const fault = roundingFault(node, object, key)
+    if (fault === undefined) this.set(node, value)
+    else this.refuse(node, fault)
+  }
+
   set(node: ColumnNode, value: unknown): void {
     if (isComputed(node.column)) {
       this.refuse(node, IS_COMPUTED)
@@ -130,7 +139,7 @@ class Encoding implements Room {
       if (this.isGivenUp) return
       const node = level.byName.get(key)
       if (node === undefined) this.refuseUnknown(key, `${object.path}.`)
-      else if (value[key] !== undefined) this.set(node, value[key])
+      else if (value[key] !== undefined) this.setMember(node, value, key)
     }
   }
 
@@ -173,6 +182,23 @@ function isObject(value: unknown): value is InputRecord {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+/** Returns why a column cannot have a member of an object, whose digits JSON numbers do not keep. */
+function roundingFault(node: ColumnNode, object: InputRecord, key: string): Fault | undefined {
+  const text = roundedIn(object)?.get(key)
+  if (text === undefined) return undefined
+  switch (node.column.type) {
+    case 'decimal':
+      return ROUNDED
+    case 'int':
+    case 'link': {
+      const encoded = node.codec.encode(object[key])
+      return encoded instanceof Fault ? encoded : NOT_WHOLE
+    }
+    default:
+      return undefined
+  }
+}
+
 function isNumeric(node: ColumnNode): boolean {
   const { type } = node.column
   return type === 'int' || type === 'float' || type === 'decimal'
@@ -191,6 +217,8 @@ function encodeArithmetic(node: ColumnNode, value: InputRecord): Arithmetic | Fa
   const mayHaveAnyScale = operator === '*' || operator === '/'
   // A whole number times or divided by a fraction can be whole; plus or minus a fraction it cannot.
   const isFraction = Number.isFinite(operand) && !Number.isInteger(operand)
+  const rounding = roundingFault(node, value, key)
+  if (rounding !== undefined) return new Fault(`${key}: ${rounding.message}`)
   const text =
     isDecimal && mayHaveAnyScale
       ? encodeDecimal(operand)
@@ -294,7 +322,7 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
         }
         next = node.ordinal + 1
         const value = record[key]
-        if (value !== undefined) encoding.set(node, value)
+        if (value !== undefined) encoding.setMember(node, record, key)
         if (encoding.isTooLarge) return [recordTooLarge]
       }
       encoding.refuseMissing(required)
@@ -316,7 +344,7 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
           if (arithmetic instanceof Fault) encoding.refuse(node, arithmetic)
           else update.arithmetic.push(arithmetic)
         } else if (value !== undefined) {
-          encoding.set(node, value)
+          encoding.setMember(node, fields, key)
           for (let index = node.index; index < node.end; index++) {
             update.columns.push(index)
             update.values.push(encoding.values[index] ?? null)

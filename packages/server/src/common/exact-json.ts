@@ -1,0 +1,168 @@
+import { randomUUID } from 'node:crypto'
+
+/*
+ * `JSON.parse` rounds a number with more digits than a double has. An object that such a number is a member of remembers
+ * its digits, so that columns which must be exact can refuse it.
+ */
+
+/** A double keeps any number of this many digits. */
+const DIGITS_KEPT = 15
+/** A text that is looked at in this distance shows each run of more digits, at one of its first characters. */
+const DISTANCE = DIGITS_KEPT + 1
+
+const ROUNDED = Symbol('rounded numbers')
+
+type Rounded = ReadonlyMap<string, string>
+
+interface Marked {
+  [ROUNDED]?: Rounded
+}
+
+/** Returns the texts of the members of an object that have been rounded, by their names. undefined: there are none. */
+export function roundedIn(value: object): Rounded | undefined {
+  return (value as Marked)[ROUNDED]
+}
+
+/** Adds what is known of the members of one object to another one, which has the same members. */
+export function keepRounded(from: object, to: object): void {
+  const rounded = roundedIn(from)
+  if (rounded === undefined) return
+  mark(to, new Map([...(roundedIn(to) ?? []), ...rounded]))
+}
+
+function mark(value: object, rounded: Rounded): void {
+  ;(value as Marked)[ROUNDED] = rounded
+}
+
+/** Parses JSON. Throws the error of `JSON.parse`. */
+export function parseExactly(text: string): unknown {
+  const parsed: unknown = JSON.parse(text)
+  if (!mayBeRounded(text)) return parsed
+  const prefix = `${randomUUID()} `
+  const quoted = quoteRounded(text, prefix)
+  return quoted === undefined ? parsed : unquote(JSON.parse(quoted), prefix)
+}
+
+/** Returns whether there may be a member that is rounded. Texts that contain long numbers can look like one. */
+function mayBeRounded(text: string): boolean {
+  for (let at = DISTANCE - 1; at < text.length; at += DISTANCE) {
+    if (!isDigitOrPoint(text.charCodeAt(at))) continue
+    let start = at
+    while (at - start < DISTANCE && isDigitOrPoint(text.charCodeAt(start - 1))) start--
+    if (!isMember(text, start)) continue
+    const end = numberEnd(text, start)
+    if (isRounded(text.slice(start, end))) return true
+    at = Math.max(at, end - 1)
+  }
+  return false
+}
+
+/** Whether the number that starts here is a member of an object. Elements of lists, such as those of vectors, are not. */
+function isMember(text: string, start: number): boolean {
+  let at = start - 1
+  if (text.charCodeAt(at) === MINUS) at--
+  while (isSpace(text.charCodeAt(at))) at--
+  return text.charCodeAt(at) === COLON
+}
+
+/** Writes numbers that are rounded as texts that start with a prefix. `text` is valid JSON. undefined: there are none. */
+function quoteRounded(text: string, prefix: string): string | undefined {
+  const parts: string[] = []
+  let last = 0
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at)
+    if (code === QUOTE) at = textEnd(text, at)
+    else if (code === MINUS || isDigitOrPoint(code)) {
+      const end = numberEnd(text, at)
+      const number = text.slice(at, end)
+      if (isMember(text, at) && isRounded(number)) {
+        parts.push(text.slice(last, at), JSON.stringify(prefix + number))
+        last = end
+      }
+      at = end - 1
+    }
+  }
+  if (parts.length === 0) return undefined
+  parts.push(text.slice(last))
+  return parts.join('')
+}
+
+/** Returns the position of the quote that ends a text. */
+function textEnd(text: string, start: number): number {
+  for (let at = start + 1; ; at++) {
+    at = text.indexOf('"', at)
+    let backslashes = 0
+    while (text.charCodeAt(at - 1 - backslashes) === BACKSLASH) backslashes++
+    if (backslashes % 2 === 0) return at
+  }
+}
+
+function numberEnd(text: string, start: number): number {
+  for (let at = start + 1; ; at++) {
+    const code = text.charCodeAt(at)
+    const isPart =
+      isDigitOrPoint(code) || code === MINUS || code === PLUS || (code | 32) === LETTER_E
+    if (!isPart) return at
+  }
+}
+
+/** Whether a number is not the one that its double is written as. */
+function isRounded(number: string): boolean {
+  if (number.length <= DIGITS_KEPT) return false
+  const kept = String(Number(number))
+  return kept !== number && usualForm(kept) !== usualForm(number)
+}
+
+/** Returns the digits of a number without zeros at either end, and the exponent of a fraction `0.digits`. */
+function usualForm(number: string): string {
+  const [mantissa = '', exponent = '0'] = number.toLowerCase().split('e')
+  const [whole = '', fraction = ''] = mantissa.replace(/^-/, '').split('.')
+  const digits = whole + fraction
+  const first = digits.search(/[1-9]/)
+  if (first < 0) return '0'
+  let end = digits.length
+  while (digits.charCodeAt(end - 1) === ZERO) end--
+  return `${digits.slice(first, end)}e${Number(exponent) + whole.length - first}`
+}
+
+/** Turns quoted numbers into numbers, and marks the objects that they are members of. */
+function unquote(value: unknown, prefix: string): unknown {
+  if (typeof value === 'string') {
+    return value.startsWith(prefix) ? Number(value.slice(prefix.length)) : value
+  }
+  if (typeof value !== 'object' || value === null) return value
+  if (Array.isArray(value)) {
+    for (let index = 0; index < value.length; index++) value[index] = unquote(value[index], prefix)
+    return value
+  }
+  const members = value as Record<string, unknown>
+  let rounded: Map<string, string> | undefined
+  for (const name of Object.keys(members)) {
+    const member = members[name]
+    const next = unquote(member, prefix)
+    if (next === member) continue
+    members[name] = next
+    rounded ??= new Map()
+    rounded.set(name, (member as string).slice(prefix.length))
+  }
+  if (rounded !== undefined) mark(members, rounded)
+  return members
+}
+
+const QUOTE = 0x22
+const COLON = 0x3a
+const BACKSLASH = 0x5c
+const PLUS = 0x2b
+const MINUS = 0x2d
+const POINT = 0x2e
+const ZERO = 0x30
+const NINE = 0x39
+const LETTER_E = 0x65
+
+function isDigitOrPoint(code: number): boolean {
+  return (code >= ZERO && code <= NINE) || code === POINT
+}
+
+function isSpace(code: number): boolean {
+  return code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09
+}
