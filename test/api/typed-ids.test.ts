@@ -288,6 +288,45 @@ it('are numbered for the database that has the name now', async () => {
   }
 })
 
+describe('links to typed ids', () => {
+  it('have the type of the ids in checks and computed columns, also if they become links', async () => {
+    const zero = '00000000-0000-4000-8000-000000000000'
+    const create = `
+      create table owners (id int primary key);
+      create table marks (id uuid primary key);
+      create table kids (id int primary key, owner int references owners (id), second int, thing uuid references marks (id),
+        twice bigint generated always as (owner * 2) stored,
+        constraint large check (owner > 5), constraint large_second check (second > 5),
+        constraint other check (thing <> '${zero}'))`
+    await sql(main, create)
+    await sql(main, 'insert into owners (id) values (4), (10), (50)')
+    await sql(main, 'insert into marks (id) values ($1)', [zero])
+    await sql(main, 'insert into kids (id, owner, second) values (1, 10, 10)')
+    await sql(main, 'alter table kids add foreign key (second) references owners (id)')
+    const copy = await fork('links')
+    for (const call of [main, copy]) {
+      await sql(call, 'insert into kids (id, second) values (2, 50)')
+      for (const [statement, name] of [
+        ['insert into kids (id, owner) values (3, 4)', 'large'],
+        ['update kids set owner = 4', 'large'],
+        ['insert into kids (id, second) values (3, 4)', 'large_second'],
+        [`insert into kids (id, thing) values (3, '${zero}')`, 'other'],
+      ]) {
+        const { status, body } = await call('POST', '/sql', { body: { statement } })
+        expect([statement, status, body.message]).toEqual([
+          statement,
+          400,
+          expect.stringContaining(`constraint [${name}]`),
+        ])
+      }
+      expect(await sql(call, 'select id, second, twice from kids order by id')).toEqual([
+        { id: 1, second: 10, twice: 20 },
+        { id: 2, second: 50, twice: null },
+      ])
+    }
+  })
+})
+
 describe('the type of ids', () => {
   it('is refused if it is not known', async () => {
     const answer = await main('PUT', '/tables/odd', { body: { id: { type: 'float' } } })

@@ -128,7 +128,7 @@ function computedOf(
   const ids = new Set(columnIdsIn(column.computed.sql))
   return {
     uses: new Map(all.filter(({ id }) => ids.has(id)).map((each) => [each.id, each])),
-    valueSql: (columnSql) => computedSql(column, columnSql),
+    valueSql: (columnSql) => computedSql(column, { columns: all }, columnSql),
   }
 }
 

@@ -9,7 +9,12 @@ import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { slot } from '../../postgres/statement.js'
 import { COLUMN_TYPE_ENTRIES } from './column-types.js'
 import { fitsPrecision } from './conversions.js'
-import type { StoredColumn, StoredConstraint, StoredTable } from './stored-schema.js'
+import {
+  listAllColumns,
+  type StoredColumn,
+  type StoredConstraint,
+  type StoredTable,
+} from './stored-schema.js'
 
 /*
  * The value of a computed column is not stored. Statements have its expression where they would name the column of
@@ -23,13 +28,33 @@ export function isComputed(column: StoredColumn): column is ComputedColumn {
   return column.computed !== undefined
 }
 
-/** Returns SQL for the value of a computed column. `columnSql` returns an expression for a column, by its id. */
-export function computedSql(column: ComputedColumn, columnSql: (id: number) => Sql): Sql {
-  const value = sql`(${expressionSql(column.computed.sql, columnSql)})`
+/** Returns SQL for the value of a computed column of a table. `columnSql` returns an expression for a column, by its id. */
+export function computedSql(
+  column: ComputedColumn,
+  { columns }: Pick<StoredTable, 'columns'>,
+  columnSql: (id: number) => Sql,
+): Sql {
+  const value = sql`(${expressionSql(withLinkTypes(column.computed.sql, columns), columnSql)})`
   const { sqlType } = COLUMN_TYPE_ENTRIES[column.type]
   if (column.type !== 'decimal') return sql`(${value}::${raw(sqlType)})`
   return sql`round(${value}::numeric, ${raw(String(column.decimal?.scale ?? 0))})`
 }
+
+/** Links are stored as texts. In expressions they have the type of the ids, as in statements. */
+function withLinkTypes(parts: ExpressionParts, columns: readonly StoredColumn[]): ExpressionParts {
+  const types = new Map(
+    listAllColumns(columns).flatMap(({ id, link }): [number, string][] =>
+      link?.idType === undefined ? [] : [[id, LINK_TYPES[link.idType]]],
+    ),
+  )
+  if (types.size === 0) return parts
+  return parts.flatMap((part): ExpressionParts => {
+    const type = typeof part === 'number' ? types.get(part) : undefined
+    return type === undefined ? [part] : ['(', part, `)::${type}`]
+  })
+}
+
+const LINK_TYPES = { int: 'bigint', uuid: 'uuid' } as const
 
 /** A check of rows, as a condition over columns. */
 export interface StoredCheck {
@@ -41,25 +66,31 @@ export interface StoredCheck {
 }
 
 /** Lists the checks of a table: its constraints, and that its computed columns have values of their types. */
-export function listStoredChecks({
-  columns,
-  constraints = [],
-}: Pick<StoredTable, 'columns' | 'constraints'>): StoredCheck[] {
+export function listStoredChecks(
+  table: Pick<StoredTable, 'columns' | 'constraints'>,
+): StoredCheck[] {
+  const { columns, constraints = [] } = table
   return [
-    ...constraints.flatMap((constraint) => checkOf(constraint) ?? []),
-    ...columns.filter(isComputed).map(checkOfComputed),
+    ...constraints.flatMap((constraint) => checkOf(constraint, table) ?? []),
+    ...columns.filter(isComputed).map((column) => checkOfComputed(column, table)),
   ]
 }
 
-export function checkOf(constraint: StoredConstraint): StoredCheck | undefined {
+export function checkOf(
+  constraint: StoredConstraint,
+  { columns }: Pick<StoredTable, 'columns'>,
+): StoredCheck | undefined {
   if (!('check' in constraint)) return undefined
   const { id, name, check } = constraint
-  return { id, name, expression: check.sql }
+  return { id, name, expression: withLinkTypes(check.sql, columns) }
 }
 
-export function checkOfComputed(column: ComputedColumn): StoredCheck {
+export function checkOfComputed(
+  column: ComputedColumn,
+  table: Pick<StoredTable, 'columns'>,
+): StoredCheck {
   const { id, name, notNull } = column
-  const value = computedSql(column, (columnId) => sql`${slot(columnId)}`)
+  const value = computedSql(column, table, (columnId) => sql`${slot(columnId)}`)
   // The count of nulls has a result for any value, so it makes PostgreSQL calculate the value.
   const isCalculated = notNull ? sql`num_nulls(${value}) = 0` : sql`num_nulls(${value}) >= 0`
   const fits = fitsType(value, column)

@@ -212,7 +212,7 @@ async function findUncomputed(
   const codec = compileTable(table, { limits, jsonAsText: false }).stored
   const rows = selectChecked(checked, codec)
   const condition = failsCheck(
-    checkOfComputed(column),
+    checkOfComputed(column, table),
     (id) => sql`r.${ident(physicalName({ id }))}`,
   )
   const old = before === undefined ? sql`null` : sql`r.${ident(physicalName(before))}`
@@ -248,7 +248,7 @@ async function findRepeated(
   { table, column, before, limits }: Required<MadeColumn>,
 ): Promise<ColumnProblem[]> {
   const codec = compileTable(table, { limits, jsonAsText: false }).stored
-  const value = computedSql(column, (id) => sql`v.${ident(physicalName({ id }))}`)
+  const value = computedSql(column, table, (id) => sql`v.${ident(physicalName({ id }))}`)
   const repeated = selectRepeated(checked, codec, {
     rowsOf: (rows) => sql`select v.*, ${value} as made from (${rows}) v offset 0`,
     keyOf: (alias) => [sql`${alias}.made`],

@@ -6,7 +6,12 @@ import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/
 import { prepared } from '../../postgres/statement.js'
 import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../columns/column-types.js'
-import { isComputed, listStoredChecks, type StoredCheck } from '../columns/computed-columns.js'
+import {
+  checkOf,
+  isComputed,
+  listStoredChecks,
+  type StoredCheck,
+} from '../columns/computed-columns.js'
 import {
   listAllColumns,
   listKeyColumns,
@@ -305,8 +310,10 @@ function checkStatement(heap: HeapAddress, { id, expression }: StoredCheck): Sql
 export async function addHeapConstraint(
   transaction: Queryable,
   heap: HeapAddress,
-  constraint: StoredConstraint,
+  { table, constraint }: { table: StoredTable; constraint: StoredConstraint },
 ): Promise<void> {
+  const check = checkOf(constraint, table)
+  if (check !== undefined) return addHeapCheck(transaction, heap, check)
   // A merge has created the heap with it, if the target had none.
   await dropHeapConstraint(transaction, heap, constraint)
   await runAll(transaction, ruleStatements(heap, { columns: [], constraints: [constraint] }))

@@ -145,7 +145,7 @@ async function requireAllowed(
   if (kind === 'tableAdded') for (const rule of listRules(table)) await keep(rule)
   if (kind === 'constraintAdded') {
     const { constraint } = change
-    const rule = 'unique' in constraint ? constraint : checkOf(constraint)
+    const rule = 'unique' in constraint ? constraint : checkOf(constraint, table)
     if (rule !== undefined) await keep(rule)
   }
   if (kind === 'idsChanged') {
@@ -154,7 +154,7 @@ async function requireAllowed(
   }
   if (kind !== 'columnAdded' && kind !== 'columnAltered') return
   const { column } = change
-  if (isComputed(column)) return keep(checkOfComputed(column))
+  if (isComputed(column)) return keep(checkOfComputed(column, table))
   if (kind === 'columnAdded') {
     if (!lacksValues(change)) return
     const known = before.get(table.id) ?? table
@@ -245,7 +245,7 @@ export async function applySchemaChanges(
         if (heap === undefined) break
         const { table, column, generating } = change
         if (isComputed(column)) {
-          await addHeapCheck(transaction, heap, checkOfComputed(column))
+          await addHeapCheck(transaction, heap, checkOfComputed(column, table))
           break
         }
         await addColumn(transaction, heap, { table, column })
@@ -263,14 +263,14 @@ export async function applySchemaChanges(
       case 'columnAltered': {
         const { table, before, column, using } = change
         if (using !== undefined) {
-          const rule = checkOfComputed({ ...column, computed: using.expression })
           const read = { ...table, columns: using.columns }
+          const rule = checkOfComputed({ ...column, computed: using.expression }, read)
           await requireCheckable(transaction, read, rule)
         }
         await check(change)
         if (heap === undefined) break
         if (isComputed(column)) {
-          await addHeapCheck(transaction, heap, checkOfComputed(column))
+          await addHeapCheck(transaction, heap, checkOfComputed(column, table))
           break
         }
         if (before.id === column.id) {
@@ -281,7 +281,7 @@ export async function applySchemaChanges(
         if (using !== undefined) {
           const { expression, columns } = using
           const columnSql = (id: number) => sql`h.${ident(physicalName({ id }))}`
-          const made = { value: computedSql({ ...column, computed: expression }, columnSql) }
+          const made = { value: computedSql({ ...column, computed: expression }, using, columnSql) }
           const { limits, tell } = options
           const rewritten = { table, column, heap, columns, made, limits, tell }
           await rewriteRows(transaction, layout, rewritten)
@@ -306,7 +306,7 @@ export async function applySchemaChanges(
         break
       case 'constraintAdded':
         await check(change)
-        if (heap !== undefined) await addHeapConstraint(transaction, heap, change.constraint)
+        if (heap !== undefined) await addHeapConstraint(transaction, heap, change)
         break
       case 'constraintRemoved':
         if (heap !== undefined) await dropHeapConstraint(transaction, heap, change.constraint)
