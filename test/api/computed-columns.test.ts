@@ -177,7 +177,7 @@ describe.each(['main', 'fork', 'late fork'])('a computed column on %s', (kind) =
 })
 
 describe('a computed column', () => {
-  it('follows the names of the columns that it uses, which cannot be removed or converted', async () => {
+  it('follows the names of the columns that it uses, which cannot be removed', async () => {
     const { branches, send, columns } = await open()
     await branches.edit('main', {
       renameColumn: { table: 'items', oldName: 'price', newName: 'Unit' },
@@ -192,13 +192,35 @@ describe('a computed column', () => {
     expect(removed.body.message).toContain('column [Unit]: is used by computed column [total]')
     const converted = await send('PATCH', '/tables/items/columns/Unit', { type: 'text' })
     expect(converted.status).toBe(400)
-    expect(converted.body.message).toContain('is used by computed column [total]')
+    expect(converted.body.message).toContain('column [total]: operator does not exist')
     await branches.edit(
       'main',
       { removeColumn: { table: 'items', column: 'total' } },
       { removeColumn: { table: 'items', column: 'Unit' } },
     )
     await branches.put('main', 'items', 'a', { quantity: 3 })
+  })
+
+  it('stays when a column that it uses is converted, on forks, after a merge and a revert', async () => {
+    const { branches, send } = await open()
+    await branches.fork('dev')
+    const label = async (branch: string) => {
+      const { a } = (await branches.read(branch, 'items', ['a'])) as { a: { label: string } }
+      return a.label
+    }
+    expect(await label('dev')).toBe('ANT!')
+    const type = 'text'
+    expectOk(await branches.call('dev', 'PATCH', '/tables/items/columns/name', { type }))
+    await branches.patch('dev', 'items', 'a', { name: 'dev' })
+    expect(await label('dev')).toBe('DEV!')
+    await branches.patch('main', 'items', 'b', { name: 'main' })
+    expect(await branches.merge('dev')).toMatchObject({ merged: true, conflictCount: 0 })
+    expect(await label('main')).toBe('DEV!')
+    expect(await branches.read('main', 'items', ['b'])).toMatchObject({ b: { label: 'MAIN!' } })
+    const back = expectOk(await send('PATCH', '/tables/items/columns/name', { type: 'string' }))
+    expectOk(await send('POST', '/revert', { entry: back.body.entry, allowDataLoss: true }))
+    await branches.patch('main', 'items', 'a', { name: 'last' })
+    expect(await label('main')).toBe('LAST!')
   })
 
   it('can be added before the columns that it uses', async () => {

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createTestDatabase } from '../support/database.js'
 import {
   message,
   openShop,
@@ -13,8 +14,12 @@ import {
 
 /* Dumps of plain PostgreSQL. */
 
+const fixture = (name: string) =>
+  readFileSync(path.join(import.meta.dirname, `../fixtures/${name}.sql`), 'utf8')
 /** What `pg_dump` 15 writes for a small shop. */
-const DUMP = readFileSync(path.join(import.meta.dirname, '../fixtures/shop-dump.sql'), 'utf8')
+const DUMP = fixture('shop-dump')
+/** What `pg_dump --inserts` writes for tables with defaults of many types. */
+const TYPES_DUMP = fixture('types-dump')
 
 let shop: WireShop
 
@@ -44,14 +49,14 @@ function* statementsOf(dump: string): Generator<{ text: string; rows?: string }>
 
 const textOf = ({ type, body }: Received) => `${type} ${body.toString().replaceAll('\0', ' ')}`
 
-async function restore(branch: string): Promise<void> {
+async function restore(branch: string, dump = DUMP): Promise<void> {
   const { service, wire } = shop
   const raw = await RawClient.open(wire.port, {
     user: service.workspaceId,
     database: `shop:${branch}`,
     key: service.key,
   })
-  for (const { text, rows } of statementsOf(DUMP)) {
+  for (const { text, rows } of statementsOf(dump)) {
     raw.send(query(text))
     if (rows !== undefined) raw.send(message('d', Buffer.from(rows)), message('c'))
     const answers = await raw.until('Z')
@@ -136,6 +141,80 @@ describe('a dump of plain PostgreSQL', () => {
     }
     await client.query('delete from customers where id = 1')
     expect(await rowsOf(client, 'select count(*)::int from order_lines')).toEqual([[0]])
+  })
+})
+
+describe('a dump with INSERT', () => {
+  it('has the same rows in a branch and in plain PostgreSQL', async () => {
+    await shop.branches.fork('types')
+    await restore('types', TYPES_DUMP)
+    const plain = await createTestDatabase()
+    for (const { text } of statementsOf(TYPES_DUMP)) {
+      // The role that owns the tables is that of the machine where the dump was made.
+      if (!/ OWNER TO |set_config/.test(text)) await plain.pool.query(text)
+    }
+    const client = await shop.wire.connect('shop:types')
+    const compare = async () => {
+      for (const table of ['parents', 'kids']) {
+        const text = `select * from public.${table} order by id`
+        const { rows } = await plain.pool.query({ text, rowMode: 'array' })
+        expect([table, await rowsOf(client, text)]).toEqual([table, rows])
+        expect(rows.length).toBeGreaterThan(2)
+      }
+    }
+    await compare()
+    for (const text of [
+      `insert into public.parents (d, t, ts, u) values (null, null, null, null)`,
+      `insert into public.kids (parent_id, note) values (4, 'new')`,
+      `update public.kids set note = 'changed', full_note = default where id = 1`,
+      `insert into public.kids (note, full_note) values ('a', default), ('b', default)`,
+    ]) {
+      await plain.pool.query(text)
+      await client.query(text)
+    }
+    await compare()
+    await plain.close()
+  })
+
+  it('cannot give values to computed columns', async () => {
+    await shop.branches.fork('computed')
+    const client = await shop.wire.connect('shop:computed')
+    await client.query(
+      'create table t (id int primary key, a int, b int generated always as (a * 2) stored, c int)',
+    )
+    await client.query('insert into t values (1, 2, default, 3), (2, 3, default, 4)')
+    await client.query('insert into t values (3, 4)')
+    for (const text of [
+      'insert into t values (4, 2, 4, 3)',
+      'insert into t (id, b) values (4, 5)',
+      'insert into t select 4, 2, 4, 3',
+      'insert into t values (4, 2, default), (5, 2, 4)',
+      'update t set b = 1',
+    ]) {
+      await expect(client.query(text)).rejects.toMatchObject({ code: '428C9' })
+    }
+    expect(await rowsOf(client, 'select * from t order by id')).toEqual([
+      [1, 2, '4', 3],
+      [2, 3, '6', 4],
+      [3, 4, '8', null],
+    ])
+  })
+})
+
+describe('pg_dump', () => {
+  it('reads the database with system columns, and is told why it cannot run in parallel', async () => {
+    const { client } = shop
+    const rows = await rowsOf(
+      client,
+      `select d.tableoid::regclass::text, datname, pg_encoding_to_char(encoding),
+        (select count(*)::int from pg_catalog.pg_namespace n where n.tableoid = 'pg_namespace'::regclass and n.nspname = 'public')
+      from pg_catalog.pg_database d where datname = current_database()`,
+    )
+    expect(rows).toEqual([['pg_database', 'shop:main', 'UTF8', 1]])
+    await expect(client.query('select pg_catalog.pg_export_snapshot()')).rejects.toMatchObject({
+      code: '0A000',
+      message: expect.stringContaining('run pg_dump without --jobs'),
+    })
   })
 })
 

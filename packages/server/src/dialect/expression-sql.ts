@@ -762,6 +762,7 @@ const REASONS: Readonly<Record<string, string>> = {
   nextval: ' here: only `select nextval(...)` alone, and in VALUES for the column of the sequence',
   currval: ': RETURNING returns the numbers of new records',
   lastval: ': RETURNING returns the numbers of new records',
+  pg_export_snapshot: ': run pg_dump without --jobs',
 }
 
 /** Returns the name of a function. Throws if it is not allowed. */

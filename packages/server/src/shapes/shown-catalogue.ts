@@ -7,7 +7,7 @@ import { ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
  * read what they need to know from a setting of the transaction.
  */
 
-/** The setting with a JSON object: `user`, `database`, `version`, `processId` and `settings`. */
+/** The setting with a JSON object: `user`, `database`, `version`, `processId`, `startedAt` and `settings`. */
 export const SESSION_SETTING = 'offshoot.session'
 
 /** Tools hide schemas whose names begin with `pg_`. Only superusers can create them. */
@@ -18,12 +18,30 @@ interface ShownRelation {
   readonly columns?: Readonly<Record<string, string>>
   /** Columns that older versions of PostgreSQL have and this one may not have. Clients of that age ask for them. */
   readonly former?: Readonly<Record<string, string>>
+  /** Whether clients read system columns of the relation, which views have none of. */
+  readonly hasSystemColumns?: boolean
+  /** Functions of PostgreSQL read it as the caller. It tells nothing about the server. */
+  readonly staysReadable?: boolean
   /** Where rows come from. Without one, they come from the relation itself. */
   readonly source?: string
   readonly condition?: string
 }
 
-const EMPTY: ShownRelation = { source: '(select) r', condition: 'false' }
+const EMPTY: ShownRelation = {
+  source: '(select) r',
+  condition: 'false',
+  hasSystemColumns: true,
+}
+
+/** The system columns that clients read: dumps the one, tools that look for changes the other. */
+const SYSTEM_COLUMNS: Readonly<Record<string, string>> = { tableoid: 'oid', xmin: 'xid' }
+
+/** A relation without what belongs to the schema of the replacements. */
+const withoutShown = (schema: string): ShownRelation => ({
+  condition: `r.${schema} <> 'SHOWN'::pg_catalog.regnamespace`,
+  hasSystemColumns: true,
+  staysReadable: true,
+})
 
 /** What the replacements mention. Replaced by names of the shape database. */
 const USER = 'SHOWN."current_user"()'
@@ -58,7 +76,19 @@ export const SHOWN_RELATIONS: Readonly<Record<string, ShownRelation>> = {
   pg_database: {
     columns: { datname: DATABASE, datdba: ROLE, datacl: 'null' },
     former: { daticulocale: 'null::text' },
+    hasSystemColumns: true,
     condition: 'r.datname = pg_catalog.current_database()',
+  },
+  pg_namespace: withoutShown('oid'),
+  pg_class: withoutShown('relnamespace'),
+  pg_proc: withoutShown('pronamespace'),
+  pg_type: withoutShown('typnamespace'),
+  pg_rewrite: {
+    condition: `r.ev_class not in (
+      select c.oid from pg_catalog.pg_class c where c.relnamespace = 'SHOWN'::pg_catalog.regnamespace
+    )`,
+    hasSystemColumns: true,
+    staysReadable: true,
   },
   pg_roles: {
     columns: {
@@ -124,7 +154,10 @@ export const SHOWN_RELATIONS: Readonly<Record<string, ShownRelation>> = {
     },
   },
   pg_tables: { columns: { tableowner: USER } },
-  pg_views: { columns: { viewowner: USER } },
+  pg_views: {
+    columns: { viewowner: USER },
+    condition: `r.schemaname <> 'SHOWN'::pg_catalog.regnamespace::text`,
+  },
   pg_matviews: { columns: { matviewowner: USER } },
   pg_sequences: {
     columns: {
@@ -150,6 +183,18 @@ const FUNCTIONS: readonly (readonly [head: string, body: string])[] = [
     (name) => [`"${name}"() returns name`, `SHOWN.session_value('user')::name`] as const,
   ),
   [`version() returns text`, `SHOWN.session_value('version')`],
+  [
+    `pg_postmaster_start_time() returns timestamptz`,
+    `SHOWN.session_value('startedAt')::timestamptz`,
+  ],
+  [`pg_conf_load_time() returns timestamptz`, `SHOWN.session_value('startedAt')::timestamptz`],
+  // They are null for a connection by a Unix socket, too.
+  ...['inet_client_addr', 'inet_server_addr'].map(
+    (name) => [`${name}() returns inet`, 'null::inet'] as const,
+  ),
+  ...['inet_client_port', 'inet_server_port'].map(
+    (name) => [`${name}() returns integer`, 'null::integer'] as const,
+  ),
   [`pg_backend_pid() returns integer`, `SHOWN.session_value('processId')::integer`],
   [
     `current_setting(text) returns text`,
@@ -192,7 +237,7 @@ const OF_ROLE = /^(?:grantor|grantee|schema_owner|role_name|.*authorization_iden
 
 /** Functions that read or change something outside of the tables, but cannot be missed. */
 const KEPT_FUNCTIONS = `clock_timestamp gen_random_uuid pg_indexes_size pg_is_in_recovery
-  pg_partition_ancestors pg_relation_size pg_sequence_last_value pg_table_size pg_total_relation_size random timeofday`
+  pg_is_wal_replay_paused pg_partition_ancestors pg_relation_size pg_sequence_last_value pg_table_size pg_total_relation_size random timeofday`
 
 /** Functions that a role needs no more than those that change something. */
 const REVOKED_FUNCTIONS = `current_query cursor_to_xml database_to_xml inet_client_addr inet_client_port
@@ -291,7 +336,7 @@ function fillNames(text: string, { schema, roleId }: ShownOptions): string {
 
 function shownView(
   columns: readonly Column[],
-  { columns: changed = {}, former = {}, source, condition }: ShownRelation,
+  { columns: changed = {}, former = {}, hasSystemColumns, source, condition }: ShownRelation,
   options: ShownOptions,
 ): Sql {
   const relation = ident(columns[0]?.relation ?? '')
@@ -302,6 +347,12 @@ function shownView(
   const names = new Set(columns.map(({ name }) => name))
   const missing = Object.entries(former).filter(([name]) => !names.has(name))
   for (const [name, value] of missing) values.push(sql`${raw(value)} as ${ident(name)}`)
+  for (const [name, type] of hasSystemColumns ? Object.entries(SYSTEM_COLUMNS) : []) {
+    // A slot of replication has an `xmin` of its own.
+    if (names.has(name)) continue
+    const value = source === undefined ? `r.${name}` : 'null'
+    values.push(sql`(${raw(value)})::${raw(type)} as ${ident(name)}`)
+  }
   const from =
     source === undefined ? sql`pg_catalog.${relation} r` : raw(fillNames(source, options))
   return sql`create view ${ident(options.schema)}.${relation} as
@@ -346,7 +397,9 @@ function informationView(columns: readonly Column[], options: ShownOptions): Sql
 function revokePrivileges({ isSuperuser }: ShownOptions): Sql[] {
   if (!isSuperuser) return []
   const array = (names: string) => literal(`{${names.trim().split(/\s+/).join(',')}}`)
-  const relations = array([...Object.keys(SHOWN_RELATIONS), 'pg_stats', 'pg_stats_ext'].join(' '))
+  const replaced = Object.entries(SHOWN_RELATIONS).filter(([, { staysReadable }]) => !staysReadable)
+  const names = replaced.map(([name]) => name)
+  const relations = array([...names, 'pg_stats', 'pg_stats_ext'].join(' '))
   const body = sql`
     declare
       found text;

@@ -16,9 +16,9 @@ const ROW = sql`h`
 export interface StatementTable extends SqlTable {
   /** The name in the schema, not cut off. */
   readonly fullName: string
-  /** Returns a column to write to. Throws if it cannot be written. */
+  /** Returns a column that a statement can name as its target. Throws if there is none. */
   target(name: string): TargetColumn
-  /** All columns that can be written, in order. */
+  /** All columns that a statement can name as its targets, in order. */
   readonly targets: readonly TargetColumn[]
   /** The unique keys, the id first. */
   readonly keys: readonly TableKey[]
@@ -64,6 +64,8 @@ export interface TargetColumn extends WrittenColumn {
   valueOf(expression: Sql): Sql
   /** The default of the column. undefined: the service generates it, which SQL cannot. */
   readonly defaultValue: Sql | undefined
+  /** Only DEFAULT can stand for its value. */
+  readonly isComputed: boolean
 }
 
 export interface WritableTables extends SqlTables {
@@ -175,11 +177,7 @@ function createTable(
       const target = findName(targets, name, (each) => each.name)
       if (target !== undefined) return target
       const known = findName(columns, name, (each) => each.name)
-      const isCalculated = known?.column?.column.computed !== undefined
-      const refusal = isCalculated
-        ? 'is computed and cannot be written'
-        : 'cannot be written by SQL'
-      const reason = known === undefined ? 'column not found' : refusal
+      const reason = known === undefined ? 'column not found' : 'cannot be written by SQL'
       throw invalidSql(`table [${codec.table.name}]: column [${name}]: ${reason}`)
     },
   }
@@ -334,7 +332,6 @@ Bare.prototype = Object.freeze(Object.create(null))
 
 function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined {
   if (column === undefined && name !== 'id') return undefined
-  if (column?.column.computed !== undefined) return undefined
   const inputType = type === undefined ? sql`text` : INPUT_TYPES[type]
   if (inputType === undefined) return undefined
   const path = column?.path ?? ['id']
@@ -343,6 +340,7 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
       name,
       path,
       defaultValue: column?.defaultSql,
+      isComputed: column?.column.computed !== undefined,
       valueOf(expression) {
         const isLocal = column?.column.withoutZone === true
         const given = isLocal ? sql`cast(${expression} as timestamp)` : expression

@@ -34,6 +34,7 @@ function fakeTable(name: string, columns: readonly string[]): StatementTable {
       path: [column],
       valueOf: (expression) => sql`to_json(${expression})`,
       defaultValue: undefined,
+      isComputed: false,
     }),
   )
   return {

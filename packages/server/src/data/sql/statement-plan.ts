@@ -622,7 +622,7 @@ class Planner {
   }
 
   #insertValues(statement: NodeOf<'InsertStmt'>, table: StatementTable): InsertValues {
-    const given = this.#insertColumns(statement, table)
+    const given = this.#insertColumns(statement, table) ?? table.targets
     const source = contentOf(statement.selectStmt, 'SelectStmt')
     if (source === undefined) {
       return { columns: [], rows: undefined, defaults: new Set() }
@@ -632,9 +632,21 @@ class Planner {
     const defaults = new Set<string>()
     const isDefault = (item: Node, index: number) =>
       contentOf(item, 'SetToDefault') !== undefined ||
-      isOwnNumber(item, { table, column: (given ?? table.targets)[index] })
-    const query = this.#writer.select(withoutDefaults(source, { defaults, isDefault }), scope)
-    const columns = given ?? table.targets.slice(0, query.columns.length)
+      isOwnNumber(item, { table, column: given[index] })
+    const isOmitted = (item: Node, index: number) => {
+      const column = given[index]
+      if (!column?.isComputed) return false
+      if (contentOf(item, 'SetToDefault') !== undefined) return true
+      throw computedError(table, column)
+    }
+    const rows = withoutDefaults(source, { defaults, isDefault, isOmitted })
+    const query = this.#writer.select(rows, scope)
+    if (source.valuesLists === undefined) {
+      const computed = given.slice(0, query.columns.length).find((each) => each.isComputed)
+      if (computed !== undefined) throw computedError(table, computed)
+    }
+    const stored = given.filter((each) => !each.isComputed)
+    const columns = statement.cols === undefined ? stored.slice(0, query.columns.length) : stored
     requireSameLength(columns, query)
     const names = columns.map((_, index) => ident(`value ${index}`))
     const texts = columns.map((column, index) =>
@@ -748,8 +760,13 @@ class Planner {
   }
 
   /** Writes the columns and expressions of a SET clause, and the relations that they need. */
-  #assignments(nodes: readonly Node[] | undefined, table: StatementTable, scope: Scope) {
+  #assignments(given: readonly Node[] | undefined, table: StatementTable, scope: Scope) {
     const writer = new ExpressionWriter(this.#writer, scope)
+    // A computed column has its default anyway.
+    const nodes = given?.filter((node) => {
+      const isDefault = contentOf(contentOf(node, 'ResTarget')?.val, 'SetToDefault') !== undefined
+      return !(isDefault && this.#target(node, table).isComputed)
+    })
     const columns = (nodes ?? []).map((node) => this.#settable(node, table))
     requireDistinct(columns)
     const sources: Sql[] = []
@@ -777,6 +794,7 @@ class Planner {
   #settable(node: Node, table: StatementTable): TargetColumn {
     const column = this.#target(node, table)
     if (column.name === 'id') throw invalidSql('column [id]: cannot be changed')
+    if (column.isComputed) throw computedError(table, column)
     if (column.path.length > 1) {
       throw invalidSql(`column [${column.name}]: is part of an object and cannot be set alone`)
     }
@@ -1014,23 +1032,33 @@ function isOwnNumber(
   return column !== undefined && sequence === `${table.name}_${column.name}_seq`
 }
 
-/** Replaces DEFAULT by null, and adds its position to `defaults`. */
+/** Replaces DEFAULT by null, and adds its position to `defaults`. Leaves out values that are omitted. */
 function withoutDefaults(
   query: NodeOf<'SelectStmt'>,
-  options: { defaults: Set<string>; isDefault: (item: Node, column: number) => boolean },
+  options: {
+    defaults: Set<string>
+    isDefault: (item: Node, column: number) => boolean
+    isOmitted: (item: Node, column: number) => boolean
+  },
 ): NodeOf<'SelectStmt'> {
-  const { defaults, isDefault } = options
+  const { defaults, isDefault, isOmitted } = options
   if (query.valuesLists === undefined) return query
   const valuesLists = query.valuesLists.map((node, row): Node => {
-    const items = (contentOf(node, 'List')?.items ?? []).map((item, column): Node => {
-      if (!isDefault(item, column)) return item
-      defaults.add(defaultKey(row, column))
-      return { A_Const: { isnull: true } }
-    })
+    const items: Node[] = []
+    for (const [column, item] of (contentOf(node, 'List')?.items ?? []).entries()) {
+      if (isOmitted(item, column)) continue
+      if (isDefault(item, column)) {
+        defaults.add(defaultKey(row, items.length))
+        items.push({ A_Const: { isnull: true } })
+      } else items.push(item)
+    }
     return { List: { items } }
   })
   return { ...query, valuesLists }
 }
+
+const computedError = (table: StatementTable, { name }: TargetColumn) =>
+  invalidSql(`table [${table.name}]: column [${name}]: is computed and cannot be written`)
 
 function requireSameLength(columns: readonly TargetColumn[], query: WrittenQuery): void {
   const [targets, expressions] = [columns.length, query.columns.length]

@@ -43,10 +43,12 @@ import {
   bindExpression,
   carryConstraint,
   columnIdsOf,
+  columnIdsUsedBy,
   constraintNotFound,
   requireColumns,
   type StoredConstraint,
   storeConstraint,
+  withUsedIds,
 } from './store-constraint.js'
 
 export interface EditOptions extends ColumnChecks {
@@ -318,6 +320,7 @@ export class SchemaDraft {
     for (const constraint of carried) {
       this.#steps.push({ kind: 'constraintAdded', tableId: table.id, constraint })
     }
+    if (altered.id !== before.id) this.#carryComputed(table, before, altered)
   }
 
   /** Returns the expression that the values of a column come from. undefined: they are converted. */
@@ -377,6 +380,19 @@ export class SchemaDraft {
       this.#addedConstraints.add(constraint.id)
       return constraint
     })
+  }
+
+  /** Lets computed columns use a column whose values are stored anew as they used it before. */
+  #carryComputed(table: StoredTable, before: StoredColumn, column: StoredColumn): void {
+    const columns = this.#columnsOf(table)
+    for (const old of columns.items()) {
+      if (!columnIdsUsedBy(old).includes(before.id)) continue
+      const carried = withUsedIds(old, (id) => (id === before.id ? column.id : id))
+      columns.set(carried)
+      if (this.#addedColumns.has(old.id)) continue
+      const step = { before: old, column: carried }
+      this.#steps.push({ kind: 'columnAltered', tableId: table.id, ...step })
+    }
   }
 
   finish(): { schema: StoredSchema; changes: SchemaChange[] } {

@@ -30,7 +30,7 @@ export const isInformationView = (name: string): boolean => /^[a-z]\w*$/.test(na
 /** Functions that only statements on the catalogue may call. They read no other tables, wait for nothing and write nothing. */
 const CATALOGUE_FUNCTIONS: ReadonlySet<string> = new Set([
   ...words(`
-    aclexplode acldefault array_in col_description current_schema current_schemas format_type has_any_column_privilege
+    aclexplode acldefault array_in col_description current_schema current_schemas format_type getdatabaseencoding has_any_column_privilege
     has_column_privilege has_function_privilege has_language_privilege has_schema_privilege has_sequence_privilege
     has_table_privilege has_type_privilege obj_description pg_char_to_encoding pg_client_encoding pg_collation_for
     pg_collation_is_visible pg_column_is_updatable pg_conversion_is_visible pg_describe_object pg_encoding_max_length
@@ -40,7 +40,7 @@ const CATALOGUE_FUNCTIONS: ReadonlySet<string> = new Set([
     pg_get_publication_tables pg_get_ruledef pg_get_sequence_data pg_get_serial_sequence pg_get_statisticsobjdef
     pg_get_statisticsobjdef_columns pg_get_statisticsobjdef_expressions pg_get_triggerdef pg_get_viewdef pg_identify_object
     pg_index_column_has_property pg_index_has_property pg_indexam_has_property pg_indexes_size pg_is_in_recovery
-    pg_is_other_temp_schema pg_my_temp_schema pg_opclass_is_visible pg_operator_is_visible pg_opfamily_is_visible
+    pg_is_other_temp_schema pg_is_wal_replay_paused pg_my_temp_schema pg_opclass_is_visible pg_operator_is_visible pg_opfamily_is_visible
     pg_options_to_table pg_partition_ancestors pg_partition_root pg_relation_filenode pg_relation_is_publishable
     pg_relation_is_updatable pg_relation_size pg_sequence_last_value pg_sequence_parameters pg_size_pretty
     pg_stat_get_numscans pg_statistics_obj_is_visible pg_table_is_visible pg_table_size pg_total_relation_size

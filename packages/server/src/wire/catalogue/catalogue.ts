@@ -299,6 +299,7 @@ function beginMessage(
     database,
     version,
     processId,
+    startedAt: new Date(performance.timeOrigin).toISOString(),
     sequences,
     settings: { ...CONSTANT_SETTINGS, ...Object.fromEntries(settings.all) },
   })

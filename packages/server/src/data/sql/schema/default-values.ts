@@ -3,7 +3,7 @@ import type { Node } from 'libpg-query'
 import { contentOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
 import { parseArray } from '../../../postgres/array-literal.js'
 import { notSupported } from './not-supported.js'
-import { type ColumnForm, readType } from './sql-types.js'
+import { type ColumnForm, readCast } from './sql-types.js'
 
 /** What gives a column its value. */
 export type Default = Pick<Column, 'defaultValue' | 'generate'>
@@ -32,8 +32,8 @@ export function readDefault(
 ): Default {
   const cast = contentOf(node, 'TypeCast')
   if (cast !== undefined) {
-    const { form: given } = readType(cast.typeName, enums)
-    if (!isSameKind(given, form)) throw unknownDefault('a cast to another type')
+    if (!isSameKind(readCast(cast.typeName, enums), form.type))
+      throw unknownDefault('a cast to another type')
     return readDefault(cast.arg, form, enums)
   }
   const constant = constantOf(node)
@@ -85,9 +85,8 @@ function unknownDefault(what: string, instead = 'only constants, now() and gen_r
 }
 
 /** Whether a constant of one type is the same value of the other. */
-function isSameKind(one: ColumnForm, other: ColumnForm): boolean {
-  const isText = ({ type }: ColumnForm) => TEXT_TYPES.includes(type)
-  return one.type === other.type || (isText(one) && isText(other))
+function isSameKind(one: ColumnType, other: ColumnType): boolean {
+  return one === other || (TEXT_TYPES.includes(one) && TEXT_TYPES.includes(other))
 }
 
 /** Returns the text of a constant, null for NULL, or undefined for another expression. */
@@ -104,9 +103,11 @@ function constantOf(node: Node | undefined): string | null | undefined {
 function negativeOf(expression: NodeOf<'A_Expr'> | undefined): string | undefined {
   const [operator] = namesOf(expression?.name)
   if (operator !== '-' || expression?.lexpr !== undefined) return undefined
-  const constant = contentOf(expression?.rexpr, 'A_Const')
+  // PostgreSQL writes `-1::numeric` of a dump as `(- (1)::numeric)`.
+  const operand = contentOf(expression?.rexpr, 'TypeCast')?.arg ?? expression?.rexpr
+  const constant = contentOf(operand, 'A_Const')
   if (constant?.ival === undefined && constant?.fval === undefined) return undefined
-  return `-${constantOf(expression?.rexpr)}`
+  return `-${constantOf(operand)}`
 }
 
 function callOf(call: NodeOf<'FuncCall'> | undefined): (string | undefined)[] {

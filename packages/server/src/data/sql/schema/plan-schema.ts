@@ -19,7 +19,7 @@ import {
   type SchemaModel,
   type TableModel,
 } from './schema-model.js'
-import { type ColumnForm, nameOf, readType } from './sql-types.js'
+import { type ColumnForm, nameOf, readCast, readType } from './sql-types.js'
 
 export interface SchemaPlan {
   readonly operations: readonly SchemaOperation[]
@@ -1169,7 +1169,7 @@ function isPlainCast(
   let inner: Node | undefined = node
   const types: string[] = []
   for (let cast = contentOf(inner, 'TypeCast'); cast !== undefined; ) {
-    types.push(readType(cast.typeName, enums).form.type)
+    types.push(readCast(cast.typeName, enums))
     inner = cast.arg
     cast = contentOf(inner, 'TypeCast')
   }

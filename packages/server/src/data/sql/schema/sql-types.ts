@@ -1,5 +1,5 @@
 import { LIMITS } from '@offshoot/contract/limits'
-import type { Column } from '@offshoot/contract/schema'
+import type { Column, ColumnType } from '@offshoot/contract/schema'
 import type { Node } from 'libpg-query'
 import { contentOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
 import { notSupported } from './not-supported.js'
@@ -79,6 +79,18 @@ export function readType(
         `type [${name}]`,
         'if it is an enum, create it in the same request or connection',
       )
+}
+
+/** Returns the column type of a cast. A `numeric` without digits can be cast to, although no column has it. */
+export function readCast(
+  typeName: TypeName | undefined,
+  enums: ReadonlyMap<string, readonly string[]>,
+): ColumnType {
+  const isBareNumeric =
+    typeName !== undefined &&
+    nameOf(typeName) === 'numeric' &&
+    (typeName.typmods ?? typeName.arrayBounds) === undefined
+  return isBareNumeric ? 'decimal' : readType(typeName, enums).form.type
 }
 
 /** Returns the name of a type without its schema. */
