@@ -13,21 +13,37 @@ const INTEGER = /^-?(?:0|[1-9]\d*)$/
 const DECIMAL = /^-?(?:0|[1-9]\d{0,11})\.(\d{2,6})$/
 /** Room for twelve digits before the point, and six after it. */
 const DECIMAL_PRECISION = 18
+const WHOLE_DIGITS = 12
+/** A decimal number of any length: its digits before and after the point. */
+const PLAIN_NUMBER = /^-?(0|[1-9]\d*)(?:\.(\d+))?$/
+/** Digits of the longest decimal that a column can have. */
+const DECIMAL_DIGITS_MAX = 1000
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
-const TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?$/
+/** A float keeps any number of this many digits. */
+const FLOAT_DIGITS = 15
+const TIME =
+  /^(\d{4}-\d{2}-\d{2})[T ](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6}0*)?(?:Z|[+-](?:0\d|1[0-5]):[0-5]\d)$/i
 const DATE = /^\d{4}-\d{2}-\d{2}$/
 const TIME_OF_DAY = /^(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?$/
 const UUID = /^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/i
 const EMAIL = /^[^\s@]+@[^\s@]+\.[^\s@]+$/
 
+interface Candidate {
+  readonly type: ColumnType
+  /** All numbers have equally many digits after the point. */
+  readonly isFixed?: boolean
+  fits(text: string): boolean
+}
+
 /** The types that a column of a CSV file can have, from the narrowest. */
-const CANDIDATES: readonly { type: ColumnType; fits(text: string): boolean }[] = [
+const CANDIDATES: readonly Candidate[] = [
   { type: 'bool', fits: (text) => text === 'true' || text === 'false' },
   { type: 'int', fits: (text) => INTEGER.test(text) && Number.isSafeInteger(Number(text)) },
-  { type: 'decimal', fits: (text) => DECIMAL.test(text) },
+  { type: 'decimal', isFixed: true, fits: (text) => DECIMAL.test(text) },
   { type: 'float', fits: isFloat },
-  { type: 'datetime', fits: (text) => TIME.test(text) && !Number.isNaN(Date.parse(text)) },
-  { type: 'date', fits: (text) => DATE.test(text) && !Number.isNaN(Date.parse(text)) },
+  { type: 'decimal', fits: (text) => PLAIN_NUMBER.test(text) },
+  { type: 'datetime', fits: (text) => isDay(TIME.exec(text)?.[1] ?? '') },
+  { type: 'date', fits: isDay },
   { type: 'time', fits: (text) => TIME_OF_DAY.test(text) },
   { type: 'uuid', fits: (text) => UUID.test(text) },
   { type: 'email', fits: (text) => EMAIL.test(text) },
@@ -35,9 +51,20 @@ const CANDIDATES: readonly { type: ColumnType; fits(text: string): boolean }[] =
   { type: 'string', fits: (text) => text.length <= STRING_LENGTH_MAX },
 ]
 
-/** Whole numbers that a float would round are texts, such as the ids of other systems. */
+/** Numbers that a float would round are decimals, or texts, such as whole numbers that are ids of other systems. */
 function isFloat(text: string): boolean {
-  return NUMBER.test(text) && (!INTEGER.test(text) || Number.isSafeInteger(Number(text)))
+  if (!NUMBER.test(text)) return false
+  if (INTEGER.test(text)) return Number.isSafeInteger(Number(text))
+  const [mantissa = ''] = text.toLowerCase().split('e')
+  const digits = mantissa.replace(/[-.]/g, '').replace(/^0+|0+$/g, '')
+  return digits.length <= FLOAT_DIGITS || String(Number(text)) === text
+}
+
+/** Whether a text is a day that exists. */
+function isDay(text: string): boolean {
+  if (!DATE.test(text) || text.startsWith('0000')) return false
+  const midnight = new Date(`${text}T00:00:00Z`)
+  return !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(text)
 }
 
 function isListOfTexts(text: string): boolean {
@@ -55,28 +82,44 @@ export class TypeInference {
   #candidates = CANDIDATES
   #values = 0
   #scale = 0
+  /** The most digits before the point, and after it. */
+  #wholeMax = WHOLE_DIGITS
+  #scaleMax = 0
 
   add(text: string): void {
     if (text === '') return
     const scale = DECIMAL.exec(text)?.[1]?.length ?? 0
     if (this.#values === 0) this.#scale = scale
-    const isFixed = scale === this.#scale
+    const hasScale = scale === this.#scale
     this.#values++
+    const [, whole = '', fraction = ''] = PLAIN_NUMBER.exec(text) ?? []
+    this.#wholeMax = Math.max(this.#wholeMax, whole.length)
+    this.#scaleMax = Math.max(this.#scaleMax, fraction.length)
     this.#candidates = this.#candidates.filter(
-      ({ type, fits }) => fits(text) && (isFixed || type !== 'decimal'),
+      ({ fits, isFixed = false }) => fits(text) && (hasScale || !isFixed),
     )
   }
 
   /** The definition of a column of the type. Numbers are exact if all of them have equally many digits after the point. */
   get definition(): Pick<ColumnDefinition, 'type' | 'decimal'> {
-    const { type } = this
+    const { type, isFixed = false } = this.#found
     if (type !== 'decimal') return { type }
-    return { type, decimal: { precision: DECIMAL_PRECISION, scale: this.#scale } }
+    if (isFixed) return { type, decimal: { precision: DECIMAL_PRECISION, scale: this.#scale } }
+    return { type, decimal: { precision: this.#wholeMax + this.#scaleMax, scale: this.#scaleMax } }
   }
 
   get type(): ColumnType {
-    if (this.#values === 0) return 'string'
-    return this.#candidates[0]?.type ?? 'text'
+    return this.#found.type
+  }
+
+  get #found(): Pick<Candidate, 'type' | 'isFixed'> {
+    if (this.#values === 0) return { type: 'string' }
+    const isLong = this.#wholeMax + this.#scaleMax > DECIMAL_DIGITS_MAX
+    // Whole numbers that are too large for `int` are texts.
+    const isNoDecimal = this.#scaleMax === 0 || isLong
+    return (
+      this.#candidates.find(({ type }) => type !== 'decimal' || !isNoDecimal) ?? { type: 'text' }
+    )
   }
 }
 
@@ -87,6 +130,7 @@ export function readCell(text: string, type: ColumnType): unknown {
     case 'bool':
       return text === 'true' ? true : text === 'false' ? false : text
     case 'int':
+      return NUMBER.test(text) && !isRoundedWhole(text) ? Number(text) : text
     case 'float':
       return NUMBER.test(text) ? Number(text) : text
     case 'datetime':
@@ -100,6 +144,11 @@ export function readCell(text: string, type: ColumnType): unknown {
     default:
       return text
   }
+}
+
+/** Whether a fraction is so long that its float is a whole number. */
+function isRoundedWhole(text: string): boolean {
+  return /^-?\d+\.\d*[1-9]/.test(text) && !/e/i.test(text) && Number.isInteger(Number(text))
 }
 
 function parseJson(text: string): unknown {

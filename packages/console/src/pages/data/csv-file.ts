@@ -140,7 +140,35 @@ export function guessColumn(texts: readonly string[]): Pick<ColumnDefinition, 't
   const scales = new Set(given.map((text) => DECIMAL.exec(text)?.[1]?.length))
   const [scale] = scales
   if (scales.size === 1 && scale !== undefined) return exactNumber(scale)
-  return { type: guessType(given) }
+  return longDecimal(given) ?? { type: guessType(given) }
+}
+
+const PLAIN_NUMBER = /^\s*-?(0|[1-9]\d*)(?:\.(\d+))?\s*$/
+/** A float keeps any number of this many digits. */
+const FLOAT_DIGITS = 15
+const WHOLE_DIGITS = 12
+/** Digits of the longest decimal that a column can have. */
+const DECIMAL_DIGITS_MAX = 1000
+
+/** Returns the definition of a decimal with room for all numbers, if a float would round one of them. */
+function longDecimal(
+  given: readonly string[],
+): Pick<ColumnDefinition, 'type' | 'decimal'> | undefined {
+  const numbers = given.map((text) => PLAIN_NUMBER.exec(text))
+  if (numbers.some((number) => number === null) || !given.some(isRounded)) return undefined
+  const lengthMax = (part: number) =>
+    Math.max(0, ...numbers.map((number) => number?.[part]?.length ?? 0))
+  const scale = lengthMax(2)
+  const precision = Math.max(WHOLE_DIGITS, lengthMax(1)) + scale
+  // Whole numbers that are too large for a number are texts, such as the ids of other systems.
+  if (scale === 0 || precision > DECIMAL_DIGITS_MAX) return undefined
+  return { type: 'decimal', decimal: { precision, scale } }
+}
+
+/** Whether a float has another value than a number. */
+function isRounded(text: string): boolean {
+  const digits = text.replace(/[^\d]/g, '').replace(/^0+|0+$/g, '')
+  return digits.length > FLOAT_DIGITS && String(Number(text)) !== text.trim()
 }
 
 function guessType(given: readonly string[]): ColumnDefinition['type'] {
@@ -150,6 +178,7 @@ function guessType(given: readonly string[]): ColumnDefinition['type'] {
       // 0 and 1 are numbers, and 007 is a name.
       if (type === 'bool') return /^(true|false|yes|no)$/i.test(text.trim())
       if (/^[+-]?0\d/.test(text.trim()) && (type === 'int' || type === 'float')) return false
+      if (type === 'float' && /^\s*[+-]?[\d.]+\s*$/.test(text) && isRounded(text)) return false
       return 'value' in parseText({ name: '', type }, text)
     }),
   )

@@ -40,6 +40,8 @@ describe('values', () => {
     ['bool', 'perhaps'],
     ['email', 'nobody'],
     ['datetime', '2026-13-01'],
+    ['datetime', '2026-02-31T10:00:00Z'],
+    ['date', '2026-02-31'],
     ['json', '{'],
     ['object', '[1]'],
     ['string', 'x'.repeat(2049)],
@@ -155,6 +157,13 @@ describe('files of comma-separated values', () => {
     expect(guessColumn(['12.50', '', '-0.99'])).toEqual({ type: 'decimal', decimal })
     expect(guessColumn(['12.50', '0.999'])).toEqual({ type: 'float' })
     expect(guessColumn(['12.50', '7'])).toEqual({ type: 'float' })
+    expect(guessColumn(['12345678901234567.89', '7'])).toEqual({
+      type: 'decimal',
+      decimal: { precision: 19, scale: 2 },
+    })
+    expect(guessColumn(['0.30000000000000004', '7'])).toEqual({ type: 'float' })
+    expect(guessColumn(['9007199254740993'])).toEqual({ type: 'string' })
+    expect(guessColumn(['2026-02-31'])).toEqual({ type: 'string' })
   })
 
   it('makes records and names the cells that do not fit', () => {

@@ -115,7 +115,7 @@ export function parseText(column: ColumnDefinition, text: string): Parsed {
         ? { value: text.trim() }
         : { fault: 'expected a decimal number such as 12.50' }
     case 'date':
-      return /^\d{4}-\d\d-\d\d$/.test(text.trim()) && !Number.isNaN(Date.parse(text.trim()))
+      return isDay(text.trim())
         ? { value: text.trim() }
         : { fault: 'expected a day such as 2026-11-30' }
     case 'time':
@@ -169,7 +169,15 @@ function parseTime(text: string): Parsed {
   if (date === undefined) return { fault: 'expected a time such as 2026-11-30T08:15:00Z' }
   const offset = zone.length === 5 ? `${zone.slice(0, 3)}:${zone.slice(3)}` : zone.toUpperCase()
   const value = `${date}T${time}${seconds}${offset}`
-  return Number.isNaN(Date.parse(value)) ? { fault: 'there is no such time' } : { value }
+  const isReal = isDay(date) && !Number.isNaN(Date.parse(value))
+  return isReal ? { value } : { fault: 'there is no such time' }
+}
+
+/** Whether a text is a day that exists. The parser of dates takes February 31 for a day of March. */
+function isDay(text: string): boolean {
+  if (!/^\d{4}-\d\d-\d\d$/.test(text)) return false
+  const midnight = new Date(`${text}T00:00:00Z`)
+  return !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(text)
 }
 
 function parseList(text: string): Parsed {
