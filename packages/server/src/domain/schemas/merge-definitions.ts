@@ -1,6 +1,7 @@
 import { toCanonicalJson } from '../../common/write-json.js'
 import { listOrigins, type StoredColumn } from '../../rows/columns/stored-schema.js'
 import { changesOf } from './alter-column.js'
+import { mergeEnum } from './merge-enum.js'
 
 export type MergeStrategy = 'fail' | 'ours' | 'theirs'
 
@@ -54,6 +55,12 @@ export function findSame(
   return (
     columns.find(({ id }) => id === column.id) ?? columns.find((each) => isSameColumn(each, column))
   )
+}
+
+/** Returns a column of ours with the definition that theirs has. */
+export function withDefinitionOf(ours: StoredColumn, theirs: StoredColumn): StoredColumn {
+  const nothing = { strategyOf: () => 'theirs' as const, conflict: () => {}, reject: () => {} }
+  return mergeParts({ before: ours, ours, theirs }, nothing)
 }
 
 /**
@@ -123,6 +130,11 @@ function mergeEach(
     const [old, mine, other] = [before?.[part], ours[part], theirs[part]]
     if (same(other, old) || same(other, mine)) continue
     if (!same(mine, old)) {
+      const values = part === 'enum' ? mergedEnum({ before, ours, theirs }) : undefined
+      if (values !== undefined) {
+        merged = { ...merged, enum: values }
+        continue
+      }
       const strategy = context.strategyOf()
       if (strategy === 'fail') {
         context.conflict(`[${part}] was changed on both sides, to different values`, EITHER)
@@ -133,4 +145,11 @@ function mergeEach(
     merged = (other === undefined ? rest : { ...rest, [part]: other }) as StoredColumn
   }
   return merged
+}
+
+function mergedEnum({ before, ours, theirs }: ColumnSides): StoredColumn['enum'] {
+  if (before?.enum === undefined || ours.enum === undefined || theirs.enum === undefined) {
+    return undefined
+  }
+  return mergeEnum({ before: before.enum, ours: ours.enum, theirs: theirs.enum })
 }

@@ -9,10 +9,17 @@ import {
   type StoredTable,
 } from '../../rows/columns/stored-schema.js'
 import { changesOf } from './alter-column.js'
-import { totalWidth, widthOf } from './check-column.js'
+import { type ColumnChecks, checkColumn, totalWidth, widthOf } from './check-column.js'
+import { dryRunOptions } from './edit-options.js'
 import { withLinkedBits, withoutBits } from './id-bits.js'
 import { listLinks } from './list-links.js'
-import { findSame, type MergeStrategy, mergeDefinitions, type Take } from './merge-definitions.js'
+import {
+  findSame,
+  type MergeStrategy,
+  mergeDefinitions,
+  type Take,
+  withDefinitionOf,
+} from './merge-definitions.js'
 import { orderTables } from './order-tables.js'
 import { toPublicColumn } from './public-schema.js'
 import { rememberIds } from './remembered-ids.js'
@@ -88,6 +95,7 @@ export function mergeSchemas(
 ): MergedSchema {
   const { base, ours, theirs } = sides
   const { ruleOf, changedRecords = new Map() } = options
+  const checks = dryRunOptions(options.limits)
   const conflicts: SchemaConflict[] = []
   /** Returns the strategy for a conflict about a table or column. */
   const strategyOf: StrategyOf = (id, rule) => options.takes?.get(id) ?? rule.strategy
@@ -110,6 +118,7 @@ export function mergeSchemas(
         conflicts,
         rejected,
         sides,
+        checks,
         keepsBoth: options.keepsBoth ?? false,
       }
       return [mergeTable({ before, table, other }, context)]
@@ -180,6 +189,7 @@ function mergeTable(
     /** Gets the ids of columns of theirs that are not taken. Like removed ones, they stay away. */
     rejected: number[]
     sides: SchemaSides
+    checks: ColumnChecks
     keepsBoth: boolean
   },
 ): StoredTable {
@@ -218,11 +228,31 @@ function mergeTable(
       const sides = { before: previous, ours: column, theirs: changed }
       const refuse = (message: string, takes: readonly Take[]) => conflict(message, takes, column)
       const name = mergeName(sides, () => strategyOf(column), refuse)
-      const definition = mergeDefinitions(sides, {
+      let isContested = false
+      const combined = mergeDefinitions(sides, {
         strategyOf: () => strategyOf(column),
-        conflict: refuse,
+        conflict(message, takes) {
+          isContested = true
+          refuse(message, takes)
+        },
         reject: (id) => context.rejected.push(id),
       })
+      const fault = isContested || context.keepsBoth ? undefined : faultOf(sides, combined, context)
+      const strategy = fault === undefined ? undefined : strategyOf(column)
+      if (strategy === 'fail') {
+        const message = `the changes of both sides cannot be combined: ${fault}; take one of them`
+        const definitions = definitionsOf(context.sides, { ours: column, theirs: changed })
+        conflicts.push({
+          ...{ id: column.id, table: table.name, column: column.name, message, takes: EITHER },
+          ...definitions,
+        })
+      }
+      const definition =
+        strategy === undefined
+          ? combined
+          : strategy === 'theirs'
+            ? withDefinitionOf(column, changed)
+            : column
       return [{ ...mergeIndexes({ ...sides, ours: definition }), name }]
     }
     if (previous === undefined || hasTwin(previous, column, other)) return [column]
@@ -382,6 +412,46 @@ function hasTwin(previous: StoredColumn, column: StoredColumn, other: StoredTabl
   return isMadeOf(column, previous) && other.columns.some((each) => isMadeOf(each, previous))
 }
 
+/** Returns the definitions that columns have on both sides. */
+function definitionsOf(
+  { ours, theirs }: SchemaSides,
+  columns: { readonly ours: StoredColumn; readonly theirs: StoredColumn },
+): { readonly ours: Column; readonly theirs: Column } {
+  const definitionIn = ({ tables }: StoredSchema, column: StoredColumn) =>
+    toPublicColumn(
+      column,
+      new Map(tables.map(({ id, name }) => [id, name])),
+      tables.flatMap((each) => (each.columns.includes(column) ? each.columns : [])),
+    )
+  return { ours: definitionIn(ours, columns.ours), theirs: definitionIn(theirs, columns.theirs) }
+}
+
+/**
+ * Returns why a column cannot have its merged definition, by the rules for edits. undefined: it can, or one of the sides has
+ * the same fault already, because a limit was lowered.
+ */
+function faultOf(
+  { ours, theirs }: { ours: StoredColumn; theirs: StoredColumn },
+  merged: StoredColumn,
+  { sides, checks }: { sides: SchemaSides; checks: ColumnChecks },
+): string | undefined {
+  if (merged === ours || merged === theirs) return undefined
+  const schemas = [sides.ours, sides.theirs]
+  const names = new Map(
+    schemas.flatMap(({ tables }) => tables).map(({ id, name }) => [id, name] as const),
+  )
+  const columns = schemas
+    .flatMap(({ tables }) => tables)
+    .flatMap((table) => (table.columns.some(({ id }) => id === merged.id) ? table.columns : []))
+  const check = (column: StoredColumn) => {
+    const fault = checkColumn(toPublicColumn(column, names, columns), checks)
+    return fault?.replace(`column [${column.name}]: `, '')
+  }
+  const fault = check(merged)
+  const known = fault === undefined ? [] : [check(ours), check(theirs)]
+  return known.includes(fault) ? undefined : fault
+}
+
 /** Describes columns of the same name that both sides have added with different definitions. */
 function differentColumns(
   table: string,
@@ -389,13 +459,7 @@ function differentColumns(
   theirs: StoredColumn,
   sides: SchemaSides,
 ): SchemaConflict {
-  const definitionIn = ({ tables }: StoredSchema, column: StoredColumn) =>
-    toPublicColumn(
-      column,
-      new Map(tables.map(({ id, name }) => [id, name])),
-      tables.flatMap((each) => (each.columns.includes(column) ? each.columns : [])),
-    )
-  const [here, there] = [definitionIn(sides.ours, ours), definitionIn(sides.theirs, theirs)]
+  const { ours: here, theirs: there } = definitionsOf(sides, { ours, theirs })
   return {
     id: ours.id,
     table,

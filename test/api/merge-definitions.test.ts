@@ -1,0 +1,225 @@
+import type { Column } from '@offshoot/contract/schema'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+import { expectOk } from '../support/tables.js'
+
+/*
+ * Both sides of a merge have changed the definition of a column. Each of the changes is allowed, but not always both of them.
+ */
+
+let service: TestService
+let number = 0
+beforeAll(async () => {
+  service = await createTestService({ limits: { automaticCheckpointsMax: 20 } })
+})
+afterAll(() => service.close())
+
+type Values = Readonly<Record<string, unknown>>
+
+/** A database with a table on `main`, and the fork `dev`. */
+async function open(
+  columns: readonly Column[],
+  records: Readonly<Record<string, Values>> = {},
+): Promise<TestBranches> {
+  const branches = await TestBranches.create(service, `definitions${++number}`, { items: columns })
+  for (const [id, values] of Object.entries(records)) {
+    await branches.put('main', 'items', id, values)
+  }
+  await branches.fork('dev')
+  return branches
+}
+
+async function altered(branches: TestBranches, branch: string, changes: Values, column = 'c') {
+  const path = `/tables/items/columns/${column}`
+  expectOk(await branches.call(branch, 'PATCH', path, changes))
+}
+
+async function columnsOf(branches: TestBranches, branch = 'main'): Promise<Column[]> {
+  return expectOk(await branches.call(branch, 'GET', '/tables/items/columns')).body.columns
+}
+
+async function definition(branches: TestBranches, branch = 'main', name = 'c') {
+  return (await columnsOf(branches, branch)).find((column) => column.name === name)
+}
+
+const kinds = (...values: string[]): Column => ({ name: 'c', type: 'enum', enum: { values } })
+const TEXT: Column = { name: 'c', type: 'string' }
+const NUMBER: Column = { name: 'c', type: 'int' }
+
+describe('changes of a column that cannot be combined', () => {
+  it.each<[string, Column, Values, Values, string]>([
+    [
+      'a default, and an enum without it',
+      kinds('a', 'b'),
+      { defaultValue: 'b' },
+      { enum: { values: ['a'] } },
+      'default value',
+    ],
+    [
+      'a default, and a shorter length',
+      TEXT,
+      { defaultValue: 'long' },
+      { maxLength: 2 },
+      'default value',
+    ],
+    [
+      'a default, and a smaller size',
+      NUMBER,
+      { defaultValue: '100000' },
+      { bits: 16 },
+      'default value',
+    ],
+    [
+      'a default, and fewer digits',
+      { name: 'c', type: 'decimal', decimal: { precision: 8, scale: 2 } },
+      { defaultValue: '1234.50' },
+      { decimal: { precision: 4, scale: 2 } },
+      'default value',
+    ],
+    [
+      'a default, and a rule that values are unique',
+      TEXT,
+      { defaultValue: 'x' },
+      { unique: true },
+      'a unique column cannot have a default value',
+    ],
+    [
+      'a default, and generated values',
+      TEXT,
+      { defaultValue: 'x' },
+      { generate: 'uuid' },
+      'a column cannot have both fields [generate] and [defaultValue]',
+    ],
+    [
+      'a length, and longer generated values',
+      TEXT,
+      { maxLength: 10 },
+      { generate: 'uuid' },
+      'values of [uuid] have 36 characters',
+    ],
+    [
+      'generated values that repeat, and a rule that values are unique',
+      TEXT,
+      { generate: 'user' },
+      { unique: true },
+      '[user] is not possible for a unique column',
+    ],
+  ])('are a conflict that takes one of them: %s', async (_, column, one, other, fault) => {
+    for (const [here, there] of [
+      [one, other],
+      [other, one],
+    ]) {
+      if (here === undefined || there === undefined) throw new Error('both changes must exist')
+      const branches = await open([column], { a: {}, b: {} })
+      await altered(branches, 'main', { ...here, description: 'Ours.' })
+      await altered(branches, 'dev', there)
+      const [ours, theirs] = [await definition(branches), await definition(branches, 'dev')]
+      // Records are compared all the same.
+      await branches.put('main', 'items', 'a', { c: column.type === 'string' ? 'y' : null })
+      const { conflicts } = await branches.merge('dev', { dryRun: true })
+      expect(conflicts).toMatchObject([
+        { kind: 'schema', table: 'items', column: 'c', takes: ['ours', 'theirs'], ours, theirs },
+      ])
+      expect(conflicts[0].message).toContain(fault)
+      expect(await branches.merging('dev')).toMatchObject({
+        status: 409,
+        body: { code: 'merge_conflict', conflicts },
+      })
+      expect(await definition(branches)).toEqual(ours)
+      const { token } = conflicts[0]
+      const resolution = (take: string) => ({
+        resolutions: [{ table: 'items', kind: 'schema', column: 'c', take, token }],
+      })
+      await branches.fork('kept')
+      await branches.merge('dev', { into: 'kept', ...resolution('ours') })
+      expect(await definition(branches, 'kept')).toEqual(ours)
+      await branches.merge('dev', resolution('theirs'))
+      expect(await definition(branches)).toEqual(theirs)
+    }
+  })
+
+  it('are decided by a strategy, too', async () => {
+    const branches = await open([TEXT])
+    await altered(branches, 'main', { defaultValue: 'x' })
+    await altered(branches, 'dev', { unique: true })
+    await branches.pull('dev', { strategy: 'ours' })
+    expect(await definition(branches, 'dev')).toEqual({ ...TEXT, unique: true })
+    await branches.merge('dev', { strategy: 'theirs' })
+    expect(await definition(branches)).toEqual({ ...TEXT, unique: true })
+  })
+
+  it('are those of a link and its name', async () => {
+    const branches = await TestBranches.create(service, `definitions${++number}`, {
+      teams: [],
+      items: [{ name: 'c', type: 'link', link: { table: 'teams', onDelete: 'restrict' } }],
+    })
+    await branches.fork('dev')
+    await altered(branches, 'main', { link: { constraint: 'of_team' } })
+    await altered(branches, 'dev', { link: { onDelete: 'none' } })
+    const { conflicts } = await branches.merge('dev', { dryRun: true })
+    expect(conflicts).toMatchObject([{ kind: 'schema', column: 'c', takes: ['ours', 'theirs'] }])
+    await branches.merge('dev', { strategy: 'theirs' })
+    expect(await definition(branches)).toEqual({
+      name: 'c',
+      type: 'link',
+      link: { table: 'teams' },
+    })
+  })
+})
+
+describe('changes of an enum on both sides', () => {
+  it.each<[string, string[], string[], string[], string[]]>([
+    ['add values', ['a', 'b'], ['a', 'b', 'x'], ['a', 'b', 'y'], ['a', 'b', 'x', 'y']],
+    ['add the same value', ['a'], ['a', 'x'], ['a', 'x'], ['a', 'x']],
+    ['add some of the same values', ['a'], ['a', 'x', 'y'], ['a', 'x', 'z'], ['a', 'x', 'y', 'z']],
+    [
+      'add values at different places',
+      ['a', 'b', 'c'],
+      ['a', 'x', 'b', 'c'],
+      ['y', 'a', 'b', 'z', 'c'],
+      ['y', 'a', 'x', 'b', 'z', 'c'],
+    ],
+    ['add and remove values', ['a', 'b', 'c'], ['a', 'c'], ['a', 'b', 'c', 'd'], ['a', 'c', 'd']],
+    ['remove different values', ['a', 'b', 'c'], ['a', 'b'], ['b', 'c'], ['b']],
+    ['add a value and change the order', ['a', 'b'], ['a', 'b', 'c'], ['b', 'a'], ['b', 'a', 'c']],
+    ['change the order and add a value', ['a', 'b'], ['b', 'a'], ['a', 'x', 'b'], ['b', 'a', 'x']],
+  ])('%s', async (_, base, ours, theirs, merged) => {
+    const branches = await open([kinds(...base)])
+    await altered(branches, 'main', { enum: { values: ours } })
+    await altered(branches, 'dev', { enum: { values: theirs } })
+    for (const c of ours) await branches.put('main', 'items', `ours-${c}`, { c })
+    for (const c of theirs) await branches.put('dev', 'items', `theirs-${c}`, { c })
+    const lost = [...ours, ...theirs].filter((value) => !merged.includes(value))
+    const { conflicts } = await branches.merge('dev', { dryRun: true })
+    if (lost.length > 0) {
+      const ids = lost.flatMap((value) =>
+        [`ours-${value}`, `theirs-${value}`].filter((id) =>
+          (id.startsWith('ours') ? ours : theirs).includes(value),
+        ),
+      )
+      expect(conflicts).toMatchObject([{ kind: 'limit', column: 'c', ids: ids.sort() }])
+      for (const id of ids) {
+        await branches.remove(id.startsWith('ours') ? 'main' : 'dev', 'items', id)
+      }
+    }
+    await branches.merge('dev')
+    expect(await definition(branches)).toEqual(kinds(...merged))
+    await branches.pull('dev')
+    expect(await definition(branches, 'dev')).toEqual(kinds(...merged))
+    for (const c of merged) await branches.put('main', 'items', 'new', { c })
+  })
+
+  it.each<[string, string[], string[], string[]]>([
+    ['order them differently', ['a', 'b', 'c'], ['b', 'a', 'c'], ['a', 'c', 'b']],
+    ['remove all of them', ['a', 'b'], ['a'], ['b']],
+  ])('are a conflict if they %s', async (_, base, ours, theirs) => {
+    const branches = await open([kinds(...base)])
+    await altered(branches, 'main', { enum: { values: ours } })
+    await altered(branches, 'dev', { enum: { values: theirs } })
+    const { conflicts } = await branches.merge('dev', { dryRun: true })
+    expect(conflicts).toMatchObject([{ kind: 'schema', column: 'c', takes: ['ours', 'theirs'] }])
+    await branches.merge('dev', { strategy: 'theirs' })
+    expect(await definition(branches)).toEqual(kinds(...theirs))
+  })
+})
