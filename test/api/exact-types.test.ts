@@ -210,6 +210,16 @@ describe.each(branches)('on %s', (_name, branch) => {
       ],
     })
     expect(found.weeks?.values).toHaveLength(3)
+    // A day is the same one in all time zones.
+    for (const timezone of ['+02:00', '-11:00']) {
+      const zoned = {
+        months: { dateHistogram: { ...aggs.months.dateHistogram, timezone } },
+        weeks: { dateHistogram: { ...aggs.weeks.dateHistogram, timezone } },
+      }
+      const answer = await branch()('POST', '/tables/orders/aggregate', { body: { aggs: zoned } })
+      const { months, weeks } = expectOk(answer).body.aggs
+      expect({ months, weeks }).toEqual({ months: found.months, weeks: found.weeks })
+    }
     expect(found.states).toEqual({
       values: [
         { $key: 'new', $count: 2, total: '10000000009.99' },

@@ -201,12 +201,16 @@ const READERS: ReadonlyMap<string, Reader> = new Map([
     {
       known: ['column', 'interval', 'calendarInterval', 'timezone', 'aggs'],
       types: TIMES,
-      read: (options, field, invalid) => ({
-        kind: 'dateHistogram',
-        field,
-        interval: dateInterval(options, invalid),
-        offsetMinutes: offsetMinutes(options.timezone, invalid),
-      }),
+      read: (options, field, invalid) => {
+        const minutes = offsetMinutes(options.timezone, invalid)
+        return {
+          kind: 'dateHistogram',
+          field,
+          interval: dateInterval(options, invalid),
+          // A date is the same day in all time zones.
+          offsetMinutes: field.type === 'date' ? 0 : minutes,
+        }
+      },
     },
   ],
   [
