@@ -91,6 +91,39 @@ describe('a transaction', () => {
     expect(heldConnections()).toBe(0)
   })
 
+  it('has one time, also in the defaults of its records', async () => {
+    const client = await forkTo('times')
+    await client.query(`create table visits (id int primary key, at timestamptz default now(), local timestamp default now(),
+      day date default now(), hour time default now(), other timestamptz)`)
+    const insert = 'insert into visits (id, other) values ($1, now())'
+    await client.query('begin')
+    const {
+      rows: [began],
+    } = await client.query('select now() as at')
+    for (const id of [1, 2]) await client.query(insert, [id])
+    await client.query(
+      'insert into visits (id) values (2) on conflict (id) do update set other = excluded.at',
+    )
+    await client.query('insert into visits (id) values (3)')
+    await client.query('update visits set other = default, at = default where id = 3')
+    const { rows } = await client.query(
+      `select at, at = now() and local = now()::timestamp and day = now()::date and hour = now()::time as "isNow", at = other as "isSame"
+      from visits order by id`,
+    )
+    const now = { at: began.at, isNow: true }
+    expect(rows).toEqual([
+      { ...now, isSame: true },
+      { ...now, isSame: true },
+      { ...now, isSame: null },
+    ])
+    await client.query('commit')
+    await client.query('insert into visits (id, other) values (4, now()), (5, now())')
+    const { rows: alone } = await client.query(
+      'select distinct at = other as "isSame" from visits where id > 3',
+    )
+    expect(alone).toEqual([{ isSame: true }])
+  })
+
   it('has no effect when it is rolled back', async () => {
     const client = await forkTo('rolls-back')
     await client.query('start transaction isolation level read committed')

@@ -393,6 +393,16 @@ describe('the extended protocol', () => {
     raw.close()
   })
 
+  it('refuses the call of a function by its own message, and goes on after it', async () => {
+    const raw = await wire.openRaw()
+    // The oid of a function, no formats, no arguments, and a result as text.
+    raw.send(message('F', Buffer.from([0, 0, 5, 13, 0, 0, 0, 0, 0, 0])), query('select 1'))
+    const refused = await raw.until('Z')
+    expect([refused.map(({ type }) => type).join(''), errorCode(refused)]).toEqual(['EZ', '0A000'])
+    expect((await raw.until('Z')).map(({ type }) => type).join('')).toBe('TDCZ')
+    raw.close()
+  })
+
   it('cancels a statement by the key of its connection, and no other', async () => {
     const raw = await new Promise<RawClient>((resolve) => {
       const opened = new RawClient(wire.port)

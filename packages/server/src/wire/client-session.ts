@@ -146,6 +146,7 @@ export class ClientSession {
     if (type === 'S') return this.#sync()
     if (this.#isSkipping) return undefined
     if (type === 'Q') return this.#simple(content)
+    if (type === 'F') return this.#refuseCall()
     try {
       return this.#extended(type ?? '', content)?.catch((error: unknown) => this.#skip(error))
     } catch (error) {
@@ -242,6 +243,12 @@ export class ClientSession {
     if (this.#copying === undefined) await this.#endMessage()
   }
 
+  /** Refuses a call of a function. It is a message of its own, as a simple query is, so no Sync follows it. */
+  async #refuseCall(): Promise<void> {
+    await this.#fail(unsupported('calls of functions outside of statements are not supported'))
+    await this.#endMessage()
+  }
+
   /** Runs the statements of a message, up to a COPY whose rows the client has to send. */
   async #runAll(statements: readonly ClientStatement[]): Promise<void> {
     const areJoined = isOneTransaction(statements)
@@ -316,8 +323,6 @@ export class ClientSession {
       case 'f':
         // A client may send the rest of a COPY that has failed.
         return undefined
-      case 'F':
-        throw unsupported('calls of functions outside of statements are not supported')
       default:
         throw new ProtocolError('unknown kind of message')
     }

@@ -203,13 +203,13 @@ async function planRows(
     case 'insert': {
       const records = rows.map((row, index) => recordOf(plan.values, row, start + index))
       const newId = await newIds(session, table, records)
-      const origin = await originOfRecords(session, { table, records })
+      const origin = inTransaction(await originOfRecords(session, { table, records }))
       return mapInTurns(records, (record) =>
         planInsert(table, record, { index: count++, origin, newId }),
       )
     }
     case 'update': {
-      const origin = originOf(session)
+      const origin = inTransaction(originOf(session))
       return mapInTurns(rows, (row) =>
         planUpdate(table, plan.columns, row, { index: count++, origin }),
       )
@@ -225,6 +225,9 @@ async function planRows(
       }))
   }
 }
+
+/** All that a transaction writes has one time, which is also that of `now()` in its statements. */
+const inTransaction = (origin: Origin): Origin => ({ ...origin, now: undefined })
 
 type InsertPlan = Extract<WritePlan, { kind: 'insert' }>
 type PlannedInsert = Extract<PlannedOperation, { kind: 'insert' }>
@@ -246,7 +249,7 @@ async function settleConflicts(
   const { conflict } = plan
   const inserts = planned.filter((operation) => operation.kind === 'insert')
   const others = await findOthers(write, conflict, inserts)
-  const place = { table: write.table, origin: originOf(session) }
+  const place = { table: write.table, origin: inTransaction(originOf(session)) }
   const settled =
     conflict.update === undefined
       ? leaveOut(conflict, inserts, others)

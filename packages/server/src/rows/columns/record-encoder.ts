@@ -36,7 +36,8 @@ export interface EncodedUpdate {
 
 /** What values that columns generate depend on: the time of a request, and who sends it. */
 export interface Origin {
-  readonly now: string
+  /** undefined: the time of the transaction that writes, which only PostgreSQL knows. */
+  readonly now: string | undefined
   readonly userId: string
   /** Returns the number of a record in a column, which was taken from its sequence before. */
   numberOf?(record: InputRecord, columnId: number): string | undefined
@@ -84,7 +85,11 @@ const NOT_ARITHMETIC = new Fault(
   'expected a number or one of $increment, $decrement, $multiply and $divide',
 )
 
-function atMoment(type: ColumnType, now: string): string {
+/** PostgreSQL reads this text as the time, or the date, when the transaction began. */
+const TRANSACTION_TIME = 'now'
+
+function atMoment(type: ColumnType, now: Origin['now']): string {
+  if (now === undefined) return TRANSACTION_TIME
   return COLUMN_TYPE_ENTRIES[type].atMoment?.(now) ?? now
 }
 
