@@ -1,3 +1,4 @@
+import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -518,5 +519,38 @@ describe('a table with a history', () => {
     expect(await branches.read('main', 'items', ['d'])).toMatchObject({
       d: { quantity: 3, total: '6.00' },
     })
+  })
+})
+
+it('calculates with dozens of columns', async () => {
+  const numbers = Array.from({ length: 60 }, (_, index): Column => {
+    const decimal = { precision: 12, scale: 2 }
+    return index % 2 === 0
+      ? { name: `n${index}`, type: 'int' }
+      : { name: `n${index}`, type: 'decimal', decimal }
+  })
+  const names = numbers.map(({ name }) => name)
+  const branches = await TestBranches.create(service, 'dozens', { wide: numbers })
+  const computed = (operator: string) => `coalesce(${names.join(operator)}, 0)`
+  await branches.edit('main', {
+    addColumn: { table: 'wide', column: { name: 'sum', type: 'float', computed: computed('+') } },
+  })
+  await branches.edit('main', {
+    addColumn: { table: 'wide', column: { name: 'rest', type: 'float', computed: computed('-') } },
+  })
+  await branches.edit('main', {
+    addConstraint: {
+      table: 'wide',
+      constraint: { name: 'few', check: `${names.join(' + ')} - n0 < 1750` },
+    },
+  })
+  const record = Object.fromEntries(names.map((name, index) => [name, index]))
+  expect(await branches.call('main', 'PUT', '/tables/wide/data/a', record)).toMatchObject({
+    status: 400,
+    body: { code: 'check_violation', constraint: 'few' },
+  })
+  await branches.put('main', 'wide', 'a', { ...record, n59: 1 })
+  expect(await branches.read('main', 'wide', ['a'])).toMatchObject({
+    a: { sum: 1712, rest: -1712 },
   })
 })

@@ -65,10 +65,15 @@ export class Effort {
   #depth = 0
   #weight = 0
 
-  constructor({ nodeCount, callCount }: { nodeCount: number; callCount: number }) {
+  constructor(
+    { nodeCount, callCount }: { nodeCount: number; callCount: number },
+    /** Without pauses, only heavy calls are checked. */
+    { pauses = true } = {},
+  ) {
     const share = Math.floor(MADE_BYTES_MAX / Math.max(1, callCount))
     this.valueBytesMax = Math.max(VALUE_BYTES_MIN, Math.min(VALUE_BYTES_MAX, share))
-    this.#pauseEvery = nodeCount < LARGE_NODES_MIN ? PAUSE_EVERY : PAUSE_EVERY_IN_LARGE
+    const pauseEvery = nodeCount < LARGE_NODES_MIN ? PAUSE_EVERY : PAUSE_EVERY_IN_LARGE
+    this.#pauseEvery = pauses ? pauseEvery : Number.POSITIVE_INFINITY
   }
 
   /** Writes an expression, or a part of one. */

@@ -15,7 +15,9 @@ import {
   SIZED_FUNCTIONS,
   TYPES,
   VALUE_BYTES_MAX,
+  VALUE_BYTES_MIN,
 } from './allowed.js'
+import { boundOfResult } from './bounded-results.js'
 import { collected, type Effort, knownSize, valueTooLarge, within } from './bounded-values.js'
 import {
   type DeclaredType,
@@ -51,6 +53,8 @@ export interface StatementContext {
   subquery(node: Node | undefined, scope: Scope): Subquery
   /** Returns the size of the text of a parameter, in bytes. */
   parameterSize(number: number): number
+  /** Returns the size of the values of a column, if its type limits it. */
+  columnSize?(name: string): number | undefined
   /** Returns SQL for a column of the scope. By default, its name. */
   columnSql?(name: string): Sql
   /** Finds the enum type of this name, if a column has it. */
@@ -203,6 +207,16 @@ export class ExpressionWriter {
     return knownSize(node, (number) => this.context.parameterSize(number))
   }
 
+  /** Returns the largest size of the values of an expression over one row, if the types of its columns tell. */
+  boundOf(node: Node | undefined): number | undefined {
+    const { columnSize } = this.context
+    if (columnSize === undefined) return undefined
+    return boundOfResult(node, (each) => {
+      const [name, ...more] = namesOf(contentOf(each, 'ColumnRef')?.fields)
+      return name === undefined || more.length > 0 ? this.sizeOf(each) : columnSize(name)
+    })
+  }
+
   /** Returns whether a node is a column of a table, whose values are no larger than a record. */
   isStored(node: Node | undefined): boolean {
     const names = namesOf(contentOf(node, 'ColumnRef')?.fields)
@@ -236,7 +250,8 @@ export class ExpressionWriter {
     const { valueBytesMax } = this.context.effort
     const bytesMax = Math.floor(valueBytesMax / Math.max(1, count / 2))
     const isColumn = contentOf(node, 'ColumnRef') !== undefined
-    const isSmall = this.isStored(node) && bytesMax >= SEARCHED_BYTES_MAX
+    const isBounded = (this.boundOf(node) ?? Number.POSITIVE_INFINITY) <= bytesMax
+    const isSmall = isBounded || (this.isStored(node) && bytesMax >= SEARCHED_BYTES_MAX)
     const value = this.writeTyped(node)
     return isColumn && !isSmall ? within(value, bytesMax) : value
   }
@@ -583,9 +598,16 @@ function writeOperator(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sql
   if (operator.text === '@?') requirePath(writer, rexpr)
   if (operator.text === '@@' && !isPath(rexpr)) requireSearch(writer, [lexpr, rexpr])
   const cost = OPERATORS.get(operator.text) ?? { kind: 'linear' }
+  // Only documents are limited, from which `-` removes keys.
+  const isDifference =
+    operator.text === '-' &&
+    [lexpr, rexpr].every((node) => {
+      const size = writer.boundOf(node)
+      return size !== undefined && size <= VALUE_BYTES_MIN
+    })
   const write = (node: Node | undefined, position: number, other: Node | undefined): Sql => {
     if (cost.kind === 'grows') return writer.writeGrowing(node)
-    if (cost.kind !== 'bounded') {
+    if (cost.kind !== 'bounded' || isDifference) {
       const isCompared = COMPARISONS.has(operator.text) || EQUALITIES.has(operator.text)
       if (isCompared) return writer.writeBeside(node, [other])
       return keeps ? writer.write(node) : writer.writeTyped(node)

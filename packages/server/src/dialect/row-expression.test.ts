@@ -9,6 +9,7 @@ import {
   expressionText,
   parseRowExpressions,
 } from './row-expression.js'
+import { EXPRESSION_CALLS_MAX } from './sql-limits.js'
 
 const COLUMNS = [
   { id: 7, name: 'price' },
@@ -68,6 +69,38 @@ it.each([
   ['repeat(unit, 1000) || repeat(unit, 1000) ~ unit', 'too large'],
 ])('refuses %s', async (text, message) => {
   await expect(bind(text)).rejects.toThrow(message)
+})
+
+it('calculates with many columns, up to a number of functions and operators', async () => {
+  const small = [
+    { id: 1, name: 'a', bytesMax: 16 },
+    { id: 2, name: 'b', bytesMax: 1000 },
+  ]
+  const write = async (text: string) => {
+    const parsed = (await parseRowExpressions([text])).get(text)
+    if (parsed === undefined || parsed instanceof AppError) throw parsed
+    return expressionSql(bindRowExpression(parsed, small).sql, (id) => ident(`c${id}`)).text
+  }
+  for (const operator of ['+', '-', '*', '/']) {
+    const chain = (count: number) => `a${`${operator}b`.repeat(count)}`
+    const written = await write(chain(EXPRESSION_CALLS_MAX))
+    expect(written.replaceAll(/[()" ]/g, '')).toBe(
+      chain(EXPRESSION_CALLS_MAX).replaceAll('a', 'c1').replaceAll('b', 'c2'),
+    )
+    await expect(write(chain(EXPRESSION_CALLS_MAX + 1))).rejects.toThrow(
+      'an expression can have at most 200 functions and operators, and this one has 201',
+    )
+  }
+  for (const text of [
+    'coalesce(a, 0) - coalesce(b, a)',
+    'round(b, 2) - abs(a) - greatest(a, b) - least(a, 1)',
+    'extract(epoch from a::timestamptz - b::timestamptz) - 1',
+    '(case when a > b then a else b end) - b::numeric - nullif(a, b)',
+  ]) {
+    expect(await write(text)).not.toContain('offshoot_sql')
+  }
+  // Keys can be removed from a document, which may be large.
+  await expect(bind('unit::jsonb - unit')).rejects.toThrow('too large')
 })
 
 it('limits the length of an expression', async () => {

@@ -10,6 +10,7 @@ import { invalidSql } from './invalid-sql.js'
 import { contentOf, type NodeOf, namesOf, requireKnown } from './nodes.js'
 import { type ParsedText, parseSql, SqlSyntaxError, tooDeep } from './parser.js'
 import { cutName, findName, NameIndex, Scope } from './scope.js'
+import { EXPRESSION_CALLS_MAX } from './sql-limits.js'
 
 /*
  * Expressions over the columns of one row, such as the condition of a check constraint. They are written in the dialect
@@ -31,6 +32,8 @@ export interface RowExpression {
 interface RowColumn {
   readonly id: number
   readonly name: string
+  /** The largest size of its values. undefined: that of a record. */
+  readonly bytesMax?: number | undefined
 }
 
 /** A syntactically valid expression. */
@@ -71,6 +74,11 @@ async function parseRowExpression(text: string): Promise<ParsedExpression> {
     const position = Math.max(1, Math.min(error.position - PREFIX.length, text.length + 1))
     throw invalidSql(error.message, position)
   })
+  if (size.callCount > EXPRESSION_CALLS_MAX) {
+    throw invalidSql(
+      `an expression can have at most ${EXPRESSION_CALLS_MAX} functions and operators, and this one has ${size.callCount}`,
+    )
+  }
   const [statement, ...others] = nodes
   const select = contentOf(statement, 'SelectStmt')
   const [target, ...further] = select?.targetList ?? []
@@ -88,7 +96,7 @@ export function bindRowExpression(
   parsed: ParsedExpression,
   columns: readonly RowColumn[],
 ): RowExpression {
-  const known = columns.map(({ id, name }) => ({ id, name: cutName(name) }))
+  const known = columns.map((column) => ({ ...column, name: cutName(column.name) }))
   const find = (name: string) => findName(known, name, (column) => column.name)
   const names = known.map(({ name }) => name)
   const scope = new Scope(undefined)
@@ -134,7 +142,8 @@ class RowContext implements StatementContext {
     private readonly parsed: ParsedExpression,
     private readonly find: (name: string) => RowColumn | undefined,
   ) {
-    this.effort = new Effort(parsed.size)
+    // Its calls are few, and PostgreSQL checks for cancellation between rows.
+    this.effort = new Effort(parsed.size, { pauses: false })
   }
 
   positionOf(location: number | undefined): number | undefined {
@@ -142,6 +151,8 @@ class RowContext implements StatementContext {
     const bytes = Buffer.from(this.parsed.text).subarray(0, location - PREFIX_BYTES)
     return bytes.toString().length + 1
   }
+
+  readonly columnSize = (name: string): number | undefined => this.find(name)?.bytesMax
 
   columnSql(name: string): Sql {
     return sql`${slot(this.find(name)?.id ?? 0)}`

@@ -10,6 +10,9 @@ export const NODES_MAX = 100_000
 /** Maximum nesting of nodes, such as parentheses, operators, casts and subqueries. */
 export const DEPTH_MAX = 500
 
+/** Maximum number of functions and operators of an expression over one row. Each takes linear time. */
+export const EXPRESSION_CALLS_MAX = 200
+
 /** Maximum number of WITH queries of a statement. */
 export const NAMED_QUERIES_MAX = 100
 

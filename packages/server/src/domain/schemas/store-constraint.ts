@@ -154,12 +154,35 @@ export function bindExpression(
   )
   const bound = bindRowExpression(
     parsed,
-    known.map(({ path, column }) => ({ id: column.id, name: path })),
+    known.map(({ path, column }) => ({
+      id: column.id,
+      name: path,
+      bytesMax: valueBytesMax(column),
+    })),
   )
   const used = new Set(columnIdsIn(bound.sql))
   const computed = columns.find((column) => column.computed && used.has(column.id))
   if (computed === undefined) return bound
   throw fault(`column [${computed.name}] is computed; use its expression instead`)
+}
+
+/** The size of a value that is neither a text nor a `decimal`. */
+const SMALL_BYTES = 16
+
+/** Returns the largest size of the values of a column, if its type is one to calculate with. */
+function valueBytesMax({ type, decimal }: StoredColumn): number | undefined {
+  switch (type) {
+    case 'decimal':
+      return SMALL_BYTES + (decimal?.precision ?? 0)
+    case 'int':
+    case 'float':
+    case 'date':
+    case 'datetime':
+    case 'time':
+      return SMALL_BYTES
+    default:
+      return undefined
+  }
 }
 
 function fault(message: string): AppError {

@@ -1,0 +1,79 @@
+import type { Node } from 'libpg-query'
+import { contentOf, namesOf } from './nodes.js'
+
+/*
+ * The largest sizes of values that an expression over typed columns calculates. A value of known size needs no check when
+ * the expression is evaluated.
+ */
+
+/** The size of a number, time or UUID that is not a `numeric`. */
+const FIXED_BYTES = 16
+/** What an operation adds to the size of a number: digits of a sum, or of a fraction. */
+const ADDED_BYTES = 32
+
+const FIXED_TYPES: ReadonlySet<string | undefined> = new Set(
+  `bool int2 int4 int8 float4 float8 date time timetz timestamp timestamptz interval uuid`.split(
+    ' ',
+  ),
+)
+/** Functions whose results are small, whatever their arguments are. */
+const FIXED_FUNCTIONS: ReadonlySet<string | undefined> = new Set(
+  `age array_length array_position ascii bit_length cardinality char_length character_length date_part date_trunc extract
+  length make_date make_interval make_time make_timestamp octet_length position sign strpos to_date`.split(
+    /\s+/,
+  ),
+)
+/** Functions whose result is no larger than their arguments together. */
+const KEEPING_FUNCTIONS: ReadonlySet<string | undefined> = new Set(
+  `abs ceil ceiling floor greatest least mod nullif round trunc`.split(' '),
+)
+const ARITHMETIC: ReadonlySet<string | undefined> = new Set(['+', '-', '*', '/', '%', '||'])
+
+/** Returns the size of the values of an expression, or undefined. `sizeOf` knows those of columns and constants. */
+export function boundOfResult(
+  node: Node | undefined,
+  sizeOf: (node: Node) => number | undefined,
+): number | undefined {
+  if (node === undefined) return 0
+  const known = sizeOf(node)
+  if (known !== undefined) return known
+  const inner = (each: Node | undefined) => boundOfResult(each, sizeOf)
+  const all = (nodes: readonly (Node | undefined)[]) => {
+    let size = 0
+    for (const each of nodes) {
+      const own = inner(each)
+      if (own === undefined) return undefined
+      size += own
+    }
+    return size
+  }
+  const operation = contentOf(node, 'A_Expr')
+  if (operation !== undefined) {
+    const { kind, name, lexpr, rexpr } = operation
+    if (kind === 'AEXPR_NULLIF') return inner(lexpr)
+    const operator = namesOf(name).at(-1)
+    if (kind !== 'AEXPR_OP' || !ARITHMETIC.has(operator)) return undefined
+    const [left, right] = [inner(lexpr), inner(rexpr)]
+    if (left === undefined || right === undefined) return undefined
+    const isSum = operator === '+' || operator === '-'
+    return (isSum ? Math.max(left, right) : left + right) + ADDED_BYTES
+  }
+  const cast = contentOf(node, 'TypeCast')
+  if (cast !== undefined) {
+    const isFixed = FIXED_TYPES.has(namesOf(cast.typeName?.names).at(-1))
+    return isFixed && cast.typeName?.arrayBounds === undefined ? FIXED_BYTES : inner(cast.arg)
+  }
+  const call = contentOf(node, 'FuncCall')
+  if (call !== undefined) {
+    const name = namesOf(call.funcname).at(-1)
+    if (FIXED_FUNCTIONS.has(name)) return FIXED_BYTES
+    const size = KEEPING_FUNCTIONS.has(name) ? all(call.args ?? []) : undefined
+    return size === undefined ? undefined : size + ADDED_BYTES
+  }
+  const choice = contentOf(node, 'CoalesceExpr') ?? contentOf(node, 'MinMaxExpr')
+  if (choice !== undefined) return all(choice.args ?? [])
+  const branches = contentOf(node, 'CaseExpr')
+  if (branches === undefined) return undefined
+  const results = (branches.args ?? []).map((each) => contentOf(each, 'CaseWhen')?.result)
+  return all([...results, branches.defresult])
+}
