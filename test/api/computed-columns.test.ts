@@ -496,7 +496,7 @@ describe('a merge', () => {
     await branches.edit('main', { addColumn: { table: 'items', column: TOTAL } })
     await branches.edit('dev', { removeColumn: { table: 'items', column: 'price' } })
     expect((await branches.merge('dev', { dryRun: true })).conflicts).toMatchObject([
-      { kind: 'schema', table: 'items', column: 'total', takes: [] },
+      { kind: 'schema', table: 'items', column: 'total', takes: ['ours', 'theirs'] },
     ])
   })
 })

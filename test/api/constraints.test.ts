@@ -569,7 +569,7 @@ describe('a merge', () => {
     await branches.call('dev', 'DELETE', '/tables/bookings/constraints/covered')
     await branches.edit('dev', { removeColumn: { table: 'bookings', column: 'price' } })
     expect((await branches.merge('dev', { dryRun: true })).conflicts).toMatchObject([
-      { kind: 'schema', constraint: 'p', takes: [] },
+      { kind: 'schema', constraint: 'p', takes: ['ours', 'theirs'] },
     ])
   })
 })

@@ -223,3 +223,96 @@ describe('changes of an enum on both sides', () => {
     expect(await definition(branches)).toEqual(kinds(...theirs))
   })
 })
+
+type Use = { readonly column: Column } | { readonly constraint: string; readonly rule: object }
+
+/** Adds a computed column or a constraint that uses the column `c`. */
+async function addUse(branches: TestBranches, branch: string, use: Use) {
+  if ('column' in use) {
+    await branches.edit(branch, { addColumn: { table: 'items', column: use.column } })
+    return
+  }
+  const path = `/tables/items/constraints/${use.constraint}`
+  expectOk(await branches.call(branch, 'PUT', path, use.rule))
+}
+
+async function uses(branches: TestBranches, branch = 'main') {
+  const { body } = expectOk(await branches.call(branch, 'GET', ''))
+  const { columns, constraints = [] } = body.schema.tables[0]
+  return [
+    ...columns.filter(({ computed }: Column) => computed).map(({ name }: Column) => name),
+    ...constraints.map(({ name }: { name: string }) => name),
+  ]
+}
+
+const USES: [string, Use][] = [
+  ['a computed column', { column: { name: 'use', type: 'int', computed: 'c * 2' } }],
+  ['a check', { constraint: 'use', rule: { check: 'c > 0' } }],
+  ['a unique constraint', { constraint: 'use', rule: { unique: ['c', 'd'] } }],
+]
+const CHANGES: [string, (branches: TestBranches, branch: string) => Promise<void>][] = [
+  ['changes the type of', (branches, branch) => altered(branches, branch, { type: 'string' })],
+  [
+    'writes anew',
+    (branches, branch) => altered(branches, branch, { type: 'string', using: "c || '!'" }),
+  ],
+  [
+    'removes',
+    (branches, branch) => branches.edit(branch, { removeColumn: { table: 'items', column: 'c' } }),
+  ],
+]
+
+describe.each(USES)('%s that one side adds', (_kind, use) => {
+  const place = 'column' in use ? { column: 'use' } : { constraint: 'use' }
+
+  describe.each(CHANGES)('for a column that the other side %s', (changeName, change) => {
+    const start = () =>
+      open([NUMBER, { name: 'd', type: 'int' }], { a: { c: 1, d: 1 }, b: { c: 2, d: 2 } })
+    const settled = (take: string, token: string) => ({
+      resolutions: [{ table: 'items', kind: 'schema', ...place, take, token }],
+      allowDataLoss: true,
+    })
+
+    it.each(['ours', 'theirs'])('is settled by %s on the side that adds it', async (take) => {
+      const branches = await start()
+      await addUse(branches, 'main', use)
+      await change(branches, 'dev')
+      const [before, there] = [await definition(branches), await definition(branches, 'dev')]
+      const { conflicts } = await branches.merge('dev', { dryRun: true })
+      expect(conflicts).toMatchObject([
+        { kind: 'schema', table: 'items', ...place, takes: ['ours', 'theirs'], theirs: null },
+      ])
+      expect(conflicts[0].ours).toMatchObject({ name: 'use' })
+      expect(await branches.merging('dev')).toMatchObject({ status: 409, body: { conflicts } })
+      await branches.merge('dev', settled(take, conflicts[0].token))
+      expect(await definition(branches)).toEqual(take === 'ours' ? before : there)
+      expect(await uses(branches)).toEqual(take === 'ours' ? ['use'] : [])
+      await branches.put('main', 'items', 'z', { d: 9 })
+      if (changeName === 'writes anew') return
+      // The other branch has no values of the column that the target has kept.
+      await branches.pull('dev', { strategy: 'ours' })
+      expect(await definition(branches, 'dev')).toEqual(there)
+      expect(await uses(branches, 'dev')).toEqual([])
+    })
+
+    it('is left out by the side that changes it', async () => {
+      const branches = await start()
+      await addUse(branches, 'dev', use)
+      await change(branches, 'main')
+      const before = await definition(branches)
+      const { conflicts } = await branches.merge('dev', { dryRun: true })
+      expect(conflicts).toMatchObject([
+        { kind: 'schema', table: 'items', ...place, takes: ['ours'], ours: null },
+      ])
+      expect(conflicts[0].theirs).toMatchObject({ name: 'use' })
+      expect(await branches.merging('dev', { strategy: 'theirs' })).toMatchObject({ status: 409 })
+      await branches.merge('dev', settled('ours', conflicts[0].token))
+      expect(await definition(branches)).toEqual(before)
+      expect(await uses(branches)).toEqual([])
+      await branches.put('main', 'items', 'z', { d: 9 })
+      await branches.pull('dev', { allowDataLoss: true, strategy: 'theirs' })
+      expect(await definition(branches, 'dev')).toEqual(before)
+      expect(await uses(branches, 'dev')).toEqual([])
+    })
+  })
+})

@@ -156,7 +156,8 @@ const MergeConflictSchema = Type.Object(
           'removed from an enum. `check`: records would fail a check constraint, or have no value of a computed column. ' +
           '`link`: records would link to a record that does not exist. ' +
           '`schema`: names or links contradict each other, one side removed a table or column that ' +
-          'the other changed, or both added a column of the same name with different definitions.',
+          'the other changed, both added a column of the same name with different definitions, their changes of ' +
+          'a column exclude each other, or one side uses a column that the other has removed or converted.',
       },
     ),
     id: Type.Optional(Type.String({ description: 'The id of the record in conflict.' })),

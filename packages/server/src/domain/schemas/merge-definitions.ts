@@ -47,6 +47,11 @@ function isSameColumn(one: StoredColumn, other: StoredColumn): boolean {
   return isOf(one.id, other) || isOf(other.id, one)
 }
 
+/** Returns whether a column was made of another one. */
+export function isMadeOf(column: StoredColumn, of: StoredColumn): boolean {
+  return listOrigins(column).some(({ id }) => id === of.id)
+}
+
 /** Finds a column that is the given one, that it was made of, or that was made of it. */
 export function findSame(
   columns: readonly StoredColumn[],

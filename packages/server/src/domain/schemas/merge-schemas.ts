@@ -3,7 +3,6 @@ import type { Column, Constraint } from '@offshoot/contract/schema'
 import { toCanonicalJson } from '../../common/write-json.js'
 import {
   listAllColumns,
-  listOrigins,
   type StoredColumn,
   type StoredSchema,
   type StoredTable,
@@ -15,17 +14,18 @@ import { withLinkedBits, withoutBits } from './id-bits.js'
 import { listLinks } from './list-links.js'
 import {
   findSame,
+  isMadeOf,
   type MergeStrategy,
   mergeDefinitions,
   type Take,
   withDefinitionOf,
 } from './merge-definitions.js'
+import { settleUses, type TableParts } from './merge-uses.js'
 import { orderTables } from './order-tables.js'
 import { toPublicColumn } from './public-schema.js'
 import { rememberIds } from './remembered-ids.js'
 import {
   columnIdsOf,
-  columnIdsUsedBy,
   type StoredConstraint,
   toPublicConstraint,
   withColumnIds,
@@ -297,20 +297,31 @@ function mergeTable(
     // A conflict leaves the column as the target has it.
     if (strategy !== 'theirs') dropped.add(theirs.id)
   }
-  const columns = [...kept, ...added].filter(({ id }) => !dropped.has(id))
+  const combined = [...kept, ...added].filter(({ id }) => !dropped.has(id))
+  const parts = {
+    columns: combined,
+    constraints: mergeConstraints(sides, {
+      columns: combined,
+      strategyOf: context.strategyOf,
+      conflict: (each) => conflicts.push({ table: name, ...each }),
+    }),
+  }
+  const { columns, constraints } = context.keepsBoth
+    ? { ...parts, constraints: parts.constraints.filter((each) => isUsable(each, combined)) }
+    : settleUses({ ours: partsOf(table), theirs: partsOf(other) }, parts, {
+        strategyOf: context.strategyOf,
+        conflict: (each) => conflicts.push({ table: name, ...each }),
+        reject: (id) => context.rejected.push(id),
+        definitionOf(part, side) {
+          const own = side === 'ours' ? table : other
+          return part.kind === 'constraint'
+            ? toPublicConstraint(part.item, own.columns)
+            : toPublicColumn(part.item, tableNamesOf([context.sides[side]]), own.columns)
+        },
+      })
   for (const duplicate of duplicates(columns)) {
     conflict(`two different columns have this name; ${RENAME}`, NEITHER, duplicate)
   }
-  const ids = new Set(listAllColumns(columns).map(({ id }) => id))
-  for (const column of columns) {
-    if (columnIdsUsedBy(column).every((id) => ids.has(id))) continue
-    conflict('uses a column that would not exist after the merge', NEITHER, column)
-  }
-  const constraints = mergeConstraints(sides, {
-    columns,
-    strategyOf: context.strategyOf,
-    conflict: (each) => conflicts.push({ table: name, ...each }),
-  })
   const { constraints: _, idBits: __, ...rest } = table
   const merged = { ...rest, name, columns, ...(constraints.length > 0 && { constraints }) }
   const idBits = mergeIdBits(
@@ -345,8 +356,6 @@ function mergeConstraints(
   const byName = (each: StoredTable | undefined) =>
     new Map((each?.constraints ?? []).map((one) => [one.name.toLowerCase(), one]))
   const [old, mine, others] = [byName(before), byName(table), byName(other)]
-  const ids = new Set(listAllColumns(options.columns).map(({ id }) => id))
-  const fits = (each: StoredConstraint) => columnIdsOf(each).every((id) => ids.has(id))
   // A side that has stored a column anew has constraints of other ids, which may be the same rule.
   const columns = [before, table, other].flatMap((each) => each?.columns ?? [])
   const mergedIds = new Map(
@@ -359,7 +368,9 @@ function mergeConstraints(
     const [base, ours, theirs] = [old.get(name), mine.get(name), others.get(name)]
     const chosen = (): StoredConstraint | undefined => {
       const [rule, mine, others] = [ruleIn(base), ruleIn(ours), ruleIn(theirs)]
-      if (others === mine) return ours === undefined || fits(ours) ? ours : theirs
+      if (others === mine) {
+        return ours === undefined || isUsable(ours, options.columns) ? ours : theirs
+      }
       if (others === rule) return ours
       if (mine === rule) return theirs
       const { id, name: constraint } = (ours ?? theirs) as StoredConstraint
@@ -377,15 +388,14 @@ function mergeConstraints(
       return strategy === 'theirs' ? theirs : ours
     }
     const merged = chosen()
-    if (merged === undefined) return []
-    if (fits(merged)) return [merged]
-    options.conflict({
-      constraint: merged.name,
-      message: 'uses a column that would not exist after the merge',
-      takes: NEITHER,
-    })
-    return []
+    return merged === undefined ? [] : [merged]
   })
+}
+
+/** Returns whether all columns that a constraint uses are there. */
+function isUsable(constraint: StoredConstraint, columns: readonly StoredColumn[]): boolean {
+  const ids = new Set(listAllColumns(columns).map(({ id }) => id))
+  return columnIdsOf(constraint).every((id) => ids.has(id))
 }
 
 /** Returns a text that is equal for constraints of the same rule. undefined: there is none. */
@@ -402,11 +412,6 @@ function definitionIn(
   return constraint === undefined ? null : toPublicConstraint(constraint, columns)
 }
 
-/** Returns whether a column was made of another one. */
-function isMadeOf(column: StoredColumn, of: StoredColumn): boolean {
-  return listOrigins(column).some(({ id }) => id === of.id)
-}
-
 /** Returns whether both sides have made different columns of one of the base. */
 function hasTwin(previous: StoredColumn, column: StoredColumn, other: StoredTable): boolean {
   return isMadeOf(column, previous) && other.columns.some((each) => isMadeOf(each, previous))
@@ -417,14 +422,23 @@ function definitionsOf(
   { ours, theirs }: SchemaSides,
   columns: { readonly ours: StoredColumn; readonly theirs: StoredColumn },
 ): { readonly ours: Column; readonly theirs: Column } {
-  const definitionIn = ({ tables }: StoredSchema, column: StoredColumn) =>
+  const definitionIn = (schema: StoredSchema, column: StoredColumn) =>
     toPublicColumn(
       column,
-      new Map(tables.map(({ id, name }) => [id, name])),
-      tables.flatMap((each) => (each.columns.includes(column) ? each.columns : [])),
+      tableNamesOf([schema]),
+      schema.tables.flatMap((each) => (each.columns.includes(column) ? each.columns : [])),
     )
   return { ours: definitionIn(ours, columns.ours), theirs: definitionIn(theirs, columns.theirs) }
 }
+
+function tableNamesOf(schemas: readonly StoredSchema[]): ReadonlyMap<number, string> {
+  return new Map(schemas.flatMap(({ tables }) => tables.map(({ id, name }) => [id, name] as const)))
+}
+
+const partsOf = ({ columns, constraints = [] }: StoredTable): TableParts => ({
+  columns,
+  constraints,
+})
 
 /**
  * Returns why a column cannot have its merged definition, by the rules for edits. undefined: it can, or one of the sides has
@@ -437,9 +451,7 @@ function faultOf(
 ): string | undefined {
   if (merged === ours || merged === theirs) return undefined
   const schemas = [sides.ours, sides.theirs]
-  const names = new Map(
-    schemas.flatMap(({ tables }) => tables).map(({ id, name }) => [id, name] as const),
-  )
+  const names = tableNamesOf(schemas)
   const columns = schemas
     .flatMap(({ tables }) => tables)
     .flatMap((table) => (table.columns.some(({ id }) => id === merged.id) ? table.columns : []))
