@@ -59,6 +59,71 @@ async function open() {
 const file = (name: string) =>
   readFileSync(new URL(`../fixtures/migrations/${name}.sql`, import.meta.url), 'utf8')
 
+describe('a constraint', () => {
+  it('gets another name, of every kind, and holds as before', async () => {
+    const { run, sql, table } = await open()
+    await run(`
+      create table a (id int primary key);
+      create table t (id int primary key, n int, m int, u int unique, a int references a,
+        constraint old_check check (n > 0), constraint old_unique unique (n, m))`)
+    await run('insert into t (id, n, m, u) values (1, 1, 1, 1)')
+    const { notices } = await run(`
+      alter table t rename column m to second;
+      alter table t rename constraint old_check to new_check;
+      alter table t rename constraint old_unique to new_unique;
+      alter table t rename constraint t_u_key to new_key;
+      alter table t rename constraint t_a_fkey to new_link;
+      alter table t rename constraint t_pkey to new_id`)
+    expect(notices).toEqual(['constraint [t_pkey] keeps its name: it is that of the ids'])
+    for (const [values, name] of [
+      ['(2, -1, 1, 2, null)', 'new_check'],
+      ['(2, 1, 1, 2, null)', 'new_unique'],
+      ['(2, 2, 1, 1, null)', 'new_key'],
+      ['(2, 2, 1, 2, 5)', 'new_link'],
+    ]) {
+      const { status, body } = await sql(`insert into t values ${values}`)
+      expect([values, status, body.constraint]).toEqual([values, 400, name])
+    }
+    await run(`
+      alter table a add column n int;
+      alter table a add constraint short check (n < 5);
+      alter table a rename constraint short to shorter`)
+    expect((await table('a')).constraints).toEqual([{ name: 'shorter', check: 'n < 5' }])
+    expect(await sql('alter table t rename constraint new_check to new_link')).toMatchObject({
+      body: { code: 'already_exists' },
+    })
+    expect(await sql('alter table t rename constraint nothing to other')).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining('constraint [nothing] of table [t] not found') },
+    })
+    expect(
+      await sql('alter table t rename n to k; alter table t rename constraint new_check to c'),
+    ).toMatchObject({ status: 400 })
+  })
+})
+
+describe('a type that is not kept as it is', () => {
+  it('is told by a notice', async () => {
+    const { run } = await open()
+    const { notices } = await run(`create table t (
+      id int generated always as identity primary key, n int generated always as identity,
+      a timestamptz(3), b timestamp(0), c time(6), d json, e real, f varchar(5)[], g jsonb, h double precision)`)
+    expect(notices).toEqual([
+      'column [id]: GENERATED ALWAYS is BY DEFAULT: values can be given',
+      'column [n]: GENERATED ALWAYS is BY DEFAULT: values can be given',
+      'column [a]: timestamptz(3) has 6 digits of a second',
+      'column [b]: timestamp(0) has 6 digits of a second',
+      'column [d]: json is jsonb, without spaces and repeated keys',
+      'column [e]: real is double precision',
+      'column [f]: the length of elements is not checked',
+    ])
+    expect(
+      (await run('create table u (id int primary key, t int references t on delete restrict)'))
+        .notices,
+    ).toEqual(['ON DELETE RESTRICT is NO ACTION: links are checked at the end'])
+  })
+})
+
 describe('a list of texts', () => {
   it('has a default and can be required, in new rows, existing ones and on forks', async () => {
     const { branches, run, sql, table } = await open()
@@ -514,6 +579,18 @@ describe('alter, rename, drop, index and comment', () => {
     await run('drop index if exists nothing')
   })
 
+  it('of the id and other columns need nothing, which a notice says', async () => {
+    const { run, table } = await open()
+    const { notices } = await run(
+      'create table t (id int primary key, a int, unique (a, id)); create unique index on t (id)',
+    )
+    expect(notices).toEqual([
+      'table [t]: UNIQUE (a, id) was not made: the id is unique by itself',
+      'table [t]: UNIQUE (id) was not made: the id is unique by itself',
+    ])
+    expect((await table('t')).constraints).toBeUndefined()
+  })
+
   it('make no index that the storage cannot have, and say so', async () => {
     const { run, sql, table } = await open()
     await run('create table t (id text primary key, a text, b int)')
@@ -943,7 +1020,6 @@ describe('what is not supported', () => {
     ['alter table u enable row level security', 'ENABLE ROW SECURITY'],
     ['alter table u disable trigger all', 'DISABLE TRIG ALL'],
     ['alter table u set schema x', 'OBJECT'],
-    ['alter table u rename constraint a to b', 'RENAME CONSTRAINT'],
     ['alter index i rename to j', 'ALTER INDEX'],
     ['drop view v', 'DROP VIEW'],
     ['drop schema public cascade', 'DROP SCHEMA'],

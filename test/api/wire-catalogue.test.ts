@@ -256,6 +256,10 @@ describe('the catalogue of a branch', () => {
       { name: 'kind', nullable: 'YES', value: `'cat'::text` },
       { name: 'owner', nullable: 'NO', value: null },
     ])
+    const links = await client.query(
+      `select pg_get_constraintdef(oid) as text from pg_constraint where conrelid = 'pets'::regclass and contype = 'f'`,
+    )
+    expect(links.rows).toEqual([{ text: 'FOREIGN KEY (owner) REFERENCES owners(id) NOT VALID' }])
     await client.query(`insert into owners default values`)
     await expect(client.query('insert into pets default values')).rejects.toMatchObject({
       code: '23514',

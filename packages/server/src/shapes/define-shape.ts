@@ -228,7 +228,7 @@ function defineRules(table: ShapeTable, names: Aliases): Sql[] {
     if (check.computed !== undefined || requiredBy(codec, check) !== undefined) return []
     const isShown = check.columns.every((index) => nameOf.has(codec.physical[index]?.id ?? 0))
     if (!isShown) return []
-    const condition = expressionSql(check.expression, (id) => ident(nameOf.get(id) ?? ''))
+    const condition = expressionSql(writtenOf(codec, check), (id) => ident(nameOf.get(id) ?? ''))
     return [add(check.name, sql`check (${condition})`)]
   })
   const indexes = columns.flatMap(({ name, physical }) => {
@@ -239,19 +239,28 @@ function defineRules(table: ShapeTable, names: Aliases): Sql[] {
   return [...keys, ...checks, ...indexes]
 }
 
+/** Returns the expression of a check without casts of links: here, links have the type of the ids. */
+function writtenOf(
+  { table: { constraints = [] } }: TableCodec,
+  { id, expression }: TableCodec['checks'][number],
+): TableCodec['checks'][number]['expression'] {
+  const found = constraints.find((each) => each.id === id)
+  return found !== undefined && 'check' in found ? found.check.sql : expression
+}
+
 /** Columns of some types have a check instead of NOT NULL. Returns the id of such a column. */
-function requiredBy(
-  { physical }: TableCodec,
-  { columns, expression }: TableCodec['checks'][number],
-): number | undefined {
-  const [index = 0, ...others] = columns
-  const words = expression.filter((part) => typeof part === 'string').join('')
+function requiredBy(codec: TableCodec, check: TableCodec['checks'][number]): number | undefined {
+  const [index = 0, ...others] = check.columns
+  const words = writtenOf(codec, check)
+    .filter((part) => typeof part === 'string')
+    .join('')
   const isRequired = /^[\s(]*is not null[\s)]*$/i.test(words)
-  return isRequired && others.length === 0 ? physical[index]?.id : undefined
+  return isRequired && others.length === 0 ? codec.physical[index]?.id : undefined
 }
 
 const ON_DELETE = {
-  restrict: sql` on delete restrict`,
+  // Links are checked at the end of a transaction, as NO ACTION is: RESTRICT cannot wait.
+  restrict: sql``,
   setNull: sql` on delete set null`,
   cascade: sql` on delete cascade`,
 } as const

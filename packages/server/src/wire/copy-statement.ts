@@ -33,7 +33,7 @@ export function planCopy(node: Node, text: string): CopyPlan {
   const table = tableOf(copy)
   return {
     isFrom,
-    ...formatOf(copy.options ?? []),
+    ...formatOf(copy.options ?? [], isFrom),
     query:
       table === undefined ? innerQuery(text) : textOf(sql`select ${columnsOf(copy)} from ${table}`),
     copied: copy.attlist === undefined ? copy.relation?.relname : undefined,
@@ -72,7 +72,10 @@ function innerQuery(text: string): string {
   return query
 }
 
-function formatOf(options: readonly Node[]): Pick<CopyPlan, 'isBinary' | 'format'> {
+function formatOf(
+  options: readonly Node[],
+  isFrom: boolean,
+): Pick<CopyPlan, 'isBinary' | 'format'> {
   const given = new Map<string, string>()
   for (const option of options) {
     const { defname = '', arg } = contentOf(option, 'DefElem') ?? {}
@@ -94,6 +97,10 @@ function formatOf(options: readonly Node[]): Pick<CopyPlan, 'isBinary' | 'format
     throw new WireError('22023', `COPY ${name} must be a single one-byte character`)
   }
   const quote = letter('quote', '"')
+  const matchesHeader = /^match$/i.test(given.get('header') ?? 'off')
+  if (matchesHeader && !isFrom) {
+    throw new WireError('0A000', 'cannot use "match" with HEADER in COPY TO')
+  }
   return {
     isBinary: kind === 'binary',
     format: {
@@ -101,7 +108,7 @@ function formatOf(options: readonly Node[]): Pick<CopyPlan, 'isBinary' | 'format
       delimiter: letter('delimiter', isCsv ? ',' : '\t'),
       nullText: given.get('null') ?? (isCsv ? '' : '\\N'),
       hasHeader: /^(?:true|on|1|match)$/i.test(given.get('header') ?? 'off'),
-      matchesHeader: /^match$/i.test(given.get('header') ?? 'off'),
+      matchesHeader,
       quote,
       escaping: letter('escape', quote),
     },

@@ -266,7 +266,7 @@ class SchemaPlanner {
         case 'CONSTR_UNIQUE':
           break
         case 'CONSTR_IDENTITY':
-          requireIdentity(constraint)
+          this.#requireIdentity('id', constraint)
           if (type !== 'int' || isSerial) throw notSupported(`IDENTITY of type [${form.type}]`)
           break
         case 'CONSTR_DEFAULT': {
@@ -340,7 +340,7 @@ class SchemaPlanner {
     // Its expression is a part of the definition.
     if (contype === 'CONSTR_GENERATED') return
     if (contype === 'CONSTR_IDENTITY') {
-      requireIdentity(constraint)
+      this.#requireIdentity(name, constraint)
       if (column.definition.type !== 'int') throw notSupported(`IDENTITY of column [${name}]`)
     } else if (contype === 'CONSTR_NOTNULL') this.#model.requireValues(table, column)
     else if (contype === 'CONSTR_UNIQUE') {
@@ -376,10 +376,13 @@ class SchemaPlanner {
   }
 
   #makeUnique(table: TableModel, keys: readonly string[], given: string | undefined): void {
+    const columns = keys.flatMap((key) => (key === 'id' ? [] : getColumn(table, key)))
     if (keys.includes('id')) {
-      throw notSupported('UNIQUE with column [id]', 'the id is unique by itself')
+      this.#notices.add(
+        `table [${table.name}]: UNIQUE (${keys.join(', ')}) was not made: the id is unique by itself`,
+      )
+      return
     }
-    const columns = keys.map((key) => getColumn(table, key))
     for (const column of columns) this.#model.makeIndexable(table, column)
     const names = columns.map(({ definition }) => definition.name)
     const usual = cutName(`${table.name}_${names.join('_')}_key`)
@@ -438,6 +441,9 @@ class SchemaPlanner {
     // Ids never change, so that it does not matter what an update of one would do.
     const onDelete = LINK_ACTIONS[constraint.fk_del_action ?? 'a']
     if (onDelete === undefined) throw notSupported('ON DELETE SET DEFAULT')
+    if (constraint.fk_del_action === RESTRICT) {
+      this.#notices.add('ON DELETE RESTRICT is NO ACTION: links are checked at the end')
+    }
     requireOther(key, 'REFERENCES')
     const column = getColumn(table, key)
     const name = conname === undefined ? undefined : this.#newName(conname)
@@ -488,10 +494,7 @@ class SchemaPlanner {
       this.#model.changeColumn(table, linked, { link: changed })
       return true
     }
-    const column = table.columns.find(
-      ({ definition }) =>
-        definition.unique === true && cutName(`${table.name}_${definition.name}_key`) === name,
-    )
+    const column = findUnique(table, name)
     if (column === undefined) return false
     this.#model.changeColumn(table, column, { unique: false })
     return true
@@ -543,6 +546,10 @@ class SchemaPlanner {
         return
       case 'AT_ColumnDefault': {
         if (isNextNumber(def) && this.#numbers(table, name)) return
+        if (name === 'id' && def === undefined) {
+          this.#notices.add('DROP DEFAULT: ids are generated nevertheless')
+          return
+        }
         requireOther(name, 'ALTER COLUMN')
         const column = getColumn(table, name)
         const { defaultValue, generate } = def
@@ -592,8 +599,14 @@ class SchemaPlanner {
     }
   }
 
+  #requireIdentity(column: string, { options, generated_when: when }: TableConstraint): void {
+    requireNumbering(options, 'IDENTITY')
+    if (when !== ALWAYS) return
+    this.#notices.add(`column [${column}]: GENERATED ALWAYS is BY DEFAULT: values can be given`)
+  }
+
   #addIdentity(table: TableModel, name: string, constraint: TableConstraint): void {
-    requireIdentity(constraint)
+    this.#requireIdentity(name, constraint)
     if (this.#numbers(table, name)) return
     requireOther(name, 'ADD GENERATED')
     throw notSupported(`IDENTITY of column [${name}]`)
@@ -715,18 +728,34 @@ class SchemaPlanner {
     else if (renameType === 'OBJECT_COLUMN') {
       requireOther(subname, 'RENAME COLUMN')
       this.#model.renameColumn(table, getColumn(table, subname), newName)
-    } else this.#renameReference(table, subname, newName)
+    } else this.#renameConstraint(table, subname, newName)
     return tag
   }
 
-  #renameReference(table: TableModel, name: string, constraint: string): void {
-    const column = findReference(table, name)
-    const { link } = column?.definition ?? {}
-    if (column === undefined || link === undefined) {
-      throw notSupported('RENAME CONSTRAINT', 'drop it and add another one')
+  #renameConstraint(table: TableModel, name: string, newName: string): void {
+    this.#requireFree(table, newName)
+    const constraint = table.constraints.find((each) => each.name === name)
+    if (constraint !== undefined) {
+      this.#model.renameConstraint(table, constraint, newName)
+      return
     }
-    this.#requireFree(table, constraint)
-    this.#model.changeColumn(table, column, { link: { ...link, constraint } })
+    const linked = findReference(table, name)
+    if (linked?.definition.link !== undefined) {
+      const { link } = linked.definition
+      this.#model.changeColumn(table, linked, { link: { ...link, constraint: newName } })
+      return
+    }
+    const unique = findUnique(table, name)
+    if (unique !== undefined) {
+      const columns = [unique.definition.name]
+      this.#model.changeColumn(table, unique, { unique: false })
+      this.#model.addConstraint(table, { name: newName, unique: columns }, columns)
+      return
+    }
+    if (name !== cutName(`${table.name}_pkey`)) {
+      throw invalidSql(`constraint [${name}] of table [${table.name}] not found`)
+    }
+    this.#notices.add(`constraint [${name}] keeps its name: it is that of the ids`)
   }
 
   #requireFree(table: TableModel, name: string): void {
@@ -817,10 +846,7 @@ class SchemaPlanner {
     const found = tables.find(
       (table) =>
         table.constraints.some((each) => each.isUnique && each.name === name) ||
-        table.columns.some(
-          ({ definition }) =>
-            definition.unique && cutName(`${table.name}_${definition.name}_key`) === name,
-        ),
+        findUnique(table, name) !== undefined,
     )
     if (found !== undefined) {
       this.#dropConstraint(found, name)
@@ -981,6 +1007,8 @@ const COMMENTED = new Set([
 
 const NAME_BYTES_MAX = 63
 const SEQUENCE_END = '_seq'
+/** What the parser has for GENERATED ALWAYS. */
+const ALWAYS = 'a'
 
 const COLUMN_PARTS = ['colname', 'typeName', 'is_local', 'constraints', 'location']
 const COLUMN_WORDS = {
@@ -1030,6 +1058,8 @@ const REFERENCE_PARTS = [
   'initdeferred',
   'location',
 ]
+/** What the parser has for ON DELETE RESTRICT. */
+const RESTRICT = 'r'
 const LINK_ACTIONS: Readonly<Record<string, LinkAction | undefined>> = {
   a: 'restrict',
   r: 'restrict',
@@ -1071,13 +1101,16 @@ const findReference = (table: TableModel, name: string): ColumnModel | undefined
     return onDelete !== 'none' && constraint === name
   })
 
+/** Finds the unique column whose rule has a name. */
+const findUnique = (table: TableModel, name: string): ColumnModel | undefined =>
+  table.columns.find(
+    ({ definition }) =>
+      definition.unique === true && cutName(`${table.name}_${definition.name}_key`) === name,
+  )
+
 /** Refuses changes of the id, which is not a column of its own. */
 function requireOther(name: string, what: string): void {
   if (name === 'id') throw notSupported(`${what} of column [id]`)
-}
-
-function requireIdentity({ options }: TableConstraint): void {
-  requireNumbering(options, 'IDENTITY')
 }
 
 /** A sequence starts at one, as all sequences here do. Its other options do not matter. */

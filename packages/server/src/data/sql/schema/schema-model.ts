@@ -11,6 +11,7 @@ import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
 import { cutName, findName } from '../../../dialect/scope.js'
 import { COLUMN_TYPE_ENTRIES } from '../../../rows/columns/column-types.js'
+import { notSupported } from './not-supported.js'
 
 type Alteration = Extract<SchemaOperation, { alterColumn: unknown }>['alterColumn']
 /** What statements change in a column. Null removes a field. */
@@ -30,8 +31,13 @@ export interface ColumnModel {
 interface ConstraintModel {
   readonly name: string
   readonly isUnique: boolean
+  readonly definition: Constraint
+  /** The operation that adds the constraint, if the statements do. */
+  readonly added?: { constraint: Constraint }
   /** The names of its columns. */
   columns: string[]
+  /** Whether a column of it has another name than its definition says. */
+  hasRenamed?: boolean
 }
 
 export interface TableModel {
@@ -72,6 +78,7 @@ export class SchemaModel {
         constraints: constraints.map((each) => ({
           name: each.name,
           isUnique: 'unique' in each,
+          definition: each,
           columns: [...usedBy(name, each.name)],
         })),
       }),
@@ -139,7 +146,9 @@ export class SchemaModel {
     this.operations.push({ renameColumn: { table: table.name, oldName, newName } })
     column.definition = { ...column.definition, name: newName }
     for (const constraint of table.constraints) {
+      if (!constraint.columns.includes(oldName)) continue
       constraint.columns = constraint.columns.map((name) => (name === oldName ? newName : name))
+      constraint.hasRenamed = true
     }
   }
 
@@ -166,14 +175,34 @@ export class SchemaModel {
     constraint: Constraint,
     columns: readonly string[],
   ): ConstraintModel {
-    this.operations.push({ addConstraint: { table: table.name, constraint } })
-    const added = {
+    const added = { table: table.name, constraint }
+    this.operations.push({ addConstraint: added })
+    const model = {
       name: constraint.name,
       isUnique: 'unique' in constraint,
+      definition: constraint,
+      added,
       columns: [...columns],
     }
-    table.constraints.push(added)
-    return added
+    table.constraints.push(model)
+    return model
+  }
+
+  /** Gives a constraint another name. One that is there already is made anew. */
+  renameConstraint(table: TableModel, constraint: ConstraintModel, name: string): void {
+    const { added, columns, definition } = constraint
+    if (added !== undefined) {
+      added.constraint = { ...definition, name }
+      const renamed = { ...constraint, name, definition: added.constraint }
+      table.constraints.splice(table.constraints.indexOf(constraint), 1, renamed)
+      return
+    }
+    if (constraint.hasRenamed && 'check' in definition) {
+      throw notSupported('RENAME CONSTRAINT of a check whose column is renamed by the same request')
+    }
+    this.removeConstraint(table, constraint)
+    const named = 'unique' in definition ? { name, unique: columns } : { ...definition, name }
+    this.addConstraint(table, named, columns)
   }
 
   removeConstraint(table: TableModel, constraint: ConstraintModel): void {

@@ -31,7 +31,7 @@ const PLAIN: Readonly<Record<string, SqlType>> = {
   serial4: { form: { type: 'int', bits: 32 }, isSerial: true },
   bigserial: { form: { type: 'int' }, isSerial: true },
   serial8: { form: { type: 'int' }, isSerial: true },
-  float4: { form: { type: 'float' } },
+  float4: { form: { type: 'float' }, notice: 'real is double precision' },
   float8: { form: { type: 'float' } },
   text: { form: { type: 'text' } },
   timestamptz: { form: { type: 'datetime' } },
@@ -39,11 +39,12 @@ const PLAIN: Readonly<Record<string, SqlType>> = {
   date: { form: { type: 'date' } },
   time: { form: { type: 'time' } },
   uuid: { form: { type: 'uuid' } },
-  json: { form: { type: 'json' } },
+  json: { form: { type: 'json' }, notice: 'json is jsonb, without spaces and repeated keys' },
   jsonb: { form: { type: 'json' } },
 }
 
-/** Types whose numbers in parentheses are digits of a second, which are stored anyway. */
+/** Types whose numbers in parentheses are digits of a second. All of them are stored. */
+const FRACTION_DIGITS = 6
 const MOMENTS = new Set(['timestamptz', 'timestamp', 'time'])
 const TEXTS = new Set(['text', 'varchar', 'bpchar'])
 
@@ -58,7 +59,10 @@ export function readType(
   if (setof || isReference) throw notSupported(`type [${name}]`)
   const numbers = (typmods ?? []).map(numberOf)
   if (arrayBounds !== undefined) {
-    if (arrayBounds.length === 1 && TEXTS.has(name)) return { form: { type: 'multiple' } }
+    if (arrayBounds.length === 1 && TEXTS.has(name)) {
+      const notice = numbers.length > 0 && { notice: 'the length of elements is not checked' }
+      return { form: { type: 'multiple' }, ...notice }
+    }
     throw notSupported(`type [${name}[]]`, 'only text[] is')
   }
   const values = enums.get(name)
@@ -67,7 +71,12 @@ export function readType(
   if (name === 'bpchar') return character(numbers)
   if (name === 'numeric') return numeric(numbers)
   const plain = PLAIN[name]
-  if (plain !== undefined && (numbers.length === 0 || MOMENTS.has(name))) return plain
+  if (plain !== undefined && numbers.length === 0) return plain
+  if (plain !== undefined && MOMENTS.has(name)) {
+    const [digits = FRACTION_DIGITS] = numbers
+    if (digits === FRACTION_DIGITS) return plain
+    return { ...plain, notice: `${name}(${digits}) has ${FRACTION_DIGITS} digits of a second` }
+  }
   const [dimension] = numbers
   if (name === 'vector' && dimension !== undefined) {
     return { form: { type: 'vector', vector: { dimension } } }
