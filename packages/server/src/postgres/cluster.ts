@@ -138,17 +138,16 @@ export class Cluster implements Server {
     const positions = calls.map((call, index) => {
       const run = placed[index]
       if (run?.isWrite) sent.push(...this.#beforeWrite(client))
-      return sent.push(run === undefined ? call : this.#call(run)) - 1
+      if (run === undefined) return sent.push(call) - 1
+      const { receiveRow } = call
+      if (receiveRow === undefined) return sent.push(this.#call(run)) - 1
+      const receive: typeof receiveRow = ([row]) => receiveRow(fromRecord(row ?? ''))
+      return sent.push({ ...this.#call(run), receiveRow: receive }) - 1
     })
     const rows = await this.#recovering(() => send(sent))
     return positions.map((position, index) => {
       const found = rows[position] ?? []
-      if (placed[index] === undefined) return found
-      const decoded = found.map(([row]) => fromRecord(row ?? ''))
-      const receiveRow = calls[index]?.receiveRow
-      if (receiveRow === undefined) return decoded
-      for (const row of decoded) receiveRow(row)
-      return []
+      return placed[index] === undefined ? found : found.map(([row]) => fromRecord(row ?? ''))
     })
   }
 
