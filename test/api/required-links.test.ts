@@ -128,6 +128,109 @@ describe.each(['main', 'fork'])('links that must exist on %s', (branch) => {
     },
   )
 
+  describe.each(['records', 'lines'])('of %s of an upsert', (form) => {
+    type Sent = Record<string, unknown>
+    async function openUpsert() {
+      const opened = await open(branch)
+      const { branches, send } = opened
+      const column = { name: 'code', type: 'string', unique: true } as const
+      await branches.edit(branch, { addColumn: { table: 'tasks', column } })
+      const upsert = async (records: readonly Sent[], by = 'id') => {
+        const path = '/tables/tasks/upsert'
+        const answer =
+          form === 'records'
+            ? await send('POST', path, { records, by })
+            : await send(
+                'POST',
+                `${path}?by=${by}`,
+                records.map((record) => JSON.stringify(record)).join('\n'),
+                ndjson,
+              )
+        expect(answer.status).toBe(200)
+        return answer.body.results as { id: string; outcome: string; error?: object }[]
+      }
+      return { ...opened, upsert }
+    }
+
+    const outcomes = (results: readonly { id: string; outcome: string }[]) =>
+      results.map(({ id, outcome }) => `${id} ${outcome}`)
+
+    it.each(['id', 'code'])(
+      'may be to later ones, whatever fields they have, by %s',
+      async (by) => {
+        const { upsert, read } = await openUpsert()
+        const records = [
+          { id: 'b', code: '2', parent: 'a', title: 'B' },
+          { id: 'a', code: '1' },
+          { id: 'd', code: '4', parent: 'c', title: 'D' },
+          { id: 'c', code: '3', parent: 'd' },
+          { id: 'e', code: '5', parent: 'e', owner: 'm' },
+        ]
+        expect(outcomes(await upsert(records, by))).toEqual(
+          ['b', 'a', 'd', 'c', 'e'].map((id) => `${id} inserted`),
+        )
+        expect(await read('tasks', 'b', 'c', 'd')).toMatchObject({
+          b: { parent: { id: 'a' } },
+          c: { parent: { id: 'd' } },
+          d: { parent: { id: 'c' } },
+        })
+        expect(outcomes(await upsert(records, by))).toEqual(
+          ['b', 'a', 'd', 'c', 'e'].map((id) => `${id} unchanged`),
+        )
+      },
+    )
+
+    it('are refused with the record that they link to, and no others are', async () => {
+      const { upsert, read, put } = await openUpsert()
+      await put('tasks', 'kept', { code: 'k' })
+      const results = await upsert([
+        { id: 'z', parent: 'y', title: 'links to one that is refused' },
+        { id: 'y', parent: 'x' },
+        { id: 'kept', parent: 'x', title: 'not changed' },
+        { id: 'v', parent: 'kept', title: 'links to one that exists' },
+        { id: 'x', code: 'k', title: 'has the value of another' },
+        { id: 'w', title: 'right' },
+      ])
+      expect(outcomes(results)).toEqual([
+        'z failed',
+        'y failed',
+        'kept failed',
+        'v inserted',
+        'x failed',
+        'w inserted',
+      ])
+      expect(results.slice(0, 3).map(({ error }) => error)).toMatchObject(
+        ['y', 'x', 'x'].map((record) => ({
+          code: 'link_violation',
+          column: 'parent',
+          target: { table: 'tasks', record },
+        })),
+      )
+      expect(await read('tasks', 'v', 'w', 'x', 'y', 'z', 'kept')).toMatchObject({
+        v: {},
+        w: {},
+        kept: { code: 'k' },
+      })
+      expect(Object.keys(await read('tasks', 'x', 'y', 'z'))).toEqual([])
+    })
+
+    it('are judged again if others are refused that they need, and all end', async () => {
+      const { upsert, put, read } = await openUpsert()
+      // Each record takes the value that the one before it gives up, unless that one is refused.
+      const count = 12
+      for (let index = 0; index <= count; index++) {
+        await put('tasks', `h${index}`, { code: `v${index}` })
+      }
+      const records = Array.from({ length: count }, (_, index): Sent[] => [
+        { id: `h${index}`, parent: `n${index}`, code: `free${index}` },
+        { id: `n${index}`, code: index === 0 ? `v${count}` : `v${index - 1}`, title: 'new' },
+      ]).flat()
+      const results = await upsert(records)
+      expect(outcomes(results).filter((each) => !each.endsWith('failed'))).toEqual([])
+      expect(await read('tasks', 'h1')).toMatchObject({ h1: { code: 'v1' } })
+    })
+  })
+
   it('may be written before their records in a transaction', async () => {
     const { send, read } = await open(branch)
     const operations = [

@@ -33,6 +33,9 @@ export type UpsertResult =
 /** How often a request can name a record. Each further time takes more statements. */
 export const UPSERT_REPEATS_MAX = 100
 
+/** How often records are written again because others were refused that they link to. */
+export const LINKED_ATTEMPTS_MAX = 10
+
 /** A record to upsert. */
 interface UpsertRow {
   readonly position: number
@@ -49,6 +52,16 @@ interface UpsertRow {
   readonly columns: readonly number[]
   /** Why the record cannot be inserted. */
   readonly missing: InvalidRecord | undefined
+}
+
+/** Why records are refused, by their positions in the request. */
+export type RefusedRecords = ReadonlyMap<number, InvalidRecord>
+
+/** Records link to others of the request that were refused. All have to be written again without them. */
+export class DanglingLinksError extends Error {
+  constructor(readonly refused: RefusedRecords) {
+    super('records link to others that were refused')
+  }
 }
 
 type Key = WritableTable['writer']['uniqueKeys'][number]
@@ -92,13 +105,37 @@ export class Upsert {
   readonly #results: UpsertResult[] = []
   readonly #rows: UpsertRow[] = []
   #isContested = false
+  /** The ids of records that have not been written or refused yet. */
+  #expected = new Set<string>()
+  readonly #written: UpsertRow[] = []
+  /** Whether a record was written that links to one of the expected ones. */
+  #isLinkedAhead = false
+  readonly #mayLinkAhead: boolean
+  readonly #refused: RefusedRecords
 
   constructor(
     session: Session,
     table: WritableTable,
-    { by, key, newId, origin }: { by: string; key: Key | undefined; newId: NewId; origin: Origin },
+    {
+      by,
+      key,
+      newId,
+      origin,
+      refused,
+      mayLinkAhead,
+    }: {
+      by: string
+      key: Key | undefined
+      newId: NewId
+      origin: Origin
+      refused: RefusedRecords
+      /** Whether records can link to others that the request has after them. */
+      mayLinkAhead: boolean
+    },
   ) {
     this.#origin = origin
+    this.#refused = refused
+    this.#mayLinkAhead = mayLinkAhead
     this.#session = session
     this.#table = table
     this.#newId = newId
@@ -137,7 +174,7 @@ export class Upsert {
     const turn = new Turn()
     let position = 0
     for (const { value, fault } of records) {
-      const row = fault ?? this.#encode(value, position)
+      const row = fault ?? this.#refused.get(position) ?? this.#encode(value, position)
       if (typeof row === 'string') this.#fail({ position, id: idOf(value) }, { message: row })
       else if ('message' in row) this.#fail({ position, id: idOf(value) }, row)
       else this.#rows.push(row)
@@ -209,10 +246,9 @@ export class Upsert {
         for (const row of pending) this.#fail(row, { message })
         break
       }
-      const { ready, deferred } = await this.#plan(
-        transaction,
-        await this.#find(transaction, pending),
-      )
+      const found = await this.#find(transaction, pending)
+      this.#expected = new Set(this.#mayLinkAhead ? found.map(({ id = '' }) => id) : [])
+      const { ready, deferred } = await this.#plan(transaction, found)
       // The next rows are prepared while PostgreSQL writes.
       let writing: Promise<void> | undefined
       for (const rows of this.#groups(ready)) {
@@ -224,7 +260,35 @@ export class Upsert {
       await writing
       pending = deferred
     }
+    await this.#requireLinked(transaction)
     return this.#results
+  }
+
+  /** Throws if a record links to another one of the request that was to be written after it, and was refused. */
+  async #requireLinked(transaction: OpenTransaction): Promise<void> {
+    if (!this.#isLinkedAhead) return
+    const rows = this.#written
+    const links = this.#table.writer.findMissing(rows).filter(({ isOwn }) => isOwn)
+    const missing = await transaction.run(links.map(({ call }) => call))
+    const refused = new Map<number, InvalidRecord>()
+    const lost = new Set<string>()
+    const refuse = (index: number, { violationOf }: MissingLinks[number]) => {
+      const { position = -1, id = '' } = rows[index] ?? {}
+      if (refused.has(position)) return
+      refused.set(position, missingError(violationOf(index)))
+      if (this.#results[position]?.outcome === 'inserted') lost.add(id)
+    }
+    for (const [index, link] of links.entries()) {
+      for (const [row] of missing[index] ?? []) refuse(Number(row), link)
+    }
+    // Records that link to those are refused, too.
+    for (let count = -1; count < lost.size; ) {
+      count = lost.size
+      for (const link of links) {
+        for (const index of rows.keys()) if (lost.has(link.targetOf(index))) refuse(index, link)
+      }
+    }
+    if (refused.size > 0) throw new DanglingLinksError(new Map([...this.#refused, ...refused]))
   }
 
   /** Finds the ids of records by their column. */
@@ -382,8 +446,8 @@ export class Upsert {
         await this.#writeHalves(transaction, rows, fault)
         return
       }
-      const missing = found.slice(2 + checks.length)
-      if (links.some((_, index) => (missing[index]?.length ?? 0) > 0)) {
+      const missing = this.#withoutExpected(rows, links, found.slice(2 + checks.length))
+      if (missing.some(({ length }) => length > 0)) {
         await transaction.run([ROLL_BACK])
         await this.#writeLinked(transaction, rows, { links, missing })
         return
@@ -411,9 +475,28 @@ export class Upsert {
     const existed = new Map(written.map(([id, isThere]) => [id, isThere === 't']))
     for (const { position, id = '' } of rows) {
       const isThere = existed.get(id)
+      this.#expected.delete(id)
       const outcome = isThere === undefined ? 'unchanged' : isThere ? 'updated' : 'inserted'
       this.#results[position] = { id, outcome }
     }
+    if (links.some(({ isOwn }) => isOwn)) for (const row of rows) this.#written.push(row)
+  }
+
+  /** Leaves out links to records that the request has not written yet. They are looked at in the end. */
+  #withoutExpected(
+    rows: readonly UpsertRow[],
+    links: MissingLinks,
+    missing: readonly TextRows[],
+  ): TextRows[] {
+    const own = new Set(rows.map(({ id = '' }) => id))
+    return links.map(({ isOwn, targetOf }, index) =>
+      (missing[index] ?? []).filter(([position]) => {
+        const target = targetOf(Number(position))
+        const isExpected = isOwn && this.#expected.has(target) && !own.has(target)
+        this.#isLinkedAhead ||= isExpected
+        return !isExpected
+      }),
+    )
   }
 
   /** Fails the rows that link to missing records, whose positions are given, and writes the others. */
@@ -428,9 +511,7 @@ export class Upsert {
         const row = rows[Number(position)]
         if (row === undefined || failed.has(row)) continue
         failed.add(row)
-        const violation = violationOf(Number(position))
-        const message = `invalid record: ${violation.message}`
-        this.#fail(row, { message, ...violationFields(violation) })
+        this.#fail(row, missingError(violationOf(Number(position))))
       }
     }
     const others = rows.filter((row) => !failed.has(row))
@@ -456,6 +537,7 @@ export class Upsert {
   #fail({ position, id }: Pick<UpsertRow, 'position' | 'id'>, error: InvalidRecord): void {
     // Which record has the values of a constraint is not known.
     this.#isContested ||= error.code === 'unique_violation' && 'constraint' in error
+    if (id !== undefined) this.#expected.delete(id)
     this.#results[position] = { ...(id === undefined ? {} : { id }), outcome: 'failed', error }
   }
 }
@@ -507,6 +589,11 @@ const ROLL_BACK = withoutValues(sql`rollback to savepoint upsert`)
 function takenError(codec: TableCodec, path: string): InvalidRecord {
   const message = `invalid record: column [${path}]: is not unique`
   return { message, ...violationFields(columnTaken(codec, path)) }
+}
+
+function missingError(violation: ReturnType<MissingLinks[number]['violationOf']>): InvalidRecord {
+  const message = `invalid record: ${violation.message}`
+  return { message, ...violationFields(violation) }
 }
 
 /** Returns the id of an invalid record, if it has one. */

@@ -11,7 +11,14 @@ import { giveBackRefused, originOfRecords } from './new-numbers.js'
 import type { RecordContext } from './records.js'
 import type { StreamRequest, Tally } from './stream-lines.js'
 import { type BatchWriter, type PartialContext, streamPartially } from './stream-partial.js'
-import { findKey, Upsert, type UpsertResult } from './upsert-rows.js'
+import {
+  DanglingLinksError,
+  findKey,
+  LINKED_ATTEMPTS_MAX,
+  type RefusedRecords,
+  Upsert,
+  type UpsertResult,
+} from './upsert-rows.js'
 
 /** Inserts records, or updates those that exist, in one transaction. Returns the result of each. */
 export async function upsertRecords(
@@ -93,6 +100,8 @@ async function write<Result>(
   const key = findKey(table.codec, by)
   const values = rows.map(({ value }) => value)
   let written: Upsert | undefined
+  let refused: RefusedRecords = new Map()
+  let attempts = 0
   const writeTo = async (
     to: WritableTable,
     transaction: OpenTransaction,
@@ -100,7 +109,8 @@ async function write<Result>(
   ) => {
     const newId = await newIds(session, table, values)
     const origin = await originOfRecords(session, { table, records: values })
-    const upsert = new Upsert(session, to, { by, key, newId, origin })
+    const mayLinkAhead = attempts < LINKED_ATTEMPTS_MAX
+    const upsert = new Upsert(session, to, { by, key, newId, origin, refused, mayLinkAhead })
     await upsert.encode(rows)
     const results = await upsert.write(transaction)
     if (upsert.isContested && !isFinal) throw new ContestedError('a value is contested')
@@ -108,8 +118,17 @@ async function write<Result>(
     return finish(transaction, results)
   }
   const writable = await branch.writable(table)
-  const writeEach = (isFinal: boolean) =>
-    branch.runSteps((transaction) => writeTo(writable, transaction, { isFinal }))
+  const writeEach = async (isFinal: boolean) => {
+    for (;;) {
+      try {
+        return await branch.runSteps((transaction) => writeTo(writable, transaction, { isFinal }))
+      } catch (error) {
+        if (!(error instanceof DanglingLinksError)) throw error
+        refused = error.refused
+        attempts++
+      }
+    }
+  }
   const writeDrafted = () =>
     branch.runDrafted([table], async (draft, transaction) => {
       const drafted = await draft.writable(draft.findTable(table.codec.table.name) ?? table)
@@ -118,7 +137,8 @@ async function write<Result>(
   const result = await writeEach(!branch.takesDrafts).catch((error: unknown) => {
     if (!(error instanceof ContestedError)) throw error
     return writeDrafted().catch((atEnd: unknown) => {
-      if (findBrokenAtEnd(atEnd) === undefined) throw atEnd
+      const isJudgedAlone = atEnd instanceof DanglingLinksError
+      if (!isJudgedAlone && findBrokenAtEnd(atEnd) === undefined) throw atEnd
       return writeEach(true)
     })
   })
