@@ -285,6 +285,60 @@ describe('resolutions', () => {
     expect(await read(branches)).toMatchObject({ a: { code: 'X' }, c: { code: 'Y' } })
   })
 
+  it.each([
+    ['main', 'deletedHere', 'theirs'],
+    ['dev', 'deletedThere', 'ours'],
+  ])('keep a record that %s has deleted, with other values', async (deleted, kind, take) => {
+    const link = { table: 'teams', onDelete: 'cascade' } as const
+    const branches = await TestBranches.create(service, `cascade-${deleted}`, {
+      teams: [{ name: 'name', type: 'string' }],
+      items: [
+        { name: 'n', type: 'int' },
+        { name: 's', type: 'string' },
+        { name: 'team', type: 'link', link },
+      ],
+    })
+    for (const id of ['t', 'u']) await branches.put('main', 'teams', id, { name: id })
+    for (const id of ['a', 'b']) await branches.put('main', 'items', id, { n: 1, team: 't' })
+    await branches.fork('dev')
+    await branches.remove(deleted, 'teams', 't')
+    const other = deleted === 'main' ? 'dev' : 'main'
+    for (const id of ['a', 'b']) await branches.patch(other, 'items', id, { n: 2, s: 'kept' })
+    const { conflicts } = await branches.merge('dev', { dryRun: true })
+    const tokens: Record<string, string> = {}
+    for (const { id, token } of conflicts) if (id !== undefined) tokens[id] = token
+    expect(conflicts.slice(0, 2)).toMatchObject([{ kind, id: 'a' }, { kind }])
+    const resolution = (id: string, columns: object) => ({
+      ...{ table: 'items', id, take, columns },
+      token: tokens[id],
+    })
+    const resolutions = [
+      resolution('a', { team: { value: 'u' } }),
+      resolution('b', { team: { value: null }, n: { value: 5 } }),
+    ]
+    expect(await branches.merge('dev', { resolutions, dryRun: true })).toMatchObject({
+      conflictCount: 0,
+    })
+    await branches.merge('dev', { resolutions })
+    expect(await branches.read('main', 'items', ['a', 'b'])).toEqual({
+      a: { n: 2, s: 'kept', team: { id: 'u' } },
+      b: { n: 5, s: 'kept' },
+    })
+  })
+
+  it('take a side for all columns but those that get a value', async () => {
+    const branches = await open()
+    await branches.patch('main', 'items', 'a', { name: 'ours', price: 11 })
+    await branches.patch('dev', 'items', 'a', { name: 'theirs', price: 12 })
+    const { conflicts } = await branches.merge('dev', { dryRun: true })
+    const [{ token }] = conflicts
+    const columns = { price: { value: 13 } }
+    await branches.merge('dev', {
+      resolutions: [{ table: 'items', id: 'a', take: 'theirs', columns, token }],
+    })
+    expect((await read(branches)).a).toMatchObject({ name: 'theirs', price: 13 })
+  })
+
   it('give records the values that a new column requires', async () => {
     const branches = await open({ notes: [{ name: 'text', type: 'text' }] })
     const column = { name: 'by', type: 'string', notNull: true } as const
@@ -512,7 +566,7 @@ describe('a resolution is refused, and nothing is merged,', () => {
     [
       'columns of a deleted record',
       { table: 'items', id: 'b', columns: { price: { value: 1 } } },
-      'table [items]: one side deleted record [b]; use [take] instead of [columns]',
+      'table [items]: one side deleted record [b]; use [take] instead of [columns], or both to keep it with other values',
     ],
     [
       'a value of the wrong type',
@@ -529,15 +583,16 @@ describe('a resolution is refused, and nothing is merged,', () => {
       { table: 'items', id: 'a', columns: { price: { value: 1, take: 'ours' } } },
       'column [price]: either [take] or [value] is required',
     ],
+    ['neither a side nor columns', { table: 'items', id: 'a' }, '[take] or [columns] is required'],
     [
-      'neither a side nor columns',
-      { table: 'items', id: 'a' },
-      'either [take] or [columns] is required',
+      'columns of a record that is deleted',
+      { table: 'items', id: 'b', take: 'theirs', columns: { price: { value: 1 } } },
+      'table [items]: [take] deletes record [b], so it has no [columns]',
     ],
     [
-      'both a side and columns',
-      { table: 'items', id: 'a', take: 'ours', columns: { price: { value: 1 } } },
-      'either [take] or [columns] is required',
+      'a column of the side that has deleted the record',
+      { table: 'items', id: 'b', take: 'ours', columns: { price: { take: 'theirs' } } },
+      'table [items]: column [price]: the other side has no value; use [value]',
     ],
     ['nothing', { table: 'items' }, 'field [take] is required'],
     [

@@ -534,7 +534,12 @@ export type Resolution =
           readonly take: Take
         }
       | { readonly id: string; readonly take: Take }
-      | { readonly id: string; readonly columns: Readonly<Record<string, CellResolution>> }
+      | {
+          readonly id: string
+          /** Decides what `columns` do not. Of a record that one side has deleted: the side that has it. */
+          readonly take?: Take
+          readonly columns: Readonly<Record<string, CellResolution>>
+        }
     ))
   | {
       readonly table: string

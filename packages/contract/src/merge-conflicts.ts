@@ -79,7 +79,9 @@ const ResolutionSchema = Type.Object(
           closed,
         ),
         {
-          description: 'The columns in conflict, by name, each with `take` or `value`.',
+          description:
+            'The columns in conflict, by name, each with `take` or `value`. With `take` beside it, a record that one ' +
+            'side has deleted is kept with these values.',
           minProperties: 1,
         },
       ),
@@ -96,7 +98,7 @@ const ResolutionSchema = Type.Object(
     title: 'Resolution',
     description:
       'Decides conflicts. With `id` and `take`: a record as a whole. With `id` and `columns`: single ' +
-      'columns of a record. With `kind`: a conflict of the schema. With nothing but `take`: all ' +
+      'columns of a record; `take` beside them decides the rest. With `kind`: a conflict of the schema. With nothing but `take`: all ' +
       'conflicts of records of the table that no other resolution names. If something that `token` stands ' +
       'for has changed since, the merge is refused with `outdated_resolution`, and the conflicts are ' +
       'listed again.',

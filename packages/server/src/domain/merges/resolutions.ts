@@ -20,8 +20,10 @@ const NO_TABLE_TOKEN =
 export interface RecordResolution {
   readonly index: number
   readonly id: string
-  /** A decision about the whole record, or decisions by the names of columns. */
-  readonly decision: Take | ReadonlyMap<string, CellDecision>
+  /** The side that decides what no column decides, or that has the record if the other one has deleted it. */
+  readonly take: Take | undefined
+  /** Decisions by the names of columns. */
+  readonly columns: ReadonlyMap<string, CellDecision> | undefined
   readonly token: string
 }
 
@@ -121,23 +123,21 @@ export class Resolutions {
       return undefined
     }
     if (kind !== undefined) return 'fields [kind] and [id] exclude each other'
-    if ((take === undefined) === (columns === undefined)) {
-      return 'either [take] or [columns] is required'
-    }
+    if (take === undefined && columns === undefined) return '[take] or [columns] is required'
     if (token === undefined) return NO_TOKEN
-    if (take !== undefined) {
-      this.#ofRecords.push({ index, table, id, decision: take, token })
+    if (columns === undefined) {
+      this.#ofRecords.push({ index, table, id, take, columns, token })
       return undefined
     }
-    const decision = new Map<string, CellDecision>()
-    for (const [name, cell] of Object.entries(columns ?? {})) {
+    const decided = new Map<string, CellDecision>()
+    for (const [name, cell] of Object.entries(columns)) {
       const hasValue = Object.hasOwn(cell, 'value')
       if (hasValue === (cell.take !== undefined)) {
         return `column [${name}]: either [take] or [value] is required`
       }
-      decision.set(name, cell.take === undefined ? { value: cell.value } : { take: cell.take })
+      decided.set(name, cell.take === undefined ? { value: cell.value } : { take: cell.take })
     }
-    this.#ofRecords.push({ index, table, id, decision, token })
+    this.#ofRecords.push({ index, table, id, take, columns: decided, token })
     return undefined
   }
 

@@ -109,35 +109,67 @@ export class TableResolutions {
   }
 
   #decide(request: RecordResolution, conflict: RowConflict | undefined): RowResolution | undefined {
-    const { id, decision } = request
-    if (typeof decision === 'string') {
-      if (conflict === undefined) {
-        // Records of other tables may link to it.
-        this.#kept.push({ index: request.index, id, take: decision })
-        return undefined
-      }
-      const cells = new Map(conflict.columns.map((column) => [column, decision]))
-      return { id, take: decision, cells }
-    }
+    const { id, take, columns = NO_COLUMNS } = request
     if (conflict?.kind === 'deletedHere' || conflict?.kind === 'deletedThere') {
-      if (this.#strategy === 'fail' && this.#rest === undefined) {
-        this.#refuse(request, `one side deleted record [${id}]; use [take] instead of [columns]`)
-        return undefined
-      }
-      // The strategy decides whether the record is there. If it is, a value may be needed for a rule.
-      for (const [path, cell] of decision) this.#keep(request, path, cell)
+      return this.#decideDeleted(request, conflict)
+    }
+    if (conflict === undefined) {
+      // Records of other tables may link to it.
+      if (take !== undefined) this.#kept.push({ index: request.index, id, take })
+      for (const [path, cell] of columns) this.#keep(request, path, cell)
       return undefined
     }
-    const paths = conflictPaths(this.#codec, conflict?.columns ?? [])
-    const cells = new Map<number, Cell>()
-    for (const [path, cell] of decision) {
+    const paths = conflictPaths(this.#codec, conflict.columns)
+    const cells = new Map<number, Cell>(
+      take === undefined ? [] : conflict.columns.map((column) => [column, take]),
+    )
+    for (const [path, cell] of columns) {
       const columns = paths.get(path)
       const decided =
         columns === undefined ? undefined : this.#decideColumn(request, { path, cell, columns })
       if (columns === undefined) this.#keep(request, path, cell)
       for (const [column, value] of decided ?? []) cells.set(column, value)
     }
+    if (take !== undefined) return { id, take, cells }
     return cells.size === 0 ? undefined : { id, cells }
+  }
+
+  /** Decides about a record that one side has deleted: whether it is there, and which values it gets then. */
+  #decideDeleted(request: RecordResolution, conflict: RowConflict): RowResolution | undefined {
+    const { id, take, columns } = request
+    if (take === undefined) {
+      if (this.#strategy === 'fail' && this.#rest === undefined) {
+        this.#refuse(
+          request,
+          `one side deleted record [${id}]; use [take] instead of [columns], or both to keep it with other values`,
+        )
+        return undefined
+      }
+      // The strategy decides whether the record is there. If it is, a value may be needed for a rule.
+      for (const [path, cell] of columns ?? NO_COLUMNS) this.#keep(request, path, cell)
+      return undefined
+    }
+    if (columns === undefined) {
+      return { id, take, cells: new Map(conflict.columns.map((column) => [column, take])) }
+    }
+    if (take !== (conflict.kind === 'deletedHere' ? 'theirs' : 'ours')) {
+      this.#refuse(request, `[take] deletes record [${id}], so it has no [columns]`)
+      return undefined
+    }
+    // The record keeps all other values of the side that has it.
+    const cells = new Map<number, Cell>(
+      take === 'ours' ? this.#codec.physical.map((_, column) => [column, take]) : [],
+    )
+    for (const [path, cell] of columns) {
+      if ('take' in cell) {
+        this.#refuse(request, `column [${path}]: the other side has no value; use [value]`)
+        return undefined
+      }
+      for (const [column, value] of this.#encode(request, path, cell.value) ?? []) {
+        cells.set(column, value)
+      }
+    }
+    return { id, take, cells }
   }
 
   /** Decides a column in conflict, which can be an object with several physical columns. */
@@ -246,6 +278,8 @@ export class TableResolutions {
     this.#resolutions.refuse(index, `table [${this.#codec.table.name}]: ${message}`)
   }
 }
+
+const NO_COLUMNS: ReadonlyMap<string, CellDecision> = new Map()
 
 function notInConflict(path: string, id: string): string {
   return `column [${path}] of record [${id}] is not in conflict`

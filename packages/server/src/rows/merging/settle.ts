@@ -126,7 +126,11 @@ async function settle(
           when s.decision = 'deletedHere' and k.take is not null
             then case k.take when 'theirs' then 'insert' else 'same' end
           when s.decision = 'deletedThere' and k.take is not null
-            then case k.take when 'theirs' then 'delete' else 'same' end
+            then case
+              when k.take = 'theirs' then 'delete'
+              when true = any(k.given) then 'update'
+              else 'same'
+            end
           when s.decision in ('deletedHere', 'deletedThere', 'delete') then s.decision
           when true = any(w.clashing) then s.decision
           when true = any(w.taken) then 'update'
