@@ -946,7 +946,20 @@ describe('arithmetic', () => {
   it.each(['whole', 'real'])('on %s refuses to reckon with nothing', async (column) => {
     await put('counters', `empty-${column}`, { label: 'x' })
     const answer = await patch('counters', `empty-${column}`, { [column]: { $increment: 1 } })
-    expect(answer.status).toBe(400)
+    const message = `column [${column}]: has no value to calculate with`
+    expectRefusal(answer, 400, 'invalid_record', `invalid record: ${message}`)
+    const update = {
+      table: 'counters',
+      id: `empty-${column}`,
+      fields: { [column]: { $divide: 2 } },
+    }
+    const body = { operations: [{ update }] }
+    expect(await call('POST', '/transaction', { body })).toMatchObject({
+      status: 400,
+      body: {
+        errors: [{ message: `table [counters]: record [empty-${column}]: ${message}` }],
+      },
+    })
     expect((await read('counters', `empty-${column}`)).body.service.version).toBe(0)
   })
 

@@ -276,7 +276,7 @@ class ModelRun {
       const old = present.values[column]
       if (typeof old !== 'number') {
         throw new Refused(
-          `table [${name}]: record [${key}]: the result of the arithmetic cannot be stored exactly`,
+          `table [${name}]: record [${key}]: column [${column}]: has no value to calculate with`,
         )
       }
       values[column] = old + entry.$increment

@@ -1,7 +1,6 @@
 import { Type } from 'typebox'
 import { brokenRule, ViolationCodeSchema } from './errors.js'
 import { LIMITS } from './limits.js'
-import { RecordIdSchema } from './names.js'
 import { BulkInsertedSchema, InputRecordSchema } from './records.js'
 
 const by = Type.Optional(
@@ -36,7 +35,12 @@ export const UpsertedSchema = Type.Object(
     results: Type.Optional(
       Type.Array(
         Type.Object({
-          id: Type.Optional(RecordIdSchema),
+          id: Type.Optional(
+            Type.String({
+              description:
+                'The id of the record. One that has failed may have none, or the invalid one that was given.',
+            }),
+          ),
           outcome: Type.Enum(['inserted', 'updated', 'unchanged', 'failed'], {
             description:
               '`unchanged`: the record already had the values, and keeps its version. `failed`: the record was refused.',

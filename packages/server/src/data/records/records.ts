@@ -20,6 +20,7 @@ import {
   versionConflict,
 } from '../session/record-errors.js'
 import { originOf, planColumns } from '../session/session.js'
+import { arithmeticFault, calculatedPaths } from './arithmetic-fault.js'
 import { amongRows, type FindFailing, findUnevaluated } from './failing-records.js'
 import {
   answerOnce,
@@ -392,14 +393,15 @@ function runChecked<Result>(
 async function explainNoUpdate(
   context: RecordContext,
   options: { id: string; ifVersion: number | undefined },
-  { arithmetic }: EncodedUpdate,
+  update: EncodedUpdate,
 ): Promise<AppError> {
   const { session, tableName } = context
   // If the record exists now, it was created after the update.
-  if (options.ifVersion === undefined && arithmetic.length === 0) {
+  if (options.ifVersion === undefined && update.arithmetic.length === 0) {
     return recordNotFound(tableName, options.id)
   }
-  const read = planColumns(session.table(tableName), [])
+  const table = session.table(tableName)
+  const read = planColumns(table, calculatedPaths(table.codec, update))
   const call = { statement: read.one, values: [options.id] }
   const [rows] = await session.branch.runReads([call])
   const row = rows?.[0]
@@ -408,10 +410,8 @@ async function explainNoUpdate(
   if (ifVersion !== undefined && Number(row[1]) !== ifVersion) {
     return versionConflict()
   }
-  return new AppError(
-    'invalid_record',
-    'invalid record: the result of the arithmetic cannot be stored exactly',
-  )
+  const fault = arithmeticFault(table.codec, update, (column) => read.textOf(row, column))
+  return new AppError('invalid_record', `invalid record: ${fault}`)
 }
 
 /** Returns an id as it is stored. */

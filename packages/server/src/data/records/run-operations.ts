@@ -12,6 +12,7 @@ import {
   violationFields,
 } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
+import { arithmeticFault, calculatedPaths } from './arithmetic-fault.js'
 import type { OperationGroup, PlannedOperation } from './transaction-plan.js'
 
 type Operation<Kind extends PlannedOperation['kind']> = Extract<PlannedOperation, { kind: Kind }>
@@ -109,7 +110,9 @@ function prepareUpdates(
       : [writer.insert([{ id: first?.id ?? '', values: whole as TextRow }], 'id')]
   const checks = writer.checkUpdates(operations)
   const ids = arrayLiteral(operations.map(({ id }) => id))
-  const probes = options.explains ? [{ statement: planProbe(table).many, values: [ids] }] : []
+  const calculated = operations.flatMap(({ update }) => calculatedPaths(table.codec, update))
+  const probe = options.explains ? planProbe(table, calculated) : undefined
+  const probes = probe === undefined ? [] : [{ statement: probe.many, values: [ids] }]
   return {
     calls: [write, ...creates, ...checks.map((check) => check.call), ...probes, ...reads.calls],
     *settle(rows, results) {
@@ -122,7 +125,7 @@ function prepareUpdates(
       const found = reads.collect(rest)
       for (const operation of operations) {
         const { id, index } = operation
-        if (!changed.has(id)) return refusedUpdate(operation, present.get(id))
+        if (!changed.has(id)) return refusedUpdate(operation, probe, present.get(id))
         const columns = columnsOf(session, operation, found)
         results[index] = `{"operation":"update","rows":1,"id":"${id}"${columns ?? ''}}`
         yield
@@ -247,10 +250,14 @@ function refusedInsert({ index, id, table, createOnly }: Operation<'insert'>): G
   return { entry: { index, message, ...violationFields(violation) }, violation, record: id }
 }
 
-function refusedUpdate(operation: Operation<'update'>, present: TextRow | undefined): GroupFault {
-  const { index, id, ifVersion, table, whole } = operation
+function refusedUpdate(
+  operation: Operation<'update'>,
+  probe: TableRead | undefined,
+  present: TextRow | undefined,
+): GroupFault {
+  const { index, id, ifVersion, table, whole, update } = operation
   const prefix = `table [${table.codec.table.name}]`
-  if (present === undefined) {
+  if (probe === undefined || present === undefined) {
     const faults = whole !== undefined && isFaults(whole) ? whole : undefined
     const reason = faults?.map((fault) => fault.message).join('; ')
     const message = reason ? `${prefix}: ${reason}` : `${prefix}: record [${id}] not found`
@@ -259,7 +266,7 @@ function refusedUpdate(operation: Operation<'update'>, present: TextRow | undefi
   const reason =
     ifVersion !== undefined && Number(present[1]) !== ifVersion
       ? 'version condition not met'
-      : 'the result of the arithmetic cannot be stored exactly'
+      : arithmeticFault(table.codec, update, (column) => probe.textOf(present, column))
   return { entry: { index, message: `${prefix}: record [${id}]: ${reason}` } }
 }
 
@@ -285,9 +292,9 @@ function brokenRule(
   }
 }
 
-function planProbe(table: BranchTable) {
-  const probe = table.read([])
-  if (isFaults(probe)) throw new AppError('internal', 'an empty list of columns must be valid')
+function planProbe(table: BranchTable, paths: readonly string[] = []) {
+  const probe = table.read(paths)
+  if (isFaults(probe)) throw new AppError('internal', 'columns of the table must be valid')
   return probe
 }
 

@@ -68,7 +68,10 @@ export type BatchWriter = (
 export async function streamPartially(
   context: PartialContext,
   request: StreamRequest,
-  write: BatchWriter = insertLines,
+  { write, tally }: { write: BatchWriter; tally: Tally } = {
+    write: insertLines,
+    tally: new Tally(),
+  },
 ): Promise<string> {
   const { sessions, limits, tableName } = context
   const lineBytes = await sessions.run(context.session, async (session) => {
@@ -82,7 +85,6 @@ export async function streamPartially(
     await session.growth.admit(0)
     return lineBytesMax(table, limits)
   })
-  const tally = new Tally()
   const entries = new Map<number, LoadEntry>()
   const results: StreamResults = {
     tally,

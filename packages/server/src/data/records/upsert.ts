@@ -9,7 +9,7 @@ import { LoadEntry } from './load-entry.js'
 import { newIds } from './new-ids.js'
 import { giveBackRefused, originOfRecords } from './new-numbers.js'
 import type { RecordContext } from './records.js'
-import type { StreamRequest, Tally } from './stream-lines.js'
+import { type StreamRequest, Tally } from './stream-lines.js'
 import { type BatchWriter, type PartialContext, streamPartially } from './stream-partial.js'
 import {
   DanglingLinksError,
@@ -180,7 +180,10 @@ export async function streamUpserts(
       results = all === undefined || all.length > limits.bulkRecordsMax ? undefined : all
       tally.results = results
     })
-  return streamPartially(context, request, writeBatch)
+  const tally = new Tally()
+  tally.results = results
+  tally.kept = { updated: 0, unchanged: 0 }
+  return streamPartially(context, request, { write: writeBatch, tally })
 }
 
 function count(tally: Tally, result: UpsertResult, line: number): void {

@@ -241,9 +241,9 @@ function encodeSet(
 }
 
 function notStorable(count: number): AppError {
-  const records = count === 1 ? '1 record' : `${count} records`
+  const records = count === 1 ? '1 record has' : `${count} records have`
   return new AppError(
     'invalid_record',
-    `invalid record: the result of the arithmetic cannot be stored exactly in ${records}; nothing was changed`,
+    `invalid record: ${records} no value to calculate with, or a result that cannot be stored exactly; nothing was changed`,
   )
 }
