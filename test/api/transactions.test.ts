@@ -316,7 +316,7 @@ describe('update', () => {
       'arithmetic on nothing',
       { age: null },
       { age: { $increment: 1 } },
-      'record [sum]: the result of the arithmetic cannot be stored exactly',
+      'record [sum]: column [age]: has no value to calculate with',
     ],
     [
       'an int too large',
