@@ -10,8 +10,9 @@ import type { Transaction } from '../../../postgres/run-transaction.js'
 import { listAllColumns, type StoredSchema } from '../../../rows/columns/stored-schema.js'
 import type { Storage } from '../../../rows/storage.js'
 import { answerOnce, type IdempotencyContext, keepAnswer } from '../../records/idempotency.js'
+import type { SchemaTypes } from './enum-types.js'
 import type { ParsedSchema } from './parse-schema.js'
-import { planSchema, type SchemaPlan, type SchemaTypes } from './plan-schema.js'
+import { planSchema, type SchemaPlan } from './plan-schema.js'
 import { SchemaModel } from './schema-model.js'
 
 interface ChangeContext extends IdempotencyContext {

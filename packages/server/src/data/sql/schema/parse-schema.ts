@@ -6,7 +6,7 @@ import { parseSql, SqlSyntaxError } from '../../../dialect/parser.js'
 import { cutQualifiers, readAfter, readParentheses } from '../../../dialect/source-text.js'
 
 /** A statement that changes the schema, or that stands beside such a statement. */
-export interface ParsedSchemaStatement {
+interface ParsedSchemaStatement {
   readonly node: Node
   /** The text that the node is part of. */
   readonly source: string

@@ -10,7 +10,7 @@ export type ColumnForm = Pick<
   'type' | 'decimal' | 'bits' | 'maxLength' | 'withoutZone' | 'vector' | 'enum'
 >
 
-interface SqlType {
+export interface SqlType {
   readonly form: ColumnForm
   /** The type of PostgreSQL that gives new rows numbers. */
   readonly isSerial?: boolean

@@ -1,0 +1,44 @@
+import { AppError } from '@offshoot/contract/errors'
+import { cutName } from '../../../dialect/scope.js'
+import type { ColumnModel, TableModel } from './schema-model.js'
+import { NAME_BYTES_MAX } from './schema-work.js'
+
+export const indexName = (table: TableModel, column: string): string =>
+  cutName(`${table.name}_${column}_idx`)
+
+export const usualReference = (table: TableModel, { definition }: ColumnModel): string =>
+  cutName(`${table.name}_${definition.name}_fkey`)
+
+/** Finds the column of a rule that linked records exist. */
+export const findReference = (table: TableModel, name: string): ColumnModel | undefined =>
+  table.columns.find((each) => {
+    const { onDelete = 'none', constraint = usualReference(table, each) } =
+      each.definition.link ?? {}
+    return onDelete !== 'none' && constraint === name
+  })
+
+/** Finds the unique column whose rule has a name. */
+export const findUnique = (table: TableModel, name: string): ColumnModel | undefined =>
+  table.columns.find(
+    ({ definition }) =>
+      definition.unique === true && cutName(`${table.name}_${definition.name}_key`) === name,
+  )
+
+/** Returns the name of a check that has none, as PostgreSQL would choose it. */
+export function freeName(table: TableModel, start: string): string {
+  const taken = new Set(table.constraints.map(({ name }) => name))
+  for (let count = 0; ; count++) {
+    const suffix = `_check${count === 0 ? '' : count}`
+    const name = `${cutName(start, NAME_BYTES_MAX - suffix.length)}${suffix}`
+    if (!taken.has(name)) return name
+  }
+}
+
+export function requireFree(table: TableModel, name: string): void {
+  const isTaken = table.constraints.some((each) => each.name === name)
+  if (!isTaken && findReference(table, name) === undefined) return
+  throw new AppError(
+    'already_exists',
+    `constraint [${name}] of table [${table.name}] already exists`,
+  )
+}

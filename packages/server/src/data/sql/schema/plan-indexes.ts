@@ -1,0 +1,80 @@
+import { type NodeOf, namesOf } from '../../../dialect/nodes.js'
+import { cutName } from '../../../dialect/scope.js'
+import { findUnique, indexName } from './constraint-names.js'
+import { readIndex } from './index-statement.js'
+import { notSupported } from './not-supported.js'
+import { listColumnRefs } from './parse-schema.js'
+import { dropConstraint, makeUnique } from './plan-constraints.js'
+import { getColumn } from './schema-model.js'
+import type { SchemaWork } from './schema-work.js'
+
+export function createIndex(work: SchemaWork, statement: NodeOf<'IndexStmt'>): string {
+  const { unique: isUnique = false, idxname } = statement
+  const { keys, patternClasses, obstacle } = readIndex(statement)
+  const table = work.getTable(statement.relation)
+  const named = listColumnRefs({ IndexStmt: statement }).map(({ fields }) => namesOf(fields).at(-1))
+  const names = [...keys, ...named].flatMap((key) => {
+    if (key === undefined || key === 'id') return key ?? []
+    return getColumn(table, key).definition.name
+  })
+  const tag = 'CREATE INDEX'
+  if (isUnique) {
+    if (obstacle !== undefined) throw notSupported(`CREATE UNIQUE INDEX: ${obstacle}`)
+    const isKnown = table.constraints.some(({ name }) => name === idxname)
+    if (statement.if_not_exists && isKnown) {
+      return work.skip(tag, `index [${idxname}] already exists`)
+    }
+    // An index and a constraint of one name would be the same thing here.
+    makeUnique(work, table, names, idxname ?? cutName(`${table.name}_${names.join('_')}_idx`))
+    return tag
+  }
+  const [name = ''] = names
+  const shown = idxname ?? cutName(`${table.name}_${names.join('_')}_idx`)
+  // It changes no answer, so that a migration need not stop for it.
+  if (obstacle !== undefined) {
+    work.note(`index [${shown}] was not made: CREATE INDEX: ${obstacle} is not supported`)
+    return tag
+  }
+  if (name === 'id') {
+    work.note(`index [${shown}] was not made: column [id] has an index`)
+    return tag
+  }
+  for (const each of patternClasses) {
+    work.note(`index [${shown}] has the usual order, and not that of ${each}`)
+  }
+  const usual = indexName(table, name)
+  if (idxname !== undefined && idxname !== usual) {
+    work.note(`index [${idxname}] is called [${usual}]`)
+  }
+  const column = getColumn(table, name)
+  work.model.makeIndexable(table, column)
+  work.model.indexes.push({ table, column, isWanted: true })
+  return tag
+}
+
+export function dropIndex(work: SchemaWork, name: string, isOptional: boolean): void {
+  const { tables } = work.model
+  const found = tables.find(
+    (table) =>
+      table.constraints.some((each) => each.isUnique && each.name === name) ||
+      findUnique(table, name) !== undefined,
+  )
+  if (found !== undefined) {
+    dropConstraint(work, found, name)
+    return
+  }
+  for (const table of tables) {
+    const column = table.columns.find(
+      ({ definition }) => indexName(table, definition.name) === name,
+    )
+    if (column === undefined) continue
+    work.model.indexes.push({ table, column, isWanted: false })
+    return
+  }
+  if (isOptional) {
+    work.skip('', `index [${name}] does not exist`)
+    return
+  }
+  // An index that was not made, or has another name here, cannot be told from one that never was.
+  work.note(`index [${name}] was not dropped: there is none, or it is called {table}_{column}_idx`)
+}
