@@ -213,6 +213,61 @@ describe('the command line', () => {
     expect((await json('diff', 'copy')).changes).toEqual([])
   })
 
+  it.each(['csv', 'ndjson', 'json'])(
+    'exports to %s what an import stores as it was',
+    async (format) => {
+      const { cwd, run, json, call, at, sql } = await createProject()
+      const columns = [
+        { name: 'text', type: 'text' },
+        { name: 'label', type: 'string', defaultValue: 'new' },
+        { name: 'token', type: 'uuid', generate: 'uuid' },
+        { name: 'number', type: 'int', generate: 'sequence' },
+        { name: 'tags', type: 'multiple', defaultValue: '["new"]' },
+        { name: 'size', type: 'int', computed: 'length(text)' },
+        { name: 'ratio', type: 'float' },
+        { name: 'doc', type: 'json' },
+        {
+          name: 'place',
+          type: 'object',
+          columns: [
+            { name: 'city', type: 'string' },
+            { name: 'data', type: 'json' },
+          ],
+        },
+      ]
+      const schema = JSON.stringify({ tables: [{ name: 'items', columns }] })
+      await writeFile(path.join(cwd, 'offshoot.schema.json'), schema)
+      expect((await run(['schema', 'apply', '--yes'])).code).toBe(0)
+      const none = { label: null, token: null, number: null, tags: null }
+      const records = [
+        { id: 'a', ...none, text: '', doc: 'null' },
+        { id: 'b', ...none, text: 'x', label: '', doc: '"12"', place: { city: '' } },
+        { id: 'c', text: 'null', doc: '""', ratio: 1 / 3, tags: [] },
+        { id: 'd', doc: '{"a": [12345678901234567890123, "12345678901234567890123"]}' },
+        {
+          id: 'e',
+          doc: '12345678901234567890.5',
+          place: { city: 'Bern', data: '0.12345678901234567890' },
+        },
+      ]
+      const lines = records.map((record) => `${JSON.stringify(record)}\n`).join('')
+      await writeFile(path.join(cwd, 'items.ndjson'), lines)
+      expect((await run(['import', 'items.ndjson', '--table', 'items'])).code).toBe(0)
+      const exported = await run(['export', '--table', 'items', '--format', format])
+      await writeFile(path.join(cwd, `again.${format}`), exported.stdout)
+      await call('PUT', at('copy'), { from: 'main' })
+      await sql('delete from items', 'copy')
+      const again = ['import', `again.${format}`, '--table', 'items', '--branch', 'copy']
+      const imported = await run(again)
+      expect(imported).toMatchObject({ code: 0 })
+      expect(imported.stderr).toContain('Left out: size (computed)')
+      expect((await json('diff', 'copy')).changes).toEqual([])
+      await sql("update items set text = 'y', label = 'y', doc = '{}'", 'copy')
+      expect(await run([...again, '--by', 'id'])).toMatchObject({ code: 0 })
+      expect((await json('diff', 'copy')).changes).toEqual([])
+    },
+  )
+
   it('takes no name of a column for a part of an object of JavaScript', async () => {
     const { cwd, run } = await createPeople()
     await writeFile(path.join(cwd, 'odd.csv'), 'id,__proto__.code,constructor.prototype.x\nx,1,2\n')

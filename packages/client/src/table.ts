@@ -50,6 +50,8 @@ export interface QueryOptions<Schema, Table extends keyof Schema, Chosen>
   readonly sort?: Sort<Schema, Table>
   /** Records per page. Default: 20. */
   readonly size?: number
+  /** Replaces `JSON.parse`, which rounds numbers of many digits in columns of the type `json`. */
+  readonly parse?: (text: string) => unknown
 }
 
 /** A page of a query, from which all others can be reached. */
@@ -361,16 +363,19 @@ export class Table<Schema, Name extends TableName<Schema>> {
     options: QueryOptions<Schema, Name, Chosen> = {},
   ): Query<Selected<Schema, Name, Chosen>> {
     type Row = Selected<Schema, Name, Chosen>
-    const { filter, sort, columns, size, signal } = options
+    const { filter, sort, columns, size, signal, parse } = options
     const question = { filter, sort, columns: pathsOf(columns) }
     const ask = (body: object) =>
-      this.#transport.json<QueryAnswer<Row>>({
-        method: 'POST',
-        path: `${this.#path}/query`,
-        json: body,
-        isRead: true,
-        signal,
-      })
+      this.#transport.json<QueryAnswer<Row>>(
+        {
+          method: 'POST',
+          path: `${this.#path}/query`,
+          json: body,
+          isRead: true,
+          signal,
+        },
+        parse,
+      )
     const pageOf = (
       { records, meta }: QueryAnswer<Row>,
       pageSize: number | undefined,

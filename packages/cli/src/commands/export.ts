@@ -3,6 +3,7 @@ import type { Writable } from 'node:stream'
 import type { ColumnType } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
 import { emptyRecord, flatColumns, setAt, valueAt, writeCell } from '../shared/csv-values.js'
+import { documentOf, isPlain, numbersOf, parseMarked } from '../shared/documents.js'
 import { UsageError } from '../shared/failure.js'
 import { notice, Progress, stdoutWriter } from '../shared/output.js'
 import { withBranch } from '../shared/target.js'
@@ -54,6 +55,7 @@ export const exportCommand = () =>
         const progress = new Progress('Exported')
         const query = branch.table(table).query({
           size: PAGE_SIZE,
+          ...(columns.some(({ type }) => type === 'json') ? { parse: parseMarked } : {}),
           ...(filter === undefined ? {} : { filter: parseFilter(filter) }),
         })
         let rows = 0
@@ -96,9 +98,8 @@ async function formOf(format: string, columns: readonly Column[]): Promise<Form>
         end: '',
         rows: (records) =>
           stringify(
-            records.map((record) =>
-              columns.map((column) => writeCell(valueAt(record, column), column.type)),
-            ),
+            records.map((record) => columns.map((column) => cellOf(record, column))),
+            { quoted_match: EMPTY_TEXT },
           ),
       }
     }
@@ -122,14 +123,38 @@ async function formOf(format: string, columns: readonly Column[]): Promise<Form>
   }
 }
 
-/** Returns a record as it can be imported: without metadata and files, and with links as ids. */
+/** An empty text has quotes, because an empty cell without them has no value. */
+const EMPTY_TEXT = /^$/
+
+function cellOf(record: Row, column: Column): string | undefined {
+  const value = valueAt(record, column)
+  if (column.type === 'json') return value === undefined ? undefined : documentOf(value)
+  return writeCell(numbersOf(value))
+}
+
+/**
+ * Returns a record as it can be imported: without metadata and files, and with links as ids. Columns without a value are
+ * null, because an import gives those that are left out their defaults.
+ */
 function importable(record: Row, columns: readonly Column[]): Row {
   const result = emptyRecord()
   for (const column of columns) {
-    const value = valueAt(record, column)
-    if (value !== undefined) setAt(result, column.name, value)
+    const [outer = '', ...inner] = column.name.split('.')
+    if (inner.length > 0) {
+      // An object as a whole has a value or none.
+      result[outer] ??= record[outer] === undefined ? null : emptyRecord()
+      const value = importableValue(record, column)
+      if (value !== null) setAt(result, column.name, value)
+    } else result[outer] = importableValue(record, column)
   }
   return result
+}
+
+function importableValue(record: Row, column: Column): unknown {
+  const value = valueAt(record, column)
+  if (value === undefined) return null
+  if (column.type !== 'json') return numbersOf(value)
+  return isPlain(value) ? value : documentOf(value)
 }
 
 function parseFilter(text: string): object {

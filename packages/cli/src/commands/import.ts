@@ -9,7 +9,14 @@ import {
   type Table,
 } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
-import { emptyRecord, flatColumns, readCell, setAt, TypeInference } from '../shared/csv-values.js'
+import {
+  emptyRecord,
+  flatColumns,
+  isEmptyCell,
+  readCell,
+  setAt,
+  TypeInference,
+} from '../shared/csv-values.js'
 import { EXIT, UsageError } from '../shared/failure.js'
 import { notice, Progress, printJson } from '../shared/output.js'
 import { requireConsent } from '../shared/prompts.js'
@@ -82,8 +89,8 @@ export const importCommand = () =>
           await branch.applySchema(operations)
           table = { name: flags.table, columns }
         }
-        const types = new Map(flatColumns(table.columns).map(({ name, type }) => [name, type]))
-        const source = { file, format, toRecord: format === 'csv' ? recordOf(types) : undefined }
+        const toRecord = format === 'csv' ? recordOf(table.columns) : identity
+        const source = { file, format, toRecord: withoutComputed(table.columns, toRecord) }
         const rows = { ...flags, size: info.size, isFile }
         const handle = branch.table(flags.table)
         return flags.by === undefined
@@ -95,8 +102,8 @@ export const importCommand = () =>
 interface Source {
   readonly file: string
   readonly format: Format
-  /** Converts the texts of a row to the values of a record. */
-  readonly toRecord: ((row: Row) => Row) | undefined
+  /** Makes the record of a row. */
+  readonly toRecord: (row: Row) => Row
 }
 
 async function importRows(
@@ -117,7 +124,7 @@ async function importRows(
     })
     for await (const { row } of rows) {
       if (interrupt.isStopped) break
-      yield source.toRecord?.(row) ?? row
+      yield source.toRecord(row)
     }
     interrupt.isRead = true
   }
@@ -209,7 +216,7 @@ async function upsertRows(
   })
   try {
     for await (const { row } of rows) {
-      if (waiting.push(source.toRecord?.(row) ?? row) < UPSERTED_AT_ONCE) continue
+      if (waiting.push(source.toRecord(row)) < UPSERTED_AT_ONCE) continue
       await send(waiting)
       waiting = []
     }
@@ -305,12 +312,44 @@ class Interrupt {
   }
 }
 
-function recordOf(types: ReadonlyMap<string, ColumnType>) {
+const identity = (row: Row): Row => row
+
+/** Leaves out the values of computed columns, which the service calculates itself, and says so. */
+function withoutComputed(columns: readonly ColumnDefinition[], toRecord: (row: Row) => Row) {
+  const computed = columns.filter((column) => column.computed !== undefined)
+  if (computed.length === 0) return toRecord
+  const announced = new Set<string>()
+  return (row: Row): Row => {
+    const record = toRecord(row)
+    for (const { name } of computed) {
+      if (!(name in record)) continue
+      delete record[name]
+      if (!announced.has(name)) notice(`Left out: ${name} (computed)`)
+      announced.add(name)
+    }
+    return record
+  }
+}
+
+/** Makes records of the texts of CSV rows. */
+function recordOf(columns: readonly ColumnDefinition[]) {
+  const types = new Map(flatColumns(columns).map(({ name, type }) => [name, type]))
+  const canBeNull = new Set(
+    columns
+      .filter(({ notNull, type }) => notNull !== true && type !== 'file' && type !== 'file[]')
+      .map(({ name }) => name),
+  )
   return (row: Row): Row => {
     const record: Row = emptyRecord()
-    for (const [name, text] of Object.entries(row)) {
-      const value = readCell(text as string, types.get(name) ?? 'string')
-      if (value !== undefined) setAt(record, name, value)
+    for (const [name, cell] of Object.entries(row)) {
+      const type = types.get(name) ?? 'string'
+      const text = cell as string | null
+      if (!isEmptyCell(text, type)) setAt(record, name, readCell(text, type))
+      // A column that is left out gets its default. An object whose cells are all empty has no value.
+      else {
+        const [outer = ''] = name.split('.')
+        if (canBeNull.has(outer)) record[outer] ??= null
+      }
     }
     return record
   }
@@ -339,16 +378,17 @@ function createTable(table: string, columns: readonly ColumnDefinition[]): Schem
 
 /** Reads a part of a file, and finds a type for each column. */
 async function inferColumns(file: string, format: Format): Promise<ColumnDefinition[]> {
-  const types = new Map<string, TypeInference | ColumnType>()
+  const types = new Map<string, TypeInference | ColumnType | undefined>()
   let rows = 0
   for await (const { row } of readRows(file, format)) {
     for (const [name, value] of Object.entries(row)) {
-      if (name === 'id' || value === null) continue
-      if (typeof value === 'string' && format === 'csv') {
+      if (name === 'id') continue
+      if (format === 'csv') {
         const known = types.get(name) ?? new TypeInference()
-        if (known instanceof TypeInference) known.add(value)
+        if (known instanceof TypeInference) known.add(value as string | null)
         types.set(name, known)
-      } else types.set(name, widest(types.get(name) as ColumnType | undefined, typeOf(value)))
+      } else if (value === null) types.set(name, types.get(name))
+      else types.set(name, widest(types.get(name) as ColumnType | undefined, typeOf(value)))
     }
     if (++rows === SAMPLE_ROWS) break
   }
@@ -359,7 +399,10 @@ async function inferColumns(file: string, format: Format): Promise<ColumnDefinit
         `column [${name}]: a column of a new table has letters, digits and _ - ~ in its name`,
       )
     }
-    return { name, ...(type instanceof TypeInference ? type.definition : { type }) }
+    return {
+      name,
+      ...(type instanceof TypeInference ? type.definition : { type: type ?? 'string' }),
+    }
   })
 }
 

@@ -1,8 +1,8 @@
 import type { ColumnDefinition, ColumnType } from '@offshoot/client'
 
 /*
- * CSV has only texts. An empty cell is an empty column. Lists, vectors and JSON are JSON texts. A column
- * inside an object has a dotted name.
+ * CSV has only texts. As in PostgreSQL, an empty cell is an empty column, and an empty text is in quotes. Lists, vectors
+ * and JSON are JSON texts. A column inside an object has a dotted name.
  */
 
 /** Longer values need a `text` column. */
@@ -86,8 +86,8 @@ export class TypeInference {
   #wholeMax = WHOLE_DIGITS
   #scaleMax = 0
 
-  add(text: string): void {
-    if (text === '') return
+  add(text: string | null): void {
+    if (text === '' || text === null) return
     const scale = DECIMAL.exec(text)?.[1]?.length ?? 0
     if (this.#values === 0) this.#scale = scale
     const hasScale = scale === this.#scale
@@ -123,9 +123,16 @@ export class TypeInference {
   }
 }
 
+/** Types that have the empty text. */
+const TEXTS: ReadonlySet<ColumnType> = new Set(['string', 'text'])
+
+/** Whether a cell has no value. Many programs put all cells in quotes, also those without a value. */
+export function isEmptyCell(text: string | null, type: ColumnType): text is '' | null {
+  return text === null || (text === '' && !TEXTS.has(type))
+}
+
 /** Converts a cell to the value of a column. A cell that does not fit is sent as text, and refused. */
 export function readCell(text: string, type: ColumnType): unknown {
-  if (text === '') return undefined
   switch (type) {
     case 'bool':
       return text === 'true' ? true : text === 'false' ? false : text
@@ -137,7 +144,6 @@ export function readCell(text: string, type: ColumnType): unknown {
       return TIME.test(text) ? text.replace(' ', 'T') : text
     case 'multiple':
     case 'vector':
-    case 'json':
     case 'file':
     case 'file[]':
       return parseJson(text)
@@ -199,7 +205,7 @@ export function valueAt(
 }
 
 /** Converts a value to a cell. */
-export function writeCell(value: unknown, type: ColumnType): string {
-  if (value === undefined || value === null) return ''
-  return type === 'json' || typeof value === 'object' ? JSON.stringify(value) : String(value)
+export function writeCell(value: unknown): string | undefined {
+  if (value === undefined || value === null) return undefined
+  return typeof value === 'object' ? JSON.stringify(value) : String(value)
 }

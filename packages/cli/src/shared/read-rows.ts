@@ -10,6 +10,7 @@ export const FORMATS = ['csv', 'ndjson', 'json'] as const
 export type Format = (typeof FORMATS)[number]
 
 export interface FileRow {
+  /** In CSV, an empty cell without quotes is null. */
   readonly row: Row
   /** The first line of the row in the file. undefined in a JSON file, which is not divided by lines. */
   readonly line: number | undefined
@@ -43,9 +44,10 @@ async function* csvRows(input: Readable, parseCsv: typeof parse): AsyncGenerator
       bom: true,
       skip_empty_lines: true,
       raw: true,
+      cast: (cell, { quoting }) => (cell === '' && !quoting ? null : cell),
       on_record: (parsed: unknown) => {
         // Its types do not know that the parser gives more with `raw`, and takes any object.
-        const { record, raw } = parsed as { record: string[]; raw: string }
+        const { record, raw } = parsed as { record: (string | null)[]; raw: string }
         return table.add(record, raw) as unknown as string[]
       },
     }),
@@ -68,15 +70,16 @@ class CsvTable {
   #line = 1
 
   /** `raw` is the text of the record, with empty lines before it. Returns undefined for the header. */
-  add(record: readonly string[], raw: string): FileRow | undefined {
+  add(record: readonly (string | null)[], raw: string): FileRow | undefined {
     const line = this.#firstLine(raw)
     this.#line += countBreaks(raw)
     if (this.#names === undefined) {
-      const twice = record.find((name, index) => record.indexOf(name) < index)
+      const names = record.map((name) => name ?? '')
+      const twice = names.find((name, index) => names.indexOf(name) < index)
       // One value would overwrite the other.
       if (twice !== undefined)
         throw new UsageError(`line ${line}: column [${twice}] is there twice`)
-      this.#names = record
+      this.#names = names
       return undefined
     }
     const row = Object.fromEntries(this.#names.map((name, index) => [name, record[index]]))
