@@ -48,3 +48,10 @@ export function visit(value: unknown, use: (kind: string, content: unknown) => v
     if (typeof member === 'object') visit(member, use)
   }
 }
+
+/** Returns a name that has no schema or the schema pg_catalog. */
+export function catalogueName(nodes: readonly Node[] | undefined): string | undefined {
+  const names = namesOf(nodes)
+  if (names.length === 1) return names[0]
+  return names.length === 2 && names[0] === 'pg_catalog' ? names[1] : undefined
+}

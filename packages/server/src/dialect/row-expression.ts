@@ -5,9 +5,10 @@ import { Sql, sql } from '../postgres/sql.js'
 import { Slot, slot } from '../postgres/statement.js'
 import { FUNCTIONS, ROW_FUNCTIONS } from './allowed.js'
 import { Effort } from './bounded-values.js'
-import { catalogueName, ExpressionWriter, type StatementContext } from './expression-sql.js'
+import type { ExpressionWriter, StatementContext } from './expressions/expression-writer.js'
+import { createWriter } from './expressions/writers.js'
 import { invalidSql } from './invalid-sql.js'
-import { contentOf, type NodeOf, namesOf, requireKnown } from './nodes.js'
+import { catalogueName, contentOf, type NodeOf, namesOf, requireKnown } from './nodes.js'
 import { type ParsedText, parseSql, SqlSyntaxError, tooDeep } from './parser.js'
 import { cutName, findName, NameIndex, Scope } from './scope.js'
 import { EXPRESSION_CALLS_MAX } from './sql-limits.js'
@@ -109,7 +110,7 @@ export function bindRowExpression(
     isScalar: false,
     weight: 1,
   })
-  const writer = new ExpressionWriter(new RowContext(parsed, find), scope)
+  const writer = createWriter(new RowContext(parsed, find), scope)
   const written = writeAll(writer, parsed.node)
   const positions = listColumns(parsed.node).map(({ location = 0, fields }) => ({
     start: location - PREFIX_BYTES,

@@ -1,6 +1,6 @@
 import type { Node } from 'libpg-query'
-import { catalogueName, otherMetadataName } from '../../dialect/expression-sql.js'
-import { contentOf, kindOf, namesOf } from '../../dialect/nodes.js'
+import { otherMetadataName } from '../../dialect/expressions/columns.js'
+import { catalogueName, contentOf, kindOf, namesOf } from '../../dialect/nodes.js'
 import type { Scope } from '../../dialect/scope.js'
 
 const UNNAMED = '?column?'

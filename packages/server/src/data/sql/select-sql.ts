@@ -2,13 +2,13 @@ import type { Node, SelectStmt } from 'libpg-query'
 import { DEFINED_ROW_FUNCTIONS, ROW_FUNCTIONS } from '../../dialect/allowed.js'
 import { collected, Effort } from '../../dialect/bounded-values.js'
 import { commonOf, type DeclaredType, type EnumType } from '../../dialect/declared-types.js'
-import {
-  BRANCH_SCHEMA,
+import { functionName, writeCall } from '../../dialect/expressions/calls.js'
+import type {
   ExpressionWriter,
-  functionName,
-  type StatementContext,
-  writeCall,
-} from '../../dialect/expression-sql.js'
+  StatementContext,
+} from '../../dialect/expressions/expression-writer.js'
+import { BRANCH_SCHEMA } from '../../dialect/expressions/parts.js'
+import { createWriter } from '../../dialect/expressions/writers.js'
 import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
 import { contentOf, kindOf, type NodeOf, namesOf, requireKnown } from '../../dialect/nodes.js'
 import {
@@ -205,7 +205,7 @@ export class QueryWriter implements StatementContext {
   #plainSelect(query: SelectStmt, scope: Scope): WrittenBody {
     if (query.valuesLists !== undefined) return this.#values(query.valuesLists, scope)
     const from = this.writeFrom(query.fromClause, scope)
-    const writer = new ExpressionWriter(this, scope)
+    const writer = createWriter(this, scope)
     const targets = this.writeTargets(query.targetList, scope)
     const where =
       query.whereClause === undefined ? LEFT_OUT : sql` where ${writer.write(query.whereClause)}`
@@ -226,7 +226,7 @@ export class QueryWriter implements StatementContext {
   }
 
   #values(lists: readonly Node[], scope: Scope): WrittenBody {
-    const writer = new ExpressionWriter(this, scope)
+    const writer = createWriter(this, scope)
     const before = this.expanded
     const values = lists.map((node) => contentOf(node, 'List')?.items ?? [])
     const columns = (values[0] ?? []).map((_, index) => `column${index + 1}`)
@@ -257,7 +257,7 @@ export class QueryWriter implements StatementContext {
     scope: Scope,
     star: (relations: readonly Relation[]) => Sql = () => sql`*`,
   ): Omit<WrittenBody, 'isClosed'> {
-    const writer = new ExpressionWriter(this, scope)
+    const writer = createWriter(this, scope)
     const columns: string[] = []
     const types: (DeclaredType | undefined)[] = []
     const values: (Sql | undefined)[] = []
@@ -387,7 +387,7 @@ export class QueryWriter implements StatementContext {
     scope: Scope,
     body: WrittenBody,
   ): Sql {
-    const writer = new ExpressionWriter(this, scope)
+    const writer = createWriter(this, scope)
     const ordered = sortClause.length === 0 ? body.text : orderedQuery(body, sortClause, writer)
     const offset = limitOffset === undefined ? LEFT_OUT : sql` offset ${writer.write(limitOffset)}`
     if (limitCount === undefined) return sql`${ordered}${offset}`
@@ -606,7 +606,7 @@ export class QueryWriter implements StatementContext {
     const call = contentOf(contentOf(first, 'List')?.items?.[0], 'FuncCall')
     if (call === undefined || others.length > 0)
       throw invalidSql('FROM: expected a single function')
-    const writer = new ExpressionWriter(this, scope)
+    const writer = createWriter(this, scope)
     const name = functionName(writer, call)
     const text = writeRows(writer, call)
     const { name: aliasName = name, given } = aliasOf(node.alias)
@@ -692,7 +692,7 @@ export class QueryWriter implements StatementContext {
 
   #joinCondition(node: NodeOf<'JoinExpr'>, using: readonly string[], scope: Scope): Sql {
     if (node.quals !== undefined) {
-      return sql` on ${new ExpressionWriter(this, scope).write(node.quals)}`
+      return sql` on ${createWriter(this, scope).write(node.quals)}`
     }
     if (using.length === 0) return LEFT_OUT
     return sql` using (${join(

@@ -1,6 +1,6 @@
 import type { Node } from 'libpg-query'
 import { requireValueOf, typeOnceShown } from '../../dialect/declared-types.js'
-import { ExpressionWriter } from '../../dialect/expression-sql.js'
+import { createWriter } from '../../dialect/expressions/writers.js'
 import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
 import {
   contentOf,
@@ -604,7 +604,7 @@ class Planner {
     const isWanted =
       clause.whereClause === undefined
         ? sql`true`
-        : sql`coalesce(${new ExpressionWriter(this.#writer, scope).write(clause.whereClause)}, false)`
+        : sql`coalesce(${createWriter(this.#writer, scope).write(clause.whereClause)}, false)`
     const texts = [
       sql`to_json(${proposed}.${PROPOSED_POSITION})`,
       sql`to_json(${target.alias}.id)`,
@@ -761,7 +761,7 @@ class Planner {
 
   /** Writes the columns and expressions of a SET clause, and the relations that they need. */
   #assignments(given: readonly Node[] | undefined, table: StatementTable, scope: Scope) {
-    const writer = new ExpressionWriter(this.#writer, scope)
+    const writer = createWriter(this.#writer, scope)
     // A computed column has its default anyway.
     const nodes = given?.filter((node) => {
       const isDefault = contentOf(contentOf(node, 'ResTarget')?.val, 'SetToDefault') !== undefined
@@ -874,7 +874,7 @@ class Planner {
     const where =
       whereClause === undefined
         ? empty
-        : sql` where ${new ExpressionWriter(this.#writer, scope).write(whereClause)}`
+        : sql` where ${createWriter(this.#writer, scope).write(whereClause)}`
     const from = sql` from ${target.text}${beside}`
     return { scope, named, from, where, id: sql`${target.alias}.id` }
   }

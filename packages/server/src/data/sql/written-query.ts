@@ -1,6 +1,7 @@
 import type { Node } from 'libpg-query'
 import { type DeclaredType, shownType } from '../../dialect/declared-types.js'
-import { type ExpressionWriter, textOf } from '../../dialect/expression-sql.js'
+import { textOf } from '../../dialect/expressions/calls.js'
+import type { ExpressionWriter } from '../../dialect/expressions/expression-writer.js'
 import { contentOf, namesOf } from '../../dialect/nodes.js'
 import type { ColumnTypes, Relation } from '../../dialect/scope.js'
 import { textLength } from '../../postgres/place.js'
