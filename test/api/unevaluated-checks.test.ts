@@ -213,6 +213,21 @@ describe.each(CASES)('$name that cannot be evaluated', (rule) => {
       await unchanged()
     })
 
+    it('refuses a batch of SQL if its last statement leaves such a record', async () => {
+      const batch = (...statements: readonly string[]) =>
+        call('POST', '/sql/batch', { statements: statements.map((statement) => ({ statement })) })
+      const [insert, repair] = [
+        "insert into items (id, n) values ('q', 0)",
+        "update items set n = 3 where id = 'q'",
+      ]
+      expect(await batch("delete from items where id = 'none'", insert)).toMatchObject(refused('q'))
+      await unchanged()
+      // The records are judged when the transaction ends.
+      expectOk(await batch(insert, repair))
+      await branches.remove(branch, 'items', 'q')
+      await unchanged()
+    })
+
     it('refuses statements of a connection', async () => {
       const client = await wire.connect(`${branches.database}:${branch}`)
       const failure = { code: '23514', table: 'items', message: expect.stringContaining(message) }

@@ -55,7 +55,7 @@ import {
   type PlannedStatement,
   type ReadySteps,
 } from './statement-planner.js'
-import { nameTaker, UnevaluatedError } from './taken-error.js'
+import { nameTaker } from './taken-error.js'
 import { findTypeNames } from './type-names.js'
 import { rowsOfStep, textsOfRows, withRows } from './with-steps.js'
 import { grows, idsOf, planOperations, toSqlRefusal, writeRecords } from './write-records.js'
@@ -364,8 +364,7 @@ function takesDraft(
   const [first] = writes
   const isUpdate = error.code === 'unique_violation' && first?.plan.kind === 'update'
   const isLone = writes.length === 1 && first?.plan.kind !== 'with'
-  const heals = error instanceof UnevaluatedError || mayHeal({ ...error.details, code: error.code })
-  return (!isLone || isUpdate) && heals
+  return (!isLone || isUpdate) && mayHeal({ ...error.details, code: error.code })
 }
 
 /** Returns whether a statement failed because its role lacks a privilege, or was dropped by an administrator. */

@@ -44,10 +44,11 @@ interface UnevaluatedOperations {
 /** A check could not be evaluated. Which one, and for which record, is not known yet. */
 export class UnevaluatedError extends AppError {
   constructor(
-    { code, message, cause, details }: AppError,
+    { message, cause }: AppError,
     readonly by: UnevaluatedOperations,
   ) {
-    super(code, message, { ...(cause !== undefined && { cause }), ...(details && { details }) })
+    const details = { table: by.table.codec.table.name }
+    super('check_violation', message, { ...(cause !== undefined && { cause }), details })
   }
 }
 
