@@ -28,7 +28,10 @@ const ProgressSchema = Type.Object(
       description: 'What is being done.',
       examples: ['comparing table [items]'],
     }),
-    done: Type.Integer({ description: 'Parts that are done.', minimum: 0 }),
+    done: Type.Integer({
+      description: 'Parts that are done. All of them, when the operation is.',
+      minimum: 0,
+    }),
     total: Type.Integer({ description: 'All parts. It can grow.', minimum: 1 }),
   },
   { description: 'How far it has come. Parts differ in size.' },

@@ -81,6 +81,7 @@ async function getOperation(
 function toOperation(row: OperationRow): Operation {
   const { id, kind, database, branch, startedAt, endedAt, result, isLost } = row
   const error = isLost ? interruptedBody(id) : row.error && JSON.parse(row.error)
+  const progress = JSON.parse(row.progress) as Progress
   return {
     id,
     kind,
@@ -89,7 +90,8 @@ function toOperation(row: OperationRow): Operation {
     branch,
     startedAt: startedAt.toISOString(),
     ...(endedAt === null ? {} : { endedAt: endedAt.toISOString() }),
-    progress: JSON.parse(row.progress) as Progress,
+    // It was noted for the last time shortly before the end.
+    progress: row.state === 'done' ? { ...progress, done: progress.total } : progress,
     ...(result === null ? {} : { result: JSON.parse(result) as unknown }),
     ...(error ? { error: error as ErrorBody } : {}),
   }
