@@ -402,6 +402,30 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     await page.locator('[data-cell="0:1"]', { hasText: 'label 4321' }).waitFor()
   })
 
+  it('filters and stores ids that are numbers as numbers', async () => {
+    expectOk(await call('PUT', '/tables/numbered', { body: { id: { type: 'int' } } }))
+    expectOk(
+      await call('POST', '/tables/numbered/columns', { body: { name: 'label', type: 'string' } }),
+    )
+    const records = [9, 10, 11].map((id) => ({ id, label: `number ${id}` }))
+    expectOk(await call('POST', '/tables/numbered/bulk', { body: { records } }))
+    const { page } = await open('numbered')
+    await page.getByRole('button', { name: 'id int', exact: true }).waitFor()
+    await page.getByRole('button', { name: 'Filter', exact: true }).click()
+    await page.getByLabel('Column', { exact: true }).selectOption('id')
+    await page.getByLabel('Comparison').selectOption('$gt')
+    await page.getByLabel('Value').fill('9')
+    await page.getByRole('button', { name: 'Apply' }).click()
+    await page.getByText('2 rows found').waitFor()
+    await page.getByRole('button', { name: 'Insert row' }).click()
+    const draft = page.locator('.grid-row.new [data-cell$=":0"]')
+    await draft.click()
+    await page.keyboard.type('70')
+    await page.keyboard.press('Enter')
+    await save(page)
+    expect(await read('numbered', '70')).toMatchObject({ id: '70' })
+  })
+
   it('keeps a bounded number of rows in memory while it is scrolled', async () => {
     const { page, faults } = await open('many')
     const grid = page.getByRole('grid', { name: 'Rows of many' })

@@ -45,7 +45,7 @@ import { useView } from './use-view.js'
 import {
   columnValue,
   defaultWidth,
-  ID_COLUMN,
+  idColumn,
   isNumeric,
   longText,
   METADATA,
@@ -78,7 +78,7 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
   )
 
   const all = useMemo(
-    () => inOrder([ID_COLUMN, ...table.columns, ...METADATA], preferences.order),
+    () => inOrder([idColumn(table), ...table.columns, ...METADATA], preferences.order),
     [table, preferences.order],
   )
   const columns = useMemo(
@@ -396,7 +396,7 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
       <div className="data" onKeyDown={onKeyDown}>
         <AsOfNote at={view.at} path={presentPath} />
         <FilterBar
-          columns={[ID_COLUMN, ...table.columns, ...METADATA]}
+          columns={[idColumn(table), ...table.columns, ...METADATA]}
           view={view}
           onChange={setView}
         >

@@ -28,7 +28,7 @@ import {
   SAMPLE_ROWS,
 } from './csv-file.js'
 import { insertRows, upsertRows } from './store-rows.js'
-import { ID_COLUMN } from './values.js'
+import { idColumn } from './values.js'
 
 /** Faults that are listed. */
 const FAULTS_SHOWN = 100
@@ -94,7 +94,7 @@ export function ImportDialog({ table, onClose }: { table?: TableDefinition; onCl
   const [error, setError] = useState<unknown>(null)
   const abort = useRef<AbortController>(undefined)
   const known = [
-    ID_COLUMN,
+    idColumn(table),
     ...(table?.columns ?? []).filter(
       ({ type, computed }) => !type.startsWith('file') && computed === undefined,
     ),

@@ -1,4 +1,4 @@
-import type { ColumnDefinition } from '@offshoot/client'
+import type { ColumnDefinition, TableDefinition } from '@offshoot/client'
 
 /** Characters of a value that a cell of the grid shows. */
 const SHOWN_LENGTH_MAX = 200
@@ -13,7 +13,14 @@ export const METADATA: readonly ColumnDefinition[] = [
   { name: 'service.updatedAt', type: 'datetime' },
 ]
 
-export const ID_COLUMN: ColumnDefinition = { name: 'id', type: 'string', unique: true }
+/** The ids of a table, as a column. */
+export const idColumn = ({
+  idType = 'string',
+}: Partial<TableDefinition> = {}): ColumnDefinition => ({
+  name: 'id',
+  type: idType,
+  unique: true,
+})
 
 export type Row = Readonly<Record<string, unknown>> & {
   readonly id: string
