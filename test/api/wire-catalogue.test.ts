@@ -270,6 +270,53 @@ describe('the catalogue of a branch', () => {
     await client.end()
   })
 
+  it('has the sequence of a column that can be empty, so that dumps keep it', async () => {
+    const client = await wire.connect('shop:main')
+    await client.query('select offshoot.fork($1)', ['numbered'])
+    await client.query('select offshoot.checkout($1)', ['numbered'])
+    await branches.edit(
+      'numbered',
+      { addTable: { table: 'a', idType: 'int' } },
+      // Tables can have the names that PostgreSQL gives to sequences.
+      { addTable: { table: 'a_id_seq' } },
+      { addTable: { table: 'a_Nr_seq' } },
+      {
+        addColumn: {
+          table: 'a',
+          column: { name: 'nr', type: 'int', bits: 32, generate: 'sequence' },
+        },
+      },
+      { addColumn: { table: 'a', column: { name: 'Nr-2', type: 'int', generate: 'sequence' } } },
+      {
+        addColumn: {
+          table: 'a',
+          column: { name: 'must', type: 'int', generate: 'sequence', notNull: true },
+        },
+      },
+    )
+    await branches.put('numbered', 'a', '5', {})
+    const columns = await client.query(
+      `select column_name as name, is_nullable as nullable, column_default as value, is_identity as identity
+      from information_schema.columns where table_name = 'a' order by ordinal_position`,
+    )
+    expect(columns.rows).toEqual([
+      { name: 'id', nullable: 'NO', value: null, identity: 'YES' },
+      { name: 'nr', nullable: 'YES', value: `nextval('a_nr_seq'::regclass)`, identity: 'NO' },
+      { name: 'Nr-2', nullable: 'YES', value: `nextval('"a_Nr-2_seq"'::regclass)`, identity: 'NO' },
+      { name: 'must', nullable: 'NO', value: null, identity: 'YES' },
+    ])
+    const { rows } = await client.query(
+      `select sequencename as name, data_type::text as type, last_value as last from pg_sequences order by 1`,
+    )
+    expect(rows).toEqual([
+      { name: 'a_Nr-2_seq', type: 'bigint', last: '1' },
+      { name: 'a_id_seq_2', type: 'bigint', last: null },
+      { name: 'a_must_seq', type: 'bigint', last: '1' },
+      { name: 'a_nr_seq', type: 'integer', last: '1' },
+    ])
+    await client.end()
+  })
+
   it('tells about the caller, not about the server', async () => {
     const user = service.workspaceId
     expect(await rowsOf('select datname from pg_catalog.pg_database')).toEqual([

@@ -208,7 +208,7 @@ export function findColumnOf({ names }: Relation, name: string): string | undefi
   return names.find(name)
 }
 
-const NAME_BYTES_MAX = 63
+export const NAME_BYTES_MAX = 63
 
 /** Cuts a name off at the limit of PostgreSQL, but never inside a character. */
 export function cutName(name: string, bytesMax = NAME_BYTES_MAX): string {
