@@ -200,6 +200,39 @@ describe('create table', () => {
     })
   })
 
+  it('makes objects of columns with dotted names, as dumps of branches have them', async () => {
+    const { run, table } = await open()
+    await run(`create table places (id text primary key, "at.city" text, "at.no" smallint, name text, "at.geo.lat" numeric(8, 5),
+      "at.geo.lon" numeric(8, 5), constraint numbered check ("at.no" > 0))`)
+    const geo = (name: string) => ({ name, type: 'decimal', decimal: { precision: 8, scale: 5 } })
+    const { columns } = await table('places')
+    expect(columns).toEqual([
+      {
+        name: 'at',
+        type: 'object',
+        columns: [
+          { name: 'city', type: 'text' },
+          { name: 'no', type: 'int', bits: 16 },
+          { name: 'geo', type: 'object', columns: [geo('lat'), geo('lon')] },
+        ],
+      },
+      { name: 'name', type: 'text' },
+    ])
+    await run(
+      `insert into places (id, "at.city", "at.no", "at.geo.lat") values ('a', 'Bern', 3, 46.948)`,
+    )
+    const { records } = await run('select * from places')
+    expect(records).toEqual([
+      expect.objectContaining({ 'at.city': 'Bern', 'at.no': 3, 'at.geo.lat': 46.948, name: null }),
+    ])
+    await expect(run(`alter table places add "at.zip" text`)).rejects.toThrow(
+      'column [at.zip] in column [at], which exists',
+    )
+    await expect(run(`create table t (id text primary key, "a.b" text not null)`)).rejects.toThrow(
+      'column [a.b] with a default or a constraint',
+    )
+  })
+
   it.each([
     ['id serial primary key', 'int'],
     ['id bigserial primary key', 'int'],

@@ -15,7 +15,13 @@ import {
   type TableConstraint,
   wordsOf,
 } from './plan-constraints.js'
-import { type ColumnModel, getColumn, indexableForm, type TableModel } from './schema-model.js'
+import {
+  type ColumnModel,
+  findColumn,
+  getColumn,
+  indexableForm,
+  type TableModel,
+} from './schema-model.js'
 import { requireOther, type SchemaWork } from './schema-work.js'
 import { type ColumnForm, readCast, readType, type SqlType } from './sql-types.js'
 
@@ -23,6 +29,10 @@ export function addColumn(work: SchemaWork, table: TableModel, node: NodeOf<'Col
   requireParts(node, COLUMN_PARTS, { of: 'a column', names: COLUMN_WORDS })
   const name = work.newName(node.colname ?? '')
   const { form, isSerial = false } = readColumnType(work, node.typeName, name)
+  if (name.includes('.')) {
+    addInside(work, table, { name, form, hasRules: isSerial || node.constraints !== undefined })
+    return
+  }
   const constraints = (node.constraints ?? []).map((each) => contentOf(each, 'Constraint') ?? {})
   const defaults = constraints.map((each) => columnDefault(work, each, form))
   const given = defaults.filter((each) => each !== undefined)
@@ -42,6 +52,42 @@ export function addColumn(work: SchemaWork, table: TableModel, node: NodeOf<'Col
   const isLink = constraints.some(({ contype }) => contype === 'CONSTR_FOREIGN')
   const deferred = constraints.find(({ contype }) => DEFERRED.has(contype ?? ''))
   if (deferred !== undefined && !isLink) throw notSupported(wordsOf(deferred.contype))
+}
+
+/** Adds a column inside an object. In SQL, its name has the path to it. */
+function addInside(
+  work: SchemaWork,
+  table: TableModel,
+  { name, form, hasRules }: { name: string; form: ColumnForm; hasRules: boolean },
+): void {
+  if (hasRules) {
+    throw notSupported(
+      `column [${name}] with a default or a constraint, because it is in an object`,
+    )
+  }
+  const [outer = '', ...path] = name.split('.')
+  const known = findColumn(table, outer)
+  const object = known ?? work.model.addColumn(table, { name: outer, type: 'object', columns: [] })
+  if (object.added === undefined || object.definition.type !== 'object') {
+    throw notSupported(`column [${name}] in column [${outer}], which exists`)
+  }
+  const columns = withColumn(object.definition.columns ?? [], path, form)
+  object.definition = { ...object.definition, columns }
+  object.added.column = object.definition
+}
+
+/** Returns the columns of an object with another one at a path. */
+function withColumn(
+  columns: readonly Column[],
+  [name = '', ...path]: readonly string[],
+  form: ColumnForm,
+): Column[] {
+  const others = [...columns]
+  if (path.length === 0) return [...others, { name, ...form } as Column]
+  const index = others.findIndex((each) => each.name === name && each.type === 'object')
+  const inner = withColumn(others[index]?.columns ?? [], path, form)
+  const object: Column = { name, type: 'object', columns: inner }
+  return index === -1 ? [...others, object] : others.with(index, object)
 }
 
 export function readColumnType(
