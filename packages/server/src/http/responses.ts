@@ -55,10 +55,13 @@ export function refusals(...statuses: readonly (404 | 409 | 413 | 415 | 416 | 42
   )
 }
 
+/** One schema for all routes, so that its serializer is compiled once. */
+const ErrorRef = Type.Ref('Error#')
+
 function refusal(description: string) {
   return {
     description,
-    content: { 'application/json': { schema: Type.Ref('Error#') } },
+    content: { 'application/json': { schema: ErrorRef } },
   }
 }
 
