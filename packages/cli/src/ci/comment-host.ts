@@ -1,4 +1,5 @@
 import { Failure } from '../shared/failure.js'
+import { httpFetch } from '../shared/http-fetch.js'
 
 interface Comment {
   readonly id: number
@@ -140,7 +141,7 @@ function caller(options: {
 }): Call {
   const { name, headers, advice } = options
   return async (method, url, body) => {
-    const response = await fetch(url, {
+    const response = await httpFetch(url, {
       method,
       headers: {
         'user-agent': 'offshoot',

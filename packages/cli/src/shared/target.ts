@@ -9,6 +9,7 @@ import { currentGitBranch, resolveBranchFromGit } from '@offshoot/client/git'
 import type { Command } from 'commander'
 import { readStored } from './credentials.js'
 import { UsageError } from './failure.js'
+import { httpFetch } from './http-fetch.js'
 import { configuredAddress, findLocalServer, findStoppedServer } from './local-server.js'
 import { normalizeAddress } from './normalize-address.js'
 import { findProject, type Project } from './project.js'
@@ -169,6 +170,7 @@ export class Target {
     this.#client ??= createClient({
       url: this.url,
       apiKey: this.#apiKey,
+      fetch: httpFetch,
       database,
       branch: 'main',
       ...(this.#workspace === undefined ? {} : { workspace: this.#workspace }),
