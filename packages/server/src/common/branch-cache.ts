@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from './bounded-cache.js'
 
 /** How long an entry is kept that is not used, at least. It is evicted before twice that time has passed. */
 const UNUSED_MS = 120_000
@@ -18,14 +18,14 @@ interface BranchCacheOptions<Value> {
  * because a use of an entry is more frequent than anything else.
  */
 export class BranchCache<Value extends object> {
-  readonly #values: LRUCache<string, Value>
+  readonly #values: BoundedCache<Value>
   #sweep: NodeJS.Timeout | undefined
 
   constructor({ max, maxSize, sizeOf }: BranchCacheOptions<Value>) {
-    this.#values = new LRUCache({
+    this.#values = new BoundedCache({
       max,
       ...(maxSize !== undefined && { maxSize }),
-      ...(sizeOf !== undefined && { sizeCalculation: sizeOf }),
+      ...(sizeOf !== undefined && { sizeOf }),
       ttl: UNUSED_MS,
       ttlResolution: PRECISION_MS,
       updateAgeOnGet: true,

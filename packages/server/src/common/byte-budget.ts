@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from './bounded-cache.js'
 
 /**
  * Bytes of rows and answers up to this size are not counted, and never refused: the operating system buffers such an
@@ -56,8 +56,8 @@ export function newShare(): ByteShare {
 export class ByteBudget {
   readonly #bytesMax: number
   readonly #holders = new Set<ByteShare>()
-  readonly #shares = new LRUCache<string, ByteShare>({ max: OWNERS_MAX })
-  readonly #workspaces = new LRUCache<string, WorkspaceShare>({ max: OWNERS_MAX })
+  readonly #shares = new BoundedCache<ByteShare>({ max: OWNERS_MAX })
+  readonly #workspaces = new BoundedCache<WorkspaceShare>({ max: OWNERS_MAX })
   /** The number of workspaces that hold bytes. */
   #holdingWorkspaces = 0
   #bytes = 0

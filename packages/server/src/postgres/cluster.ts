@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
+import { BoundedCache } from '../common/bounded-cache.js'
 import { isInDoubt, noteCancelled } from './failures.js'
 import { Recovery } from './in-doubt.js'
 import { ANCHOR, NodeWatch, type OpenProbe } from './node-watch.js'
@@ -107,7 +107,7 @@ export class Cluster implements Server {
   readonly #distributes: boolean
   readonly #recovery: Recovery
   /** Statements that call the function, by schema and kind. */
-  readonly #runs = new LRUCache<string, Statement>({ max: 10_000 })
+  readonly #runs = new BoundedCache<Statement>({ max: 10_000 })
   /** Connections with a transaction of the control plane that has not written rows yet. */
   readonly #unwritten = new WeakSet<object>()
 

@@ -1,5 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '../common/bounded-cache.js'
 import type { Database, Queryable } from './database.js'
 import { codeOf } from './failures.js'
 import { schemaIn, tableIn } from './place.js'
@@ -50,7 +50,7 @@ const SCHEMAS_MAX = 10_000
 export class ReaderRoles {
   readonly #database: Database
   /** By schema. */
-  readonly #prepared = new LRUCache<string, Promise<string | undefined>>({ max: SCHEMAS_MAX })
+  readonly #prepared = new BoundedCache<Promise<string | undefined>>({ max: SCHEMAS_MAX })
 
   constructor(database: Database) {
     this.#database = database

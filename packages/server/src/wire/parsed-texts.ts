@@ -1,5 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '../common/bounded-cache.js'
 import { findParameters, patternOf, type TextPattern, withParameters } from '../dialect/literals.js'
 import { type ClientStatement, parseStatements } from './client-statement.js'
 
@@ -13,7 +13,7 @@ export const TEXT_LENGTH_MAX = 16 * 1024
 const KEPT = {
   max: TEXTS_MAX,
   maxSize: LENGTH_MAX,
-  sizeCalculation: (_: unknown, key: string) => key.length,
+  sizeOf: (_: unknown, key: string) => key.length,
 }
 
 type Query = Extract<ClientStatement, { kind: 'query' }>
@@ -37,8 +37,8 @@ interface GivenText {
  */
 export class ParsedTexts {
   readonly #limits: Limits
-  readonly #kept = new LRUCache<string, readonly ClientStatement[]>(KEPT)
-  readonly #patterns = new LRUCache<string, LiteralParameters>(KEPT)
+  readonly #kept = new BoundedCache<readonly ClientStatement[]>(KEPT)
+  readonly #patterns = new BoundedCache<LiteralParameters>(KEPT)
 
   constructor(limits: Limits) {
     this.#limits = limits

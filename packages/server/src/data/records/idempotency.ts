@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
 import { IDEMPOTENCY_HOURS } from '@offshoot/contract/records'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '../../common/bounded-cache.js'
 import { inTurns } from '../../common/in-turns.js'
 import { type JsonText, joinJson } from '../../common/write-json.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
@@ -77,7 +77,7 @@ interface AnswerStatements {
 }
 
 const DATABASES_MAX = 1000
-const statements = new LRUCache<string, AnswerStatements>({ max: DATABASES_MAX })
+const statements = new BoundedCache<AnswerStatements>({ max: DATABASES_MAX })
 
 function statementsOf({ branch: { rows } }: Session): AnswerStatements {
   let known = statements.get(rows.databaseId)

@@ -1,5 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '../../common/bounded-cache.js'
 import type { Database } from '../../postgres/database.js'
 import { isUndefinedTable } from '../../postgres/failures.js'
 import { sql } from '../../postgres/sql.js'
@@ -37,7 +37,7 @@ interface Usage {
 /** Knows how many bytes of answers each database keeps. */
 class KeptAnswers {
   readonly #database: Database
-  readonly #usages = new LRUCache<string, Usage>({ max: DATABASES_MAX })
+  readonly #usages = new BoundedCache<Usage>({ max: DATABASES_MAX })
 
   constructor(database: Database) {
     this.#database = database

@@ -1,14 +1,14 @@
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '../../common/bounded-cache.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
 const STEMS_MAX = 10_000
 const STEMS_LENGTH_MAX = 1024 * 1024
 /** Stems never change. Words without a stem, such as `the`, are cached as an empty text. */
-const known = new LRUCache<string, string>({
+const known = new BoundedCache<string>({
   max: STEMS_MAX,
   maxSize: STEMS_LENGTH_MAX,
-  sizeCalculation: (stem, word) => word.length + stem.length,
+  sizeOf: (stem, word) => word.length + stem.length,
 })
 
 /** Returns the English stems of lower-case words, by word. Words without a stem are left out. */

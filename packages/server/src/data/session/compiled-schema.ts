@@ -1,5 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '../../common/bounded-cache.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { isFileType } from '../../rows/columns/column-types.js'
@@ -37,10 +37,10 @@ const SCHEMA_COLUMNS_MAX = 300_000
 /** Schemas are immutable, so compiled ones never expire. The Xata client gets JSON values as strings. */
 export class SchemaCache {
   readonly #limits: Limits
-  readonly #schemas = new LRUCache<string, CompiledSchema>({
+  readonly #schemas = new BoundedCache<CompiledSchema>({
     max: SCHEMAS_MAX,
     maxSize: SCHEMA_COLUMNS_MAX,
-    sizeCalculation: ({ columnCount }) => columnCount + 1,
+    sizeOf: ({ columnCount }) => columnCount + 1,
   })
 
   constructor(limits: Limits) {

@@ -1,6 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '../../common/bounded-cache.js'
 import { BranchCache } from '../../common/branch-cache.js'
 import { requireDirectChanges } from '../../domain/access/approvals.js'
 import type { Principal } from '../../domain/access/principal.js'
@@ -96,7 +96,7 @@ export class Sessions {
   readonly #branches = new BranchCache<ResolvedBranch & { untilMs: number }>(SESSION_CACHE)
   readonly #entries = new BranchCache<Entry>(SESSION_CACHE)
   /** The number of columns in the storage of a branch of a database, by the last session that was opened. */
-  readonly #columnCounts = new LRUCache<string, number>({ max: SESSIONS_MAX })
+  readonly #columnCounts = new BoundedCache<number>({ max: SESSIONS_MAX })
   readonly #uses = new BranchUses()
 
   constructor(

@@ -1,5 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '../../common/bounded-cache.js'
 import type { Database } from '../../postgres/database.js'
 import { quotaRefusals } from '../../telemetry/events.js'
 import { QUOTA_SECONDS } from './measure.js'
@@ -16,7 +16,7 @@ export class Quotas {
   /** The quota of workspaces without one of their own. Null means unlimited. */
   readonly bytesMaxDefault: number | null
   readonly #database: Database
-  readonly #rooms = new LRUCache<string, WorkspaceRoom>({ max: ROOMS_MAX })
+  readonly #rooms = new BoundedCache<WorkspaceRoom>({ max: ROOMS_MAX })
 
   constructor(database: Database, { bytesMaxDefault }: { bytesMaxDefault: number | null }) {
     this.#database = database

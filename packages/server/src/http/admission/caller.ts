@@ -1,5 +1,5 @@
 import type { KeyScope } from '@offshoot/contract/users'
-import { LRUCache } from 'lru-cache'
+import { BoundedCache } from '../../common/bounded-cache.js'
 import { type ByteBudget, type ByteShare, newShare } from '../../common/byte-budget.js'
 
 /** Limits of one API key in a process. A limit that is undefined does not apply. */
@@ -102,9 +102,9 @@ const REFUSED_MS = 2000
 export class Callers {
   readonly #limits: KeyLimits
   readonly #budget: ByteBudget | undefined
-  readonly #known = new LRUCache<string, Caller>({ max: CALLERS_MAX })
-  readonly #users = new LRUCache<string, Caller>({ max: CALLERS_MAX })
-  readonly #refused = new LRUCache<string, number>({ max: CALLERS_MAX })
+  readonly #known = new BoundedCache<Caller>({ max: CALLERS_MAX })
+  readonly #users = new BoundedCache<Caller>({ max: CALLERS_MAX })
+  readonly #refused = new BoundedCache<number>({ max: CALLERS_MAX })
 
   constructor(limits: KeyLimits, budget?: ByteBudget) {
     this.#limits = limits
@@ -164,7 +164,7 @@ export class Callers {
 /** Counts requests without a valid key, by address. */
 export class Strangers {
   readonly #requestsPerSecond: number
-  readonly #addresses = new LRUCache<string, Caller>({ max: CALLERS_MAX })
+  readonly #addresses = new BoundedCache<Caller>({ max: CALLERS_MAX })
 
   constructor(requestsPerSecond: number) {
     this.#requestsPerSecond = requestsPerSecond
