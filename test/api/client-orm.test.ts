@@ -6,8 +6,10 @@ import { afterAll, beforeAll, describe, expect, expectTypeOf, it } from 'vitest'
 import { drizzle } from '../../packages/client/src/drizzle.js'
 import {
   type Client,
+  type Computed,
   createClient,
   type DateTime,
+  type Decimal,
   type Json,
   type Link,
   type WithDefault,
@@ -101,6 +103,63 @@ describe('Kysely', () => {
     const db = new Kysely<KyselyDatabase<Shop>>({ dialect: new OffshootDialect({ branch }) })
     return { client, branch, db }
   }
+
+  it('writes and reads decimals, and times without a zone', async () => {
+    interface Sales {
+      sales: {
+        price: Decimal | null
+        rebate: WithDefault<Decimal>
+        double: Computed<Decimal> | null
+        due: DateTime | null
+      }
+    }
+    const { branch } = await createDatabase()
+    const decimal = { type: 'decimal', decimal: { precision: 30, scale: 2 } } as const
+    const columns = [
+      { name: 'price', ...decimal },
+      { name: 'rebate', ...decimal, notNull: true, defaultValue: '0.50' },
+      { name: 'double', ...decimal, computed: 'price * 2' },
+      { name: 'due', type: 'datetime', withoutZone: true },
+    ] as const
+    await branch.applySchema([
+      { addTable: { table: 'sales', idType: 'int' } },
+      ...columns.map((column) => ({ addColumn: { table: 'sales', column } })),
+    ])
+    const db = new Kysely<KyselyDatabase<Sales>>({ dialect: new OffshootDialect({ branch }) })
+    const sales = [
+      { id: '1', price: '12345678901234567890.25', due: JOINED },
+      { id: '2', price: 1.5, rebate: '1.25', due: null },
+    ]
+    await db.insertInto('sales').values(sales).execute()
+    const rows = await db
+      .selectFrom('sales')
+      .select(['price', 'rebate', 'double', 'due'])
+      .orderBy('id')
+      .execute()
+    expect(rows).toEqual([
+      {
+        price: '12345678901234567890.25',
+        rebate: 0.5,
+        double: '24691357802469135780.50',
+        due: JOINED,
+      },
+      { price: 1.5, rebate: 1.25, double: 3, due: null },
+    ])
+    expectTypeOf(rows).toEqualTypeOf<
+      {
+        price: number | string | null
+        rebate: number | string
+        double: number | string | null
+        due: Date | null
+      }[]
+    >()
+    const found = await db.selectFrom('sales').select('price').where('due', '=', JOINED).execute()
+    expect(found).toHaveLength(1)
+    const tables = await db.introspection.getTables()
+    const types = tables.find(({ name }) => name === 'sales')?.columns
+    expect(types?.find(({ name }) => name === 'id')).toMatchObject({ dataType: 'int8' })
+    expect(types?.find(({ name }) => name === 'due')).toMatchObject({ dataType: 'timestamp' })
+  })
 
   it('writes and reads a value of every type', async () => {
     const { db } = await createDatabase()

@@ -189,3 +189,28 @@ describe('a key of a request', () => {
     expect(keys).toEqual([keys[0], keys[0]])
   })
 })
+
+describe('a value that JSON does not have', () => {
+  const { options, requests } = record()
+  const branch = createClient({ ...options, retries: 5, database: 'd', branch: 'm' }).branch()
+  const table = branch.table('t')
+  it.each([
+    ['NaN', { a: [Number.NaN] }, '[0]: the number NaN cannot be sent'],
+    ['an infinite number', { a: -Infinity }, '[a]: the number -Infinity cannot be sent'],
+    ['an invalid date', { a: new Date('soon') }, '[a]: an invalid date cannot be sent'],
+    ['a bigint', { a: 1n }, 'BigInt'],
+  ])('is refused, and not sent as null: %s', async (_, fields, message) => {
+    const calls = [
+      () => table.update('x', fields as never),
+      () => table.insertMany([fields as never]),
+      () => branch.sql`select ${fields}::jsonb`,
+    ]
+    for (const call of calls) await expect(call()).rejects.toThrow(message)
+    expect(requests).toEqual([])
+  })
+
+  it('is told from null', async () => {
+    await table.update('x', { a: null, b: 'null', c: undefined, d: new Date(0) } as never)
+    expect(requests).toHaveLength(1)
+  })
+})

@@ -1,5 +1,6 @@
 import type { OperationInfo } from './api.js'
 import { errorOf, errorOfBody, OffshootError } from './errors.js'
+import { toJson } from './json.js'
 
 /** A body that can be sent more than once. */
 export type RepeatableBody = string | Blob | Uint8Array<ArrayBuffer>
@@ -199,9 +200,11 @@ export class Transport {
     request: ApiRequest,
     { key, read }: { key: string | undefined; read: (response: Response) => Promise<Answer> },
   ): Promise<{ answer: Answer } | { error: OffshootError; retryAfter: string | null }> {
+    // A value that cannot be sent is no failure of the connection.
+    const init = this.#init(request, key)
     let response: Response
     try {
-      response = await this.#fetch(this.#origin + pathOf(request), this.#init(request, key))
+      response = await this.#fetch(this.#origin + pathOf(request), init)
       if (response.ok) return { answer: await read(response) }
     } catch (cause) {
       request.signal?.throwIfAborted()
@@ -224,7 +227,7 @@ export class Transport {
       headers,
       // The service never redirects its API, and the content is for the service alone.
       redirect: 'manual',
-      ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+      ...(json === undefined ? {} : { body: toJson(json) ?? '' }),
       ...(body === undefined ? {} : { body }),
       // `fetch` requires this for a stream as the body.
       ...(isStream ? ({ duplex: 'half' } as object) : {}),

@@ -1,5 +1,6 @@
 import { type Fault, OffshootError } from './errors.js'
 import { type ApiRequest, type CallOptions, isNothingExecuted, type Transport } from './http.js'
+import { toJson } from './json.js'
 
 type AnyRecords = Iterable<unknown> | AsyncIterable<unknown>
 
@@ -378,7 +379,7 @@ class Attempts {
 
 /** Writes a record as a line. A value that is no record becomes a line that the service refuses with its number. */
 function lineOf(record: unknown): string {
-  return `${JSON.stringify(record) ?? 'null'}\n`
+  return `${toJson(record) ?? 'null'}\n`
 }
 
 interface Batch {

@@ -16,7 +16,7 @@ import {
 } from 'kysely'
 import type { ColumnDefinition, ColumnType as OffshootType, SchemaDefinition } from './api.js'
 import { interactiveTransaction, type SqlBranch } from './orm.js'
-import type { Computed, DateTime, File, Files, Json, Link, WithDefault } from './schema.js'
+import type { Computed, DateTime, Decimal, File, Files, Json, Link, WithDefault } from './schema.js'
 import type { SqlArrays } from './sql.js'
 
 /** A branch that can describe its tables. */
@@ -180,11 +180,11 @@ class OffshootIntrospector implements DatabaseIntrospector {
 
   async getTables(): Promise<TableMetadata[]> {
     const { tables } = await this.#branch.schema()
-    return tables.map(({ name, columns }) => ({
+    return tables.map(({ name, idType = 'string', columns }) => ({
       name,
       isView: false,
       columns: [
-        describeColumn({ name: 'id', type: 'string', notNull: true }, { hasDefault: true }),
+        describeColumn({ name: 'id', type: idType, notNull: true }, { hasDefault: true }),
         ...columns.flatMap((column) => flatten(column)).map((column) => describeColumn(column)),
         ...METADATA.map((column) => describeColumn(column, { hasDefault: true })),
       ],
@@ -237,13 +237,17 @@ function flatten(column: ColumnDefinition): ColumnDefinition[] {
   )
 }
 
+/** What gives a column a value that an insert leaves out. */
+const DEFAULTS = ['defaultValue', 'generate', 'computed'] as const
+
 function describeColumn(
-  { name, type, notNull = false, defaultValue, generate, computed }: ColumnDefinition,
-  { hasDefault = [defaultValue, generate, computed].some((each) => each !== undefined) } = {},
+  { name, type, notNull = false, withoutZone, ...definition }: ColumnDefinition,
+  { hasDefault = DEFAULTS.some((each) => definition[each] !== undefined) } = {},
 ): ColumnMetadata {
+  const sqlType = type === 'object' ? 'jsonb' : SQL_TYPES[type]
   return {
     name,
-    dataType: type === 'object' ? 'jsonb' : SQL_TYPES[type],
+    dataType: withoutZone ? 'timestamp' : sqlType,
     isNullable: !notNull,
     hasDefaultValue: hasDefault,
     isAutoIncrementing: false,
@@ -260,8 +264,10 @@ function toRows({ rows, columns }: SqlArrays): Record<string, unknown>[] {
     Object.fromEntries(
       columns.map(({ name, type }, index) => {
         const value = row[index]
-        const isTime = type === 'timestamptz' && typeof value === 'string'
-        return [name, isTime ? new Date(value) : value]
+        if (typeof value !== 'string') return [name, value]
+        if (type === 'timestamptz') return [name, new Date(value)]
+        // A session over HTTP has the time zone UTC.
+        return [name, type === 'timestamp' ? new Date(`${value}Z`) : value]
       }),
     ),
   )
@@ -291,15 +297,18 @@ type PlainColumn<Column> =
     ? string
     : Column extends DateTime
       ? Date
-      : Column extends Json<infer Value>
-        ? Value
-        : Column
+      : Column extends Decimal
+        ? number | string
+        : Column extends Json<infer Value>
+          ? Value
+          : Column
 
 /** Names of columns that have a column of their own in SQL. Those of an object have several. */
 type FlatKeys<Columns> = {
   [Key in keyof Columns]-?: Present<Columns[Key]> extends
     | Link<string>
     | DateTime
+    | Decimal
     | Json
     | File
     | Files

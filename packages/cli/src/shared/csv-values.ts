@@ -137,9 +137,11 @@ export function readCell(text: string, type: ColumnType): unknown {
     case 'bool':
       return text === 'true' ? true : text === 'false' ? false : text
     case 'int':
-      return NUMBER.test(text) && !isRoundedWhole(text) ? Number(text) : text
+      return NUMBER.test(text) && Number.isFinite(Number(text)) && !isRoundedWhole(text)
+        ? Number(text)
+        : text
     case 'float':
-      return NUMBER.test(text) ? Number(text) : text
+      return NUMBER.test(text) && Number.isFinite(Number(text)) ? Number(text) : text
     case 'datetime':
       return TIME.test(text) ? text.replace(' ', 'T') : text
     case 'multiple':
