@@ -1,5 +1,4 @@
 import { Failure } from '../shared/failure.js'
-import { httpFetch } from '../shared/http-fetch.js'
 
 interface Comment {
   readonly id: number
@@ -141,7 +140,7 @@ function caller(options: {
 }): Call {
   const { name, headers, advice } = options
   return async (method, url, body) => {
-    const response = await httpFetch(url, {
+    const response = await fetch(url, {
       method,
       headers: {
         'user-agent': 'offshoot',
