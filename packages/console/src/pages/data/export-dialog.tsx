@@ -1,5 +1,4 @@
 import type { ColumnDefinition, TableDefinition } from '@offshoot/client'
-import Papa from 'papaparse'
 import { useRef, useState } from 'react'
 import { useBranch, usePlace } from '../../api/place.js'
 import { Button } from '../../ui/button.js'
@@ -7,8 +6,8 @@ import { Dialog } from '../../ui/dialog.js'
 import { ErrorNote } from '../../ui/feedback.js'
 import { Field } from '../../ui/field.js'
 import { saveBlob } from '../../ui/save-blob.js'
+import { csvLine, lineOf } from './export-lines.js'
 import { pageReader, readAll, SEARCH_ROWS_MAX } from './row-pages.js'
-import { columnValue, longText, type Row } from './values.js'
 import type { View } from './view.js'
 
 const PAGE_SIZE = 1000
@@ -104,19 +103,4 @@ function whichRows({ filter, search }: View): string {
     return `The rows that the search finds${filter === undefined ? '' : ' and that match the filter'}, at most ${most}`
   }
   return filter === undefined ? 'All rows' : 'The rows that match the filter'
-}
-
-function lineOf(row: Row, columns: readonly ColumnDefinition[], format: 'csv' | 'ndjson'): string {
-  if (format === 'csv')
-    return csvLine(columns.map((column) => longText(column, columnValue(row, column.name))))
-  const record: Record<string, unknown> = {}
-  for (const { name } of columns) {
-    const value = columnValue(row, name)
-    if (value !== undefined) record[name] = value
-  }
-  return `${JSON.stringify(record)}\n`
-}
-
-function csvLine(cells: string[]): string {
-  return `${Papa.unparse([cells])}\r\n`
 }
