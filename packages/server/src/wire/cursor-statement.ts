@@ -12,7 +12,7 @@ export interface CursorMovement {
 }
 
 /** What a statement about cursors does. */
-type CursorPlan =
+export type CursorPlan =
   | {
       readonly kind: 'declare'
       readonly name: string

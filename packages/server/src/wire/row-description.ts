@@ -22,10 +22,14 @@ export function rowDescription(
   return description
 }
 
+/** Returns whether a value is sent as text (0) or in binary (1). `formats`: one for all values, one for each, or none: texts. */
+export const formatOf = (formats: readonly number[], index: number): number =>
+  (formats.length === 1 ? formats[0] : formats[index]) ?? 0
+
 function write(columns: readonly ResultColumn[], formats: readonly number[]): Buffer {
   const writer = new MessageWriter('T').int16(columns.length)
   for (const [index, { name, typeId }] of columns.entries()) {
-    const format = (formats.length === 1 ? formats[0] : formats[index]) ?? 0
+    const format = formatOf(formats, index)
     writer.text(name).int32(0).int16(0).int32(Number(typeId))
     writer
       .int16(sizeOf(Number(typeId)))

@@ -4,6 +4,7 @@ import type { Description, ResultColumn } from '../data/sql/evaluate.js'
 import { type RowSink, TooManyRowsError } from '../data/sql/run-sql.js'
 import { type ClientOutput, FLUSH_BYTES } from './client-output.js'
 import { rowMessage } from './frames.js'
+import { formatOf } from './row-description.js'
 import { toBinary } from './values.js'
 import { WireError } from './wire-error.js'
 
@@ -22,6 +23,9 @@ const QUICK_BYTES_MAX = 8 * 1024 * 1024
 const ROW_BYTES = 120
 
 const NO_ROW = Buffer.alloc(0)
+
+/** Receives rows that nobody asks for. */
+export const NO_ROWS: RowSink = { begin() {}, describe() {}, row() {}, end() {} }
 
 interface RowStreamOptions {
   readonly output: ClientOutput
@@ -185,9 +189,7 @@ export class RowStream implements RowSink {
   }
 
   #encode(text: string | null, column: number): string | Buffer | null {
-    const { formats } = this.#options
-    const format = formats.length === 1 ? formats[0] : (formats[column] ?? 0)
-    if (text === null || format !== 1) return text
+    if (text === null || formatOf(this.#options.formats, column) !== 1) return text
     return toBinary(Number(this.#columns[column]?.typeId), text)
   }
 

@@ -1,3 +1,4 @@
+import { useEffect } from 'react'
 import { useSearch } from 'wouter'
 import { usePlace } from '../../api/place.js'
 import { useBranchAt } from '../../api/queries.js'
@@ -18,7 +19,13 @@ export function TableData() {
   const { at } = parseView(useSearch())
   const branch = useBranchAt(place, at)
   const table = branch.data?.schema.tables.find((one) => one.name === name)
-  if (branch.isPending) {
+  const isMissing = branch.isSuccess && table === undefined
+  const { refetch } = branch
+  // Someone else may have made it since the schema was read.
+  useEffect(() => {
+    if (isMissing && name !== '') void refetch()
+  }, [isMissing, name, refetch])
+  if (branch.isPending || (isMissing && branch.isFetching)) {
     return (
       <Page title={name} isFull>
         <Loading lines={8} />

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { contentOf } from '../../dialect/nodes.js'
 import { isLookup } from './lookup.js'
-import { parseStatement } from './statement-plan.js'
+import { parseStatement } from './parse-statement.js'
 
 async function decide(text: string): Promise<boolean> {
   const select = contentOf((await parseStatement(text, 0)).node, 'SelectStmt')

@@ -5,6 +5,7 @@ import { warmUpParser } from '../../dialect/parser.js'
 import { compileTable, type TableCodec } from '../../rows/columns/table-codec.js'
 import { TableRows } from '../../rows/reading/table-rows.js'
 import { BranchTables } from './branch-tables.js'
+import { type ParsedStatement, parseStatement } from './parse-statement.js'
 import {
   errorAnswer,
   type ParseAnswer,
@@ -13,7 +14,7 @@ import {
   type TableDescription,
   toWire,
 } from './plan-wire.js'
-import { type ParsedStatement, parseStatement, planStatement } from './statement-plan.js'
+import { planStatement } from './plans/planner.js'
 
 /* The thread that plans large statements. It answers `parse` and `plan`; see plan-wire.ts. */
 

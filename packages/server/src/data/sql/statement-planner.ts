@@ -20,6 +20,7 @@ import { tooManyStatements } from '../../postgres/user-connections.js'
 import type { Session } from '../session/session.js'
 import { BranchTables, TableNames, TooManyCellsError } from './branch-tables.js'
 import { type Description, PlainQuery, SentQuery } from './evaluate.js'
+import { parseStatement } from './parse-statement.js'
 import {
   type ErrorAnswer,
   fromWire,
@@ -28,15 +29,9 @@ import {
   type PlanRequest,
   requireAnswer,
 } from './plan-wire.js'
+import { planStatement } from './plans/planner.js'
 import { tooManyRelations, writtenTooLong } from './select-sql.js'
-import {
-  lengthOf,
-  parseStatement,
-  planStatement,
-  type SinglePlan,
-  type StatementPlan,
-  type WithStep,
-} from './statement-plan.js'
+import { lengthOf, type SinglePlan, type StatementPlan, type WithStep } from './statement-plan.js'
 import { type ParameterTypes, withTypes } from './typed-plan.js'
 
 /** A statement, and the sizes of the texts of its parameters in bytes. */

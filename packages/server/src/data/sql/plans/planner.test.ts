@@ -7,9 +7,9 @@ import {
   PATTERN_BYTES_MAX,
   SEARCHED_BYTES_MAX,
   TYPES,
-} from '../../dialect/allowed.js'
-import { parseSql } from '../../dialect/parser.js'
-import { findName } from '../../dialect/scope.js'
+} from '../../../dialect/allowed.js'
+import { parseSql } from '../../../dialect/parser.js'
+import { findName } from '../../../dialect/scope.js'
 import {
   COLUMNS_IN_ALL_MAX,
   COLUMNS_MAX,
@@ -19,12 +19,14 @@ import {
   OPERATOR_STEPS_MAX,
   RELATIONS_MAX,
   WRITTEN_LENGTH_MAX,
-} from '../../dialect/sql-limits.js'
-import { raw, type Sql, sql } from '../../postgres/sql.js'
-import { compileSharing, Slot } from '../../postgres/statement.js'
-import type { StatementTable, TargetColumn, WritableTables } from './branch-tables.js'
-import { parseStatement, planStatement, type StatementPlan, singlePlans } from './statement-plan.js'
-import { withRows } from './with-steps.js'
+} from '../../../dialect/sql-limits.js'
+import { raw, type Sql, sql } from '../../../postgres/sql.js'
+import { compileSharing, Slot } from '../../../postgres/statement.js'
+import type { StatementTable, TargetColumn, WritableTables } from '../branch-tables.js'
+import { parseStatement } from '../parse-statement.js'
+import { type StatementPlan, singlePlans } from '../statement-plan.js'
+import { withRows } from '../with-steps.js'
+import { planStatement } from './planner.js'
 
 /** Creates a table whose rows come from a relation that no statement can name. */
 function fakeTable(name: string, columns: readonly string[]): StatementTable {

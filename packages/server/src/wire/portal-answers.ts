@@ -1,0 +1,109 @@
+import type { ResultColumn } from '../data/sql/evaluate.js'
+import { MessageWriter } from '../postgres/message-writer.js'
+import { rowMessage } from './frames.js'
+import type { Execution, Portal } from './portal.js'
+import { formatOf, rowDescription } from './row-description.js'
+import { RowStream } from './row-stream.js'
+import type { ClientConnection } from './session-context.js'
+import { toBinary } from './values.js'
+import { errorMessage, WireError } from './wire-error.js'
+
+/** The result of a statement that is not read from PostgreSQL. */
+interface Answer {
+  readonly columns: readonly ResultColumn[]
+  readonly rows: readonly (readonly (string | null)[])[]
+  readonly tag: string
+}
+
+/** Writes what clients are told about the portals that they execute: columns, rows and how it ended. */
+export class PortalAnswers {
+  readonly #connection: Pick<ClientConnection, 'output' | 'limits' | 'facts'>
+
+  constructor(connection: Pick<ClientConnection, 'output' | 'limits' | 'facts'>) {
+    this.#connection = connection
+  }
+
+  write(message: Buffer): void {
+    this.#connection.output.write(message)
+  }
+
+  notice(message: string | undefined): void {
+    const { settings } = this.#connection.facts
+    if (message === undefined || !settings.wantsNotices) return
+    this.write(errorMessage(new WireError('00000', message), 'NOTICE'))
+  }
+
+  warn(warning: WireError): void {
+    this.write(errorMessage(warning, 'WARNING'))
+  }
+
+  /** Describes columns. */
+  describe(columns: readonly ResultColumn[], formats: readonly number[]): void {
+    this.write(rowDescription(columns, formats))
+  }
+
+  /** Tells the client which columns follow, if it has asked. What it was told before must still be true. */
+  begin(portal: Portal, columns: readonly ResultColumn[], isSimple: boolean): void {
+    const { told } = portal.prepared
+    if (portal.isDescribing || (isSimple && columns.length > 0)) {
+      portal.isDescribing = false
+      this.describe(columns, portal.formats)
+    } else if (told !== undefined && !isSame(told, columns)) {
+      throw new WireError('0A000', 'cached plan must not change result type')
+    }
+  }
+
+  /** Answers a statement without rows. */
+  done(portal: Portal, tag: string): void {
+    if (portal.isDescribing) this.begin(portal, [], false)
+    this.complete(tag)
+  }
+
+  /** Answers a statement whose rows are known. */
+  rows(portal: Portal, { columns, rows, tag }: Answer, isSimple: boolean): void {
+    this.begin(portal, columns, isSimple)
+    for (const row of rows) {
+      const values = row.map((text, index) => {
+        if (text === null) return null
+        const isBinary = formatOf(portal.formats, index) === 1
+        return isBinary ? toBinary(Number(columns[index]?.typeId), text) : Buffer.from(text)
+      })
+      this.write(rowMessage(values))
+    }
+    this.complete(tag)
+  }
+
+  /** Returns what receives the rows of a portal. */
+  streamOf(portal: Portal, { rowsMax, isSimple }: Execution): RowStream {
+    return new RowStream({
+      output: this.#connection.output,
+      begin: (columns) => this.begin(portal, columns, isSimple),
+      formats: portal.formats,
+      isKept: rowsMax > 0,
+      bytesMax: this.#connection.limits.answerBytesMax,
+    })
+  }
+
+  /** As in PostgreSQL, a portal does not know that it has no more rows before it is asked for them. */
+  suspend(): void {
+    this.write(PORTAL_SUSPENDED)
+  }
+
+  complete(tag: string): void {
+    this.write(tag === ONE_ROW ? ONE_ROW_COMPLETE : completeMessage(tag))
+  }
+
+  completeEmpty(): void {
+    this.write(EMPTY_QUERY)
+  }
+}
+
+const isSame = (left: readonly ResultColumn[], right: readonly ResultColumn[]): boolean =>
+  left === right || JSON.stringify(left) === JSON.stringify(right)
+
+const EMPTY_QUERY = new MessageWriter('I').toBuffer()
+const PORTAL_SUSPENDED = new MessageWriter('s').toBuffer()
+const completeMessage = (tag: string) => new MessageWriter('C').text(tag).toBuffer()
+/** The most frequent end of a statement. */
+const ONE_ROW = 'SELECT 1'
+const ONE_ROW_COMPLETE = completeMessage(ONE_ROW)

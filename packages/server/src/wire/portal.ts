@@ -1,0 +1,47 @@
+import type { ResultColumn } from '../data/sql/evaluate.js'
+import type { CatalogueRows } from './catalogue/catalogue.js'
+import type { ClientStatement } from './client-statement.js'
+import type { RowStream } from './row-stream.js'
+
+/** Bytes that a value takes beside its content. */
+const VALUE_BYTES = 100
+
+/** A statement that a client has prepared. */
+export interface Prepared {
+  /** undefined: the text is empty. */
+  readonly statement: ClientStatement | undefined
+  readonly declaredIds: readonly number[]
+  /** The columns that the client was told. */
+  told?: readonly ResultColumn[]
+}
+
+/** A prepared statement with its values. */
+export interface Portal {
+  readonly prepared: Prepared
+  /** The client waits for the columns. They are certain when the statement runs. */
+  isDescribing: boolean
+  readonly values: readonly { readonly bytes: Buffer | null; readonly format: number }[]
+  readonly formats: readonly number[]
+  /** What the portal has returned so far, if it was executed. */
+  stream?: RowStream | CatalogueRows
+  /** The cursor that has its rows. */
+  cursor?: string
+  /** For EXECUTE: the portal of the statement that was prepared. */
+  executed?: Portal
+  /** The first word of what the client is told at the end, if it is another than that of a query. */
+  verb?: 'FETCH'
+}
+
+/** How a portal is executed. */
+export interface Execution {
+  /** 0: all. */
+  readonly rowsMax: number
+  /** The statement is one of a simple query. */
+  readonly isSimple: boolean
+}
+
+/** Bytes of the values and the rows of a portal. */
+export function portalBytes({ values, stream, executed }: Portal): number {
+  const rows = (stream?.bytes ?? 0) + (executed === undefined ? 0 : portalBytes(executed))
+  return values.reduce((sum, { bytes }) => sum + VALUE_BYTES + (bytes?.length ?? 0), rows)
+}
