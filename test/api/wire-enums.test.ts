@@ -76,6 +76,31 @@ describe('an enum type', () => {
     expect((await columnOf('types', 'more', 'mood')).enum).toEqual({ values, type: 'mood' })
   })
 
+  it('refuses a value that it does not have, also where no record matches', async () => {
+    await fork('assigned')
+    const client = await connect('assigned')
+    await client.query(`insert into plain (id, state) values ('a', 'on')`)
+    const unknown = { code: '22P02', message: expect.stringContaining('it has on, off') }
+    const none = `where id = 'nobody'`
+    await expect(client.query(`update plain set state = 'up' ${none}`)).rejects.toMatchObject(
+      unknown,
+    )
+    await expect(client.query(`update plain set state = $1 ${none}`, ['up'])).rejects.toMatchObject(
+      unknown,
+    )
+    await expect(
+      client.query(`update plain set (state) = row('up') ${none}`),
+    ).rejects.toMatchObject(unknown)
+    await expect(
+      client.query(
+        `insert into plain (id, state) values ('b', 'on') on conflict (id) do update set state = 'up'`,
+      ),
+    ).rejects.toMatchObject(unknown)
+    const changed = await client.query(`update plain set state = $1 where id = 'a'`, ['off'])
+    expect(changed.rowCount).toBe(1)
+    expect(await rowsOf(client, 'select id, state from plain')).toEqual([['a', 'off']])
+  })
+
   it('is what values are cast to, as SQLAlchemy does', async () => {
     await fork('casts')
     const first = await connect('casts')

@@ -5,6 +5,7 @@ import { contentOf } from '../../../dialect/nodes.js'
 import type { Scope } from '../../../dialect/scope.js'
 import { empty, ident, integer, join, type Sql, sql } from '../../../postgres/sql.js'
 import type { StatementTable, TargetColumn } from '../branch-tables.js'
+import { typesByName } from '../written-query.js'
 import { type PlanContext, SOURCE } from './plan-context.js'
 
 interface Assignments {
@@ -28,12 +29,18 @@ export function writeAssignments(
   })
   const columns = (nodes ?? []).map((node) => settable(node, table))
   requireDistinct(columns)
+  const types = typesByName(table.columns, table.types)
   const sources: Sql[] = []
   const values = columns.map((column, index) => {
     const value = contentOf(nodes?.[index], 'ResTarget')?.val
     const { source, colno = 1, ncolumns = 1 } = contentOf(value, 'MultiAssignRef') ?? {}
-    const write = (node: Node | undefined) =>
-      contentOf(node, 'SetToDefault') === undefined ? writer.write(node) : defaultOf(column)
+    const write = (node: Node | undefined) => {
+      if (contentOf(node, 'SetToDefault') !== undefined) return defaultOf(column)
+      // As in PostgreSQL, a value that an enum does not have is refused even if no record matches.
+      const type = types?.get(column.name)
+      if (type?.kind === 'enum') writer.requireValues(type, [node])
+      return writer.write(node)
+    }
     if (source === undefined) return column.valueOf(write(value))
     const row = contentOf(source, 'RowExpr')
     if (row !== undefined) {
