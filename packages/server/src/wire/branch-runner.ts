@@ -3,17 +3,14 @@ import type { ByteShare } from '../common/byte-budget.js'
 import type { Session } from '../data/session/session.js'
 import type { SessionRequest } from '../data/session/sessions.js'
 import type { CopyLoad } from '../data/sql/copy-load.js'
+import { describeSql } from '../data/sql/describe-sql.js'
 import type { Description, ResultColumn } from '../data/sql/evaluate.js'
 import { explainSql } from '../data/sql/explain.js'
+import type { RunStatement } from '../data/sql/prepare-sql.js'
 import type { KnownQuery } from '../data/sql/quick-queries.js'
-import {
-  describeSql,
-  type RowSink,
-  type RunStatement,
-  rowsForm,
-  runKnown,
-  runSql,
-} from '../data/sql/run-sql.js'
+import { rowsForm } from '../data/sql/result-forms.js'
+import type { RowSink } from '../data/sql/row-sink.js'
+import { runKnown, runSql } from '../data/sql/run-sql.js'
 import type { ChangeOptions } from '../data/sql/schema/change-schema.js'
 import type { SqlContext } from '../data/sql/sql-context.js'
 import type { SqlEngine } from '../data/sql/sql-engine.js'

@@ -1,5 +1,5 @@
 import type { ResultColumn } from '../data/sql/evaluate.js'
-import type { RowSink } from '../data/sql/run-sql.js'
+import type { RowSink } from '../data/sql/row-sink.js'
 import type { CursorMovement } from './cursor-statement.js'
 import { WireError } from './wire-error.js'
 

@@ -1,4 +1,4 @@
-import type { RowSink } from '../data/sql/run-sql.js'
+import { NO_ROWS, type RowSink } from '../data/sql/row-sink.js'
 import { isSchemaNode } from '../data/sql/schema/parse-schema.js'
 import type { StatementRun } from './branch-runner.js'
 import type { ClientStatement } from './client-statement.js'
@@ -11,7 +11,6 @@ import { describeLocks, lockWait, readLocks, runLocks } from './lock-statement.j
 import type { Execution, Portal, Prepared } from './portal.js'
 import type { PortalAnswers } from './portal-answers.js'
 import { type PreparedPlan, planPrepared } from './prepared-statement.js'
-import { NO_ROWS } from './row-stream.js'
 import { answerSession } from './session-answers.js'
 import type { SessionContext } from './session-context.js'
 import { explainColumn, type StatementDescriptions } from './statement-descriptions.js'

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type pg from 'pg'
 import type { Description, ResultColumn } from '../data/sql/evaluate.js'
-import { type RowSink, TooManyRowsError } from '../data/sql/run-sql.js'
+import { type RowSink, TooManyRowsError } from '../data/sql/row-sink.js'
 import { type ClientOutput, FLUSH_BYTES } from './client-output.js'
 import { rowMessage } from './frames.js'
 import { formatOf } from './row-description.js'
@@ -23,9 +23,6 @@ const QUICK_BYTES_MAX = 8 * 1024 * 1024
 const ROW_BYTES = 120
 
 const NO_ROW = Buffer.alloc(0)
-
-/** Receives rows that nobody asks for. */
-export const NO_ROWS: RowSink = { begin() {}, describe() {}, row() {}, end() {} }
 
 interface RowStreamOptions {
   readonly output: ClientOutput

@@ -1,7 +1,7 @@
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { LoadEntry } from '../records/load-entry.js'
 import type { Session } from '../session/session.js'
-import type { RowSink } from './run-sql.js'
+import type { RowSink } from './row-sink.js'
 
 /** Bytes of a column of the rows that are inserted at once. The statement is planned again for larger ones. */
 const COLUMN_BYTES_MAX = 1024 * 1024

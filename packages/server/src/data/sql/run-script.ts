@@ -4,15 +4,9 @@ import type { JsonText } from '../../common/write-json.js'
 import { invalidSql } from '../../dialect/invalid-sql.js'
 import { kindOf } from '../../dialect/nodes.js'
 import { answerOnce } from '../records/idempotency.js'
-import {
-  MissingStorageError,
-  type ResultForm,
-  type RunStatement,
-  requireLimits,
-  requireSchemaChange,
-  runSql,
-  type SqlRun,
-} from './run-sql.js'
+import { type RunStatement, requireLimits, requireSchemaChange } from './prepare-sql.js'
+import type { ResultForm } from './result-forms.js'
+import { MissingStorageError, runSql, type SqlRun } from './run-sql.js'
 import { isSchemaNode, type ParsedSchema, parseSchema } from './schema/parse-schema.js'
 import type { SchemaPlan } from './schema/plan-schema.js'
 import { type HoldContext, holdTransaction } from './sql-transaction.js'

@@ -9,20 +9,13 @@ import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { keepAnswer } from '../records/idempotency.js'
 import type { Session } from '../session/session.js'
 import type { CopyLoad } from './copy-load.js'
+import { describeInside } from './describe-sql.js'
 import type { Description, ResultColumn } from './evaluate.js'
-import {
-  cursorForm,
-  describeInside,
-  fetchInside,
-  lacksRights,
-  MissingStorageError,
-  type OpenSql,
-  type ResultForm,
-  type RowSink,
-  type RunStatement,
-  requireSchemaChange,
-  runSqlInside,
-} from './run-sql.js'
+import type { OpenSql } from './evaluators.js'
+import { type RunStatement, requireSchemaChange } from './prepare-sql.js'
+import { cursorForm, type ResultForm } from './result-forms.js'
+import type { RowSink } from './row-sink.js'
+import { fetchInside, lacksRights, MissingStorageError, runSqlInside } from './run-sql.js'
 import { type ChangeOptions, changeSchemaWithin } from './schema/change-schema.js'
 import { type ParsedSchema, parseSchema } from './schema/parse-schema.js'
 import type { SqlContext } from './sql-context.js'

@@ -1,0 +1,152 @@
+import { isResultType } from '../../dialect/allowed.js'
+import { invalidSql } from '../../dialect/invalid-sql.js'
+import type { Sql } from '../../postgres/sql.js'
+import { type Description, type ResultColumn, SentQuery } from './evaluate.js'
+import { evaluatorIn, type OpenSql, quickEvaluator, type Run } from './evaluators.js'
+import {
+  type PreparedStatement,
+  prepareAll,
+  type RunStatement,
+  requireLimits,
+} from './prepare-sql.js'
+import { parseSchema } from './schema/parse-schema.js'
+import type { SqlContext } from './sql-context.js'
+import type { SinglePlan, StatementPlan } from './statement-plan.js'
+import type { PlannedStatement, ReadySteps } from './statement-planner.js'
+import { findTypeNames } from './type-names.js'
+import { rowsOfStep, textsOfRows, withRows } from './with-steps.js'
+
+export type WithPlan = Extract<StatementPlan, { kind: 'with' }>
+
+/** Returns the types of the parameters of a statement, and the columns of its result. Does not run it. */
+export async function describeSql(
+  context: SqlContext,
+  statement: RunStatement,
+): Promise<Description> {
+  const { session, readers, bounds } = context
+  const prepared = await prepareDescribed(context, statement)
+  if (prepared === undefined) return NO_DESCRIPTION
+  if (prepared.planned.description !== undefined) {
+    // Only the guard tells whether it is still the plan of the branch.
+    await session.branch.runReads([], bounds)
+    return prepared.planned.description
+  }
+  const schema = session.branch.schemaName
+  const reader = { schema, role: await readers.find(schema) }
+  const evaluator = quickEvaluator(context, prepared, reader)
+  return describe({ context, evaluator, statement: prepared })
+}
+
+/** Describes a statement in a transaction that stays open. */
+export async function describeInside(
+  context: SqlContext,
+  open: OpenSql,
+  statement: RunStatement,
+): Promise<Description> {
+  const prepared = await prepareDescribed(context, statement)
+  if (prepared === undefined) return NO_DESCRIPTION
+  return describe({ context, evaluator: evaluatorIn(context, open), statement: prepared })
+}
+
+/** Returns undefined for a statement that changes the schema: it has neither parameters nor a result. */
+async function prepareDescribed(
+  context: SqlContext,
+  statement: RunStatement,
+): Promise<PreparedStatement | undefined> {
+  requireLimits(context.limits, [statement])
+  if ((await parseSchema([statement.statement])) !== undefined) return undefined
+  const [prepared] = await prepareAll(context, [statement])
+  return prepared
+}
+
+const NO_DESCRIPTION: Description = { parameterTypeIds: [], columns: [] }
+
+/** Describes a statement, unless that was done before. */
+export async function describe(run: Run): Promise<Description> {
+  const { planned, plan, parameters } = run.statement
+  if (planned.description !== undefined) return planned.description
+  if (plan.kind === 'with') {
+    await readySteps(run, plan)
+    return planned.description ?? NO_DESCRIPTION
+  }
+  const queries = describedQueries(planned, plan)
+  const description = await run.evaluator.describe(queries, parameters.length)
+  await requireResultTypes(run.context, description.columns)
+  planned.description = description
+  return description
+}
+
+/** Returns the queries that have the parameters of a statement, and the one that has its result. */
+function describedQueries(
+  planned: PlannedStatement,
+  plan: Exclude<StatementPlan, { kind: 'with' }>,
+) {
+  const plain = (query: Sql | undefined) => query && planned.plain(query)
+  const plainOnes = (...queries: (Sql | undefined)[]) =>
+    queries.flatMap((query) => plain(query) ?? [])
+  switch (plan.kind) {
+    case 'select':
+    case 'setval':
+      return { parameters: plainOnes(plan.query), result: plain(plan.query) }
+    case 'truncate':
+      return { parameters: [], result: undefined }
+    case 'insert':
+      return {
+        parameters: plainOnes(plan.values.rows, plan.conflict?.rows),
+        result: plain(plan.returning),
+      }
+    default:
+      return { parameters: plainOnes(plan.rows), result: plain(plan.returning) }
+  }
+}
+
+/** Describes the steps of a statement in order, because the types of one are those of the rows of another. */
+export async function readySteps(run: Run, plan: WithPlan): Promise<ReadySteps> {
+  const { planned, parameters } = run.statement
+  if (planned.steps !== undefined) return planned.steps
+  const valueCount = parameters.length + plan.steps.length
+  const typeIds = parameters.map((): string | undefined => undefined)
+  const describeOne = async (own: SinglePlan) => {
+    const queries = describedQueries(planned, own)
+    const described = await run.evaluator.describe(queries, parameters.length)
+    for (const [index, typeId] of described.parameterTypeIds.entries()) typeIds[index] ??= typeId
+    return {
+      columns: described.columns,
+      typeNames: await requireResultTypes(run.context, described.columns),
+    }
+  }
+  const steps: ReadySteps['steps'][number][] = []
+  const rows: (Sql | undefined)[] = []
+  for (const [index, step] of plan.steps.entries()) {
+    const own = withRows(step.plan, rows)
+    const query = own.kind === 'select' ? own.query : own.returning
+    const { columns, typeNames } = await describeOne(own)
+    // The ids of written records follow.
+    const count = own.kind === 'select' ? valueCount : valueCount + 1
+    const textOf = textsOfRows(columns)
+    const result = query && new SentQuery(query, { valueCount: count, textOf })
+    steps.push({ ...step, plan: own, result })
+    rows.push(query && rowsOfStep(columns, { position: parameters.length + index, typeNames }))
+  }
+  const last = withRows(plan.last, rows)
+  const { columns } = await describeOne(last)
+  planned.description = { parameterTypeIds: typeIds, columns }
+  planned.steps = { steps, last }
+  return planned.steps
+}
+
+/** Returns the names of types of results. Throws for a type whose texts tell about the server. */
+export async function requireResultTypes(
+  { database }: SqlContext,
+  columns: readonly ResultColumn[],
+): Promise<ReadonlyMap<string, string>> {
+  const names = await findTypeNames(
+    database,
+    columns.map(({ typeId }) => typeId),
+  )
+  for (const { name, typeId } of columns) {
+    const type = names.get(typeId) ?? ''
+    if (!isResultType(type)) throw invalidSql(`column "${name}": type [${type}] is not supported`)
+  }
+  return names
+}
