@@ -7,6 +7,7 @@ COPY . .
 RUN npm ci --ignore-scripts --no-audit --no-fund \
   && node node_modules/typescript/bin/tsc -b packages/cli \
   && node packages/server/bundle.js \
+  && node packages/cli/bundle.js \
   && node packages/console/build.js \
   && npm prune --omit=dev --omit=peer --ignore-scripts --no-audit --no-fund \
   && rm -rf packages/*/src packages/*/tsconfig.json packages/*/dist/.tsbuildinfo

@@ -69,12 +69,17 @@ describe.runIf(LONG)('the packages, installed from their archives into an empty 
 
   const program = () => path.join(app, 'node_modules', '.bin', 'offshoot')
 
-  it('contain the bundle of the server, with the licenses of its parts', async () => {
-    const bundle = path.join(app, 'node_modules', '@offshoot', 'server', 'bundle')
-    expect(await readdir(bundle)).toContain('main.js')
-    expect(await readFile(path.join(bundle, 'LICENSES.txt'), 'utf8')).toMatch(
-      /^fastify \d.* \(MIT\)$/m,
-    )
+  it('contain the bundles of the server and the commands, with the licenses of their parts', async () => {
+    for (const [name, module, part] of [
+      ['@offshoot/server', 'main.js', 'fastify'],
+      ['offshoot', 'program.js', 'commander'],
+    ] as const) {
+      const bundle = path.join(app, 'node_modules', name, 'bundle')
+      expect(await readdir(bundle)).toContain(module)
+      expect(await readFile(path.join(bundle, 'LICENSES.txt'), 'utf8')).toMatch(
+        new RegExp(`^${part} \\d.* \\(MIT\\)$`, 'm'),
+      )
+    }
   })
 
   it('contain no tests, and everything that they refer to', async () => {

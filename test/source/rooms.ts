@@ -17,7 +17,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
  * Rooms of one level do not know each other.
  */
 const LEVELS: readonly (readonly string[])[] = [
-  ['common', 'telemetry', 'tell-person.ts', 'version.ts'],
+  ['common', 'telemetry', 'bundled.ts', 'tell-person.ts', 'version.ts'],
   ['config.ts'],
   ['blobs', 'postgres'],
   ['dialect'],

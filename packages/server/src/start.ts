@@ -1,6 +1,4 @@
-import { statSync } from 'node:fs'
-import nodeModule from 'node:module'
-import { fileURLToPath } from 'node:url'
+import { type Bundle, importBundled, isFresh } from './bundled.js'
 import type { MainOptions } from './main.js'
 
 /** Modules that run the commands of the service, and that the bundle has under the same names. */
@@ -10,18 +8,17 @@ const MODULES = {
 }
 type Modules = { [Name in keyof typeof MODULES]: Awaited<ReturnType<(typeof MODULES)[Name]>> }
 
-const BUNDLE = new URL('../bundle/main.js', import.meta.url)
-/** Replaced with the bundle, so it does not grow. Whoever can write to it can also change the code. */
-const COMPILED = new URL('../bundle/.compiled', import.meta.url)
-
-/** Files that are only in a checkout, and newer than the bundle if it is stale. */
-const NEWER_IF_STALE = [
-  '../bundle.js',
-  './.tsbuildinfo',
-  '../../contract/dist/.tsbuildinfo',
-  '../../embedded-postgres/dist/.tsbuildinfo',
-  '../../../node_modules/.package-lock.json',
-]
+const BUNDLE: Bundle = {
+  folder: new URL('../bundle/', import.meta.url),
+  module: 'main',
+  newerIfStale: [
+    '../bundle.js',
+    './.tsbuildinfo',
+    '../../contract/dist/.tsbuildinfo',
+    '../../embedded-postgres/dist/.tsbuildinfo',
+    '../../../node_modules/.package-lock.json',
+  ].map((file) => new URL(file, import.meta.url)),
+}
 
 /** Runs the service until it is told to stop. Resolves with the exit code. */
 export async function main(options: MainOptions = {}): Promise<number> {
@@ -37,31 +34,11 @@ export const runRestore: Modules['backup']['runRestore'] = async (options) =>
 export const runRestoreDatabase: Modules['backup']['runRestoreDatabase'] = async (options) =>
   (await load('backup')).runRestoreDatabase(options)
 
-/**
- * Loads modules from the bundle if there is one, because that takes a third of the time of loading them one by one.
- */
 async function load<Name extends keyof Modules>(name: Name): Promise<Modules[Name]> {
-  if (!isBundleFresh()) return (await MODULES[name]()) as Modules[Name]
-  keepCompiled()
-  return (await import(new URL(`${name}.js`, BUNDLE).href)) as Modules[Name]
-}
-
-/**
- * Lets Node.js 22 and later keep the code that V8 has compiled, for the next start. It does nothing if the folder cannot be
- * written to.
- */
-function keepCompiled(): void {
-  const { enableCompileCache } = nodeModule as { enableCompileCache?(folder: string): unknown }
-  enableCompileCache?.(fileURLToPath(COMPILED))
+  return ((await importBundled(BUNDLE, name)) ?? (await MODULES[name]())) as Modules[Name]
 }
 
 /** Returns whether there is a bundle of the modules as they are now. */
 export function isBundleFresh(): boolean {
-  const builtAt = timeOf(BUNDLE)
-  if (builtAt === undefined) return false
-  return NEWER_IF_STALE.every((file) => (timeOf(new URL(file, import.meta.url)) ?? 0) <= builtAt)
-}
-
-function timeOf(file: URL): number | undefined {
-  return statSync(fileURLToPath(file), { throwIfNoEntry: false })?.mtimeMs
+  return isFresh(BUNDLE)
 }
