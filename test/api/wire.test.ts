@@ -193,8 +193,12 @@ describe('a client of PostgreSQL', () => {
       constraint: 'people_email_key',
       schema: 'public',
     })
-    const wrong = await client.query('select nothing from people').catch((e) => e)
-    expect(wrong.position).toBe('8')
+    const positionIn = async (text: string) =>
+      (await client.query(text).catch((error) => error)).position
+    expect(await positionIn('select nothing from people')).toBe('8')
+    // A character counts once, whatever its size.
+    expect(await positionIn(`select 'é😀', nothing from people`)).toBe('14')
+    expect(await positionIn(`select 'é😀' froma x`)).toBe('19')
   })
 
   it('names broken rules as the catalogue does, and shows what a deletion does to links', async () => {

@@ -133,7 +133,9 @@ export class QueryWriter implements StatementContext {
 
   positionOf(location: number | undefined): number | undefined {
     if (location === undefined) return undefined
-    return Buffer.from(this.#statement).subarray(0, location).toString().length + 1
+    const before = Buffer.from(this.#statement).subarray(0, location).toString()
+    // As in PostgreSQL, characters outside of the basic plane count once.
+    return [...before].length + 1
   }
 
   subquery(node: Node | undefined, scope: Scope): WrittenQuery {
