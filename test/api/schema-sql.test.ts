@@ -332,6 +332,41 @@ describe('create table', () => {
     })
   })
 
+  it('follows the extensions that migrations create for what is there without them', async () => {
+    const { run, sql, table } = await open()
+    const made = await run(`
+      create extension if not exists "plpgsql" with schema "pg_catalog";
+      create extension if not exists "uuid-ossp";
+      create extension pgcrypto with schema public version '1.3' cascade;
+      create extension if not exists vector;
+      comment on extension vector is 'embeddings';
+      create table docs (id uuid primary key default uuid_generate_v4(), key uuid default gen_random_uuid(), place vector(3));
+      drop extension if exists hstore`)
+    expect(made.notices).toEqual([
+      'extension "plpgsql" already exists, skipping',
+      'extension [uuid-ossp] is not there: of it, the default uuid_generate_v4() can be used',
+      'extension [pgcrypto] is not there: of it, the default gen_random_uuid() can be used',
+      'extension [vector] is not there: of it, columns of the type vector(n) can be used',
+      'COMMENT ON EXTENSION: was not kept, because only columns have a description',
+      'extension "hstore" does not exist, skipping',
+    ])
+    expect((await table('docs')).columns).toMatchObject([
+      { name: 'key', type: 'uuid' },
+      { name: 'place', type: 'vector', vector: { dimension: 3 } },
+    ])
+    for (const statement of [
+      'create extension if not exists postgis',
+      'drop extension if exists hstore; create extension hstore',
+    ]) {
+      expect(await sql(statement)).toMatchObject({
+        status: 400,
+        body: {
+          message: expect.stringMatching(/CREATE EXTENSION \[(postgis|hstore)\] is not supp/),
+        },
+      })
+    }
+  })
+
   it('requires values of columns of types that have no such rule', async () => {
     const { run, sql, table } = await open()
     await run('create table t (id text primary key, tags text[] not null)')

@@ -33,6 +33,7 @@ const SCHEMA_KINDS: ReadonlySet<NodeKind> = new Set([
   'CommentStmt',
   'CreateEnumStmt',
   'AlterEnumStmt',
+  'CreateExtensionStmt',
   'CreateSchemaStmt',
   'CreateSeqStmt',
   'AlterSeqStmt',

@@ -6,6 +6,7 @@ import { notSupported } from './not-supported.js'
 import type { ParsedSchema } from './parse-schema.js'
 import { requireNumbering } from './plan-columns.js'
 import { renameConstraint } from './plan-constraints.js'
+import { createExtension, dropExtension } from './plan-extensions.js'
 import { createIndex, dropIndex } from './plan-indexes.js'
 import { alterTable, createTable, dropTable } from './plan-tables.js'
 import { alterEnum, createEnum, dropType, renameType } from './plan-types.js'
@@ -90,14 +91,21 @@ function planStatement(work: SchemaWork, node: Node): string {
   if (sequence !== undefined) return createSequence(work, sequence)
   const altered = contentOf(node, 'AlterSeqStmt')
   if (altered !== undefined) return alterSequence(work, altered)
+  const extension = contentOf(node, 'CreateExtensionStmt')
+  if (extension !== undefined) return createExtension(work, extension)
   const schema = contentOf(node, 'CreateSchemaStmt')
-  if (schema?.schemaname === PUBLIC && schema.if_not_exists && !schema.schemaElts) {
-    return 'CREATE SCHEMA'
-  }
+  if (schema !== undefined) return createSchema(schema)
   const words = kindOf(node)
     .replace(/Stmt$/, '')
     .replace(/([a-z])([A-Z])/g, '$1 $2')
   throw notSupported(`${words.toUpperCase()} among statements that change the schema`)
+}
+
+/** The schema `public` exists, and there are no others. */
+function createSchema(statement: NodeOf<'CreateSchemaStmt'>): string {
+  const { schemaname: name, if_not_exists: isOptional, schemaElts: parts } = statement
+  if (name === PUBLIC && isOptional && !parts) return 'CREATE SCHEMA'
+  throw notSupported(`CREATE SCHEMA [${name}]`, `a branch has the schema [${PUBLIC}] only`)
 }
 
 function renameObject(work: SchemaWork, statement: NodeOf<'RenameStmt'>): string {
@@ -126,6 +134,7 @@ function dropObjects(
 ): string {
   for (const each of objects ?? []) {
     if (kind === 'OBJECT_TYPE') dropType(work, each, isOptional)
+    else if (kind === 'OBJECT_EXTENSION') dropExtension(work, each, isOptional)
     else {
       const parts = namesOf(contentOf(each, 'List')?.items)
       const name = parts.at(-1) ?? ''
