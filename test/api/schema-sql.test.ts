@@ -367,6 +367,64 @@ describe('create table', () => {
     }
   })
 
+  it('runs the blocks in which migrations skip what exists', async () => {
+    const { run, sql, table } = await open()
+    const block = (statement: string, conditions = 'WHEN duplicate_object THEN null;') =>
+      `DO $$ BEGIN\n ${statement};\nEXCEPTION\n ${conditions}\nEND $$`
+    const statements = [
+      block(`CREATE TYPE "state" AS ENUM('new', 'sent')`),
+      'CREATE TABLE IF NOT EXISTS "a" ("id" serial PRIMARY KEY, "state" "state" DEFAULT \'new\')',
+      'CREATE TABLE IF NOT EXISTS "b" ("id" serial PRIMARY KEY, "a_id" integer, "n" integer)',
+      block(
+        'ALTER TABLE "b" ADD CONSTRAINT "b_a_fk" FOREIGN KEY ("a_id") REFERENCES "public"."a"("id")',
+      ),
+      block('ALTER TABLE b ADD CONSTRAINT b_n_check CHECK (n > 0)'),
+      block('ALTER TABLE b ADD CONSTRAINT b_both UNIQUE (a_id, n)'),
+      block(
+        'ALTER TABLE b ADD COLUMN m integer',
+        'when duplicate_table then null; when duplicate_column then null;',
+      ),
+      block('create table c (id serial primary key)', 'when duplicate_table then null;'),
+    ]
+    const file = statements.join(';\n--> statement-breakpoint\n')
+    const notices = async () => (await run(file)).notices
+    expect(await notices()).toBeUndefined()
+    const made = await Promise.all(['a', 'b', 'c'].map((name) => table(name)))
+    expect(made[1]?.constraints).toHaveLength(2)
+    expect(await notices()).toEqual([
+      'type [state] already exists, skipping',
+      'table [a] already exists, skipping',
+      'table [b] already exists, skipping',
+      'constraint [b_a_fk] of table [b] already exists, skipping',
+      'constraint [b_n_check] of table [b] already exists, skipping',
+      'constraint [b_both] of table [b] already exists, skipping',
+      'column [m] of table [b] already exists, skipping',
+      'table [c] already exists, skipping',
+    ])
+    expect(await Promise.all(['a', 'b', 'c'].map((name) => table(name)))).toEqual(made)
+    for (const other of [
+      'do $$ begin perform 1; end $$',
+      block('select 1'),
+      block('alter table b add column x int; alter table b add column y int'),
+      block('alter table b add column x int', 'when others then null;'),
+      `do language sql $$ begin ${statements[1]}; exception when duplicate_table then null; end $$`,
+    ]) {
+      expect(await sql(other)).toMatchObject({
+        status: 400,
+        body: { message: expect.stringMatching(/^invalid SQL: DO is not supported: but for one/) },
+      })
+    }
+    expect(await sql(block('alter table b add column x'))).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining('syntax error') },
+    })
+    // Only what exists is skipped.
+    expect(await sql(block('alter table nothing add column x int'))).toMatchObject({
+      body: { message: expect.stringContaining('nothing') },
+    })
+    expect(await table('b')).toEqual(made[1])
+  })
+
   it('requires values of columns of types that have no such rule', async () => {
     const { run, sql, table } = await open()
     await run('create table t (id text primary key, tags text[] not null)')

@@ -309,6 +309,26 @@ describe('a transaction that changes the schema', () => {
     expect(notices).toHaveLength(5)
   })
 
+  it('reports what exists with the codes of PostgreSQL, and skips it in a block that says so', async () => {
+    const client = await forkTo('existing')
+    await client.query(`create type phase as enum ('a')`)
+    await client.query('create table phases (id serial primary key, phase phase)')
+    await client.query(`alter table phases add constraint known check (phase <> 'b')`)
+    const cases = [
+      [`create type phase as enum ('a')`, '42710'],
+      [`alter type phase add value 'a'`, '42710'],
+      [`alter table phases add constraint known check (phase <> 'c')`, '42710'],
+      ['alter table phases add column phase text', '42701'],
+      ['create table phases (id serial primary key)', '42P07'],
+    ] as const
+    for (const [text, code] of cases) {
+      await expect(client.query(text)).rejects.toMatchObject({ code })
+      const skipped = `do $$ begin ${text}; exception when duplicate_object then null; end $$`
+      expect((await client.query(skipped)).command).toBe('DO')
+      expect((await client.query({ text: skipped, name: `block ${text}` })).command).toBe('DO')
+    }
+  })
+
   it('goes on after SET CONSTRAINTS, which Django sends before it changes a table', async () => {
     const client = await forkTo('constraints')
     const notices: string[] = []

@@ -89,6 +89,12 @@ const INVALID: readonly (readonly [RegExp, string])[] = [
   [/must not be null|cannot be null|is required/, '23502'],
 ]
 
+/** Kinds of things that exist, by the messages about them. */
+const EXISTING: readonly (readonly [RegExp, string])[] = [
+  [/constraint \[[^\]]*\](?: of table \[[^\]]*\])? already exists$|^type \[|^value \[/, '42710'],
+  [/column \[[^\]]*\](?: of table \[[^\]]*\])? already exists$/, '42701'],
+]
+
 /** A constraint that records violate is one of unique values. */
 const UNIQUE_BROKEN = /have values that other records have/
 
@@ -156,8 +162,9 @@ function stateOf(error: AppError, message: string): string {
     if (error.code === 'invalid_sql' && code !== undefined && isSqlState(code)) return code
     if (error.code === 'query_too_costly' && code === '57014') return code
   }
-  const invalid = INVALID.find(([pattern]) => pattern.test(message))
-  if (error.code === 'invalid_sql' && invalid !== undefined) return invalid[1]
+  const kinds = { invalid_sql: INVALID, already_exists: EXISTING }[error.code as string] ?? []
+  const kind = kinds.find(([pattern]) => pattern.test(message))
+  if (kind !== undefined) return kind[1]
   if (error.code === 'constraint_violated' && UNIQUE_BROKEN.test(message)) return '23505'
   return STATES[error.code] ?? 'XX000'
 }

@@ -1,3 +1,4 @@
+import { AppError } from '@offshoot/contract/errors'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
 import { enumNameOf } from '../../../dialect/scope.js'
 import type { ColumnModel, SchemaModel, TableModel } from './schema-model.js'
@@ -69,7 +70,8 @@ export class EnumTypes {
   }
 
   #requireFree(name: string): void {
-    if (this.#known.has(name)) throw invalidSql(`type [${name}] already exists`)
+    if (!this.#known.has(name)) return
+    throw new AppError('already_exists', `type [${name}] already exists`)
   }
 }
 

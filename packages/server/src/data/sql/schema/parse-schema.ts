@@ -12,6 +12,8 @@ interface ParsedSchemaStatement {
   readonly source: string
   /** The text of the statement alone. */
   readonly statement: string
+  /** It does nothing if what it makes exists. */
+  readonly skipsExisting?: boolean
 }
 
 export interface ParsedSchema {
@@ -22,7 +24,7 @@ export interface ParsedSchema {
 }
 
 /** A text without these words at the beginning of a statement, a line or behind a comment changes no schema. */
-const SCHEMA_WORDS = /(?:^|[;\n\r]|\*\/)[ \t\f\v]*(?:create|alter|drop|comment)\b/i
+const SCHEMA_WORDS = /(?:^|[;\n\r]|\*\/)[ \t\f\v]*(?:create|alter|drop|comment|do)\b/i
 
 const SCHEMA_KINDS: ReadonlySet<NodeKind> = new Set([
   'CreateStmt',
@@ -37,6 +39,7 @@ const SCHEMA_KINDS: ReadonlySet<NodeKind> = new Set([
   'CreateSchemaStmt',
   'CreateSeqStmt',
   'AlterSeqStmt',
+  'DoStmt',
 ])
 
 export function isSchemaNode(node: Node): boolean {
@@ -60,12 +63,35 @@ async function parseAll(texts: readonly string[]): Promise<ParsedSchema | undefi
     })
     if (found === undefined) return undefined
     const { nodes, texts } = found
-    parsed.push(nodes.map((node, at) => ({ node, source, statement: texts[at] ?? source })))
+    const statements = nodes.map((node, at) => ({ node, source, statement: texts[at] ?? source }))
+    parsed.push(await Promise.all(statements.map((each) => unwrap(each))))
   }
   if (!parsed.flat().some(({ node }) => isSchemaNode(node))) return undefined
   const expressions = new Map<object, string>()
   for (const statement of parsed.flat()) await readExpressions(statement, expressions)
   return { texts: parsed, expressions }
+}
+
+/** The block of a DO whose statement does nothing if what it makes exists. Tools for migrations write it. */
+const SKIPPING_BLOCK =
+  /^\s*begin\s(.*)\sexception(?:\s+when\s+duplicate_(?:object|table|column)\s+then\s+null\s*;)+\s*end\s*;?\s*$/is
+
+/** Returns the statement that a DO runs, if its block is such a one. */
+async function unwrap(outer: ParsedSchemaStatement): Promise<ParsedSchemaStatement> {
+  const parts = (contentOf(outer.node, 'DoStmt')?.args ?? []).map((each) =>
+    contentOf(each, 'DefElem'),
+  )
+  const textOf = (name: string) =>
+    contentOf(parts.find((part) => part?.defname === name)?.arg, 'String')?.sval
+  const [, source] = SKIPPING_BLOCK.exec(textOf('as') ?? '') ?? []
+  if (source === undefined || (textOf('language') ?? 'plpgsql') !== 'plpgsql') return outer
+  const inner = await parseSql(source).catch((error: unknown) => {
+    if (error instanceof SqlSyntaxError) throw invalidSql(error.message)
+    throw error
+  })
+  const [node, ...others] = inner.nodes
+  if (node === undefined || others.length > 0 || !isSchemaNode(node)) return outer
+  return { node, source, statement: outer.statement, skipsExisting: true }
 }
 
 /** Reads the texts of the checks, computed columns and conversions of a statement. */

@@ -69,10 +69,11 @@ export function makeUnique(
     )
     return
   }
-  for (const column of columns) work.model.makeIndexable(table, column)
   const names = columns.map(({ definition }) => definition.name)
   const usual = cutName(`${table.name}_${names.join('_')}_key`)
   const name = given === undefined ? usual : work.newName(given)
+  if (given !== undefined) requireFree(table, name)
+  for (const column of columns) work.model.makeIndexable(table, column)
   const [column, ...others] = columns
   if (column !== undefined && others.length === 0 && name === usual) {
     const { defaultValue, generate } = column.definition
@@ -99,6 +100,7 @@ export function addCheck(work: SchemaWork, table: TableModel, constraint: TableC
     constraint.conname === undefined
       ? freeName(table, columns.length === 1 ? `${table.name}_${columns[0]}` : table.name)
       : work.newName(constraint.conname)
+  requireFree(table, name)
   work.model.addConstraint(table, { name, check }, columns)
 }
 

@@ -21,8 +21,8 @@ export function createIndex(work: SchemaWork, statement: NodeOf<'IndexStmt'>): s
   if (isUnique) {
     if (obstacle !== undefined) throw notSupported(`CREATE UNIQUE INDEX: ${obstacle}`)
     const isKnown = table.constraints.some(({ name }) => name === idxname)
-    if (statement.if_not_exists && isKnown) {
-      return work.skip(tag, `index [${idxname}] already exists`)
+    if (isKnown) {
+      return work.meetExisting(tag, `index [${idxname}] already exists`, statement.if_not_exists)
     }
     // An index and a constraint of one name would be the same thing here.
     makeUnique(work, table, names, idxname ?? cutName(`${table.name}_${names.join('_')}_idx`))

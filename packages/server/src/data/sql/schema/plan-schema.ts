@@ -1,3 +1,4 @@
+import { AppError } from '@offshoot/contract/errors'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Node } from 'libpg-query'
 import { contentOf, kindOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
@@ -37,11 +38,11 @@ export function planSchema(
   const statements = texts.flat()
   const work = new SchemaWork(model, expressions, types)
   let tag = ''
-  for (const [index, { node, source }] of statements.entries()) {
+  for (const [index, { node, source, skipsExisting }] of statements.entries()) {
     const isEdge = { isFirst: index === 0, isLast: index === statements.length - 1 }
     if (isBlockEdge(node, isEdge)) continue
     work.source = source
-    tag = planStatement(work, node)
+    tag = skipsExisting ? planUnlessExists(work, node) : planStatement(work, node)
   }
   const known = new Set(model.tables)
   return {
@@ -67,6 +68,18 @@ function isBlockEdge(
   const { kind } = contentOf(node, 'TransactionStmt') ?? {}
   if (kind === 'TRANS_STMT_BEGIN' || kind === 'TRANS_STMT_START') return isFirst
   return kind === 'TRANS_STMT_COMMIT' && isLast
+}
+
+/** Plans the statement of a DO, which does nothing if what it makes exists. */
+function planUnlessExists(work: SchemaWork, node: Node): string {
+  const tag = 'DO'
+  try {
+    planStatement(work, node)
+    return tag
+  } catch (error) {
+    if (!(error instanceof AppError) || error.code !== 'already_exists') throw error
+    return work.skip(tag, error.message)
+  }
 }
 
 /** Plans a statement. Returns its command tag. */
@@ -95,6 +108,12 @@ function planStatement(work: SchemaWork, node: Node): string {
   if (extension !== undefined) return createExtension(work, extension)
   const schema = contentOf(node, 'CreateSchemaStmt')
   if (schema !== undefined) return createSchema(schema)
+  if (kindOf(node) === 'DoStmt') {
+    throw notSupported(
+      'DO',
+      'but for one statement that changes the schema with EXCEPTION WHEN duplicate_object THEN null',
+    )
+  }
   const words = kindOf(node)
     .replace(/Stmt$/, '')
     .replace(/([a-z])([A-Z])/g, '$1 $2')

@@ -41,8 +41,8 @@ export function createTable(work: SchemaWork, statement: NodeOf<'CreateStmt'>): 
   }
   const name = work.newName(work.nameOf(statement.relation))
   const tag = 'CREATE TABLE'
-  if (statement.if_not_exists && work.model.findTable(name) !== undefined) {
-    return work.skip(tag, `table [${name}] already exists`)
+  if (work.model.findTable(name) !== undefined) {
+    return work.meetExisting(tag, `table [${name}] already exists`, statement.if_not_exists)
   }
   const elements = statement.tableElts ?? []
   const columns = elements.flatMap((each) => contentOf(each, 'ColumnDef') ?? [])
@@ -119,9 +119,10 @@ function applyCommand(work: SchemaWork, table: TableModel, command: NodeOf<'Alte
   switch (subtype) {
     case 'AT_AddColumn': {
       const column = contentOf(def, 'ColumnDef') ?? {}
-      const isKnown = findColumn(table, column.colname ?? '') !== undefined
-      if (!(isOptional && isKnown)) addColumn(work, table, column)
-      else work.skip('', `column [${column.colname}] of table [${table.name}] already exists`)
+      const isTaken = findColumn(table, column.colname ?? '') !== undefined
+      const taken = `column [${column.colname}] of table [${table.name}] already exists`
+      if (isTaken) work.meetExisting('', taken, isOptional)
+      else addColumn(work, table, column)
       return
     }
     case 'AT_DropColumn': {

@@ -1,4 +1,3 @@
-import { AppError } from '@offshoot/contract/errors'
 import type { Node } from 'libpg-query'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
 import { contentOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
@@ -22,10 +21,8 @@ export function alterEnum(work: SchemaWork, statement: NodeOf<'AlterEnumStmt'>):
   }
   const values = work.types.valuesOf(name)
   if (values.includes(value)) {
-    if (!statement.skipIfNewValExists) {
-      throw new AppError('already_exists', `type [${name}]: value [${value}] already exists`)
-    }
-    return work.skip(tag, `value [${value}] of type [${name}] already exists`)
+    const taken = `value [${value}] of type [${name}] already exists`
+    return work.meetExisting(tag, taken, statement.skipIfNewValExists)
   }
   const added = (before: readonly string[]) => {
     const at = neighbour === undefined ? before.length : before.indexOf(neighbour)

@@ -1,3 +1,4 @@
+import { AppError } from '@offshoot/contract/errors'
 import type { Node } from 'libpg-query'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
 import type { NodeOf } from '../../../dialect/nodes.js'
@@ -43,6 +44,12 @@ export class SchemaWork {
   skip(tag: string, reason: string): string {
     this.note(`${reason}, skipping`)
     return tag
+  }
+
+  /** What a statement makes exists, so that it has nothing to do if it has IF NOT EXISTS. Returns its tag. */
+  meetExisting(tag: string, reason: string, isOptional = false): string {
+    if (isOptional) return this.skip(tag, reason)
+    throw new AppError('already_exists', reason)
   }
 
   /** Returns the name of a relation. Only the schema `public` exists. */
