@@ -55,6 +55,17 @@ const tagOf = (messages: readonly Received[]) =>
 const linesOf = (messages: readonly Received[]) =>
   messages.filter(({ type }) => type === 'd').map(({ body }) => body.toString())
 
+/** Sends rows. Returns the command tag, or the code of the error. */
+const copyIn = async (statement: string, bytes: Buffer | string) => {
+  const raw = await wire.openRaw()
+  raw.send(query(statement))
+  await raw.until('G')
+  raw.send(message('d', Buffer.from(bytes)), done())
+  const answer = await raw.until('Z')
+  raw.close()
+  return errorCode(answer) ?? tagOf(answer)
+}
+
 const VALUES = `p1,Ann,41,2026-01-02 03:04:05+00,"{a,""b c""}","{""k"": [1]}",y\np2,"x\ny",,,,,z\n`
 
 describe('COPY', () => {
@@ -278,16 +289,6 @@ describe('COPY in binary format', () => {
 })
 
 describe('rows that a client sends', () => {
-  const copyIn = async (statement: string, bytes: Buffer | string) => {
-    const raw = await wire.openRaw()
-    raw.send(query(statement))
-    await raw.until('G')
-    raw.send(message('d', Buffer.from(bytes)), done())
-    const answer = await raw.until('Z')
-    raw.close()
-    return errorCode(answer) ?? tagOf(answer)
-  }
-
   it('are refused if their bytes are no UTF-8, and nothing is stored', async () => {
     const faulty = [
       Buffer.from('bad1\tx\nbad2\ta\xff\xfeb\n', 'latin1'),
@@ -333,6 +334,46 @@ describe('rows that a client sends', () => {
     const statement = 'copy people (id, name) from stdin (format csv)'
     expect(await copyIn(statement, 'csv1,a\n\\.\ncsv2,b\n')).toBe('22P04')
     expect(await copyIn(statement, 'csv1,\\.\ncsv2,b\n')).toBe('COPY 2')
+  })
+})
+
+describe('columns that COPY names in its options', () => {
+  it('have quotes around their values', async () => {
+    await copyIn('copy people (id, name, age) from stdin', 'quoted\tq\t5\n')
+    const raw = await wire.openRaw()
+    const rows = `copy (select id, name, age, doc from people where id = 'quoted') to stdout`
+    raw.send(query(`${rows} (format csv, header, force_quote (name, age, doc))`))
+    expect(linesOf(await raw.until('Z'))).toEqual(['id,name,age,doc\n', 'quoted,"q","5",\n'])
+    raw.send(query(`${rows} csv force quote *`))
+    expect(linesOf(await raw.until('Z'))).toEqual(['"quoted","q","5",\n'])
+    raw.close()
+  })
+
+  it('read a text for null in another way', async () => {
+    const given = 'N,"N",N\n'
+    const into = (id: string, options: string) =>
+      copyIn(
+        `copy people (id, name, need) from stdin (format csv, null 'N'${options})`,
+        given.replace('N', id),
+      )
+    expect(await into('null1', ', force_null (name), force_not_null (need)')).toBe('COPY 1')
+    expect(await into('null2', ', force_not_null *')).toBe('COPY 1')
+    expect(await branches.read('main', 'people', ['null1', 'null2'])).toMatchObject({
+      null1: { need: 'N' },
+      null2: { name: 'N', need: 'N' },
+    })
+  })
+
+  it('must be there, and of the direction and format', async () => {
+    const codeOf = (text: string) => client.query(text).catch((error) => error.code)
+    const from = 'copy people (id, name) from stdin'
+    expect(await codeOf(`${from} (format csv, force_null (age))`)).toBe('42P10')
+    expect(await codeOf(`${from} (force_null (name))`)).toBe('0A000')
+    expect(await codeOf(`${from} (format csv, force_quote (name))`)).toBe('0A000')
+    const to = 'copy people (id, name) to stdout'
+    expect(await codeOf(`${to} (format csv, force_quote (age))`)).toBe('42P10')
+    expect(await codeOf(`${to} (force_quote (name))`)).toBe('0A000')
+    expect(await codeOf(`${to} (format csv, force_null (name))`)).toBe('0A000')
   })
 })
 

@@ -9,6 +9,7 @@ const TEXT: CopyFormat = {
   matchesHeader: false,
   quote: '"',
   escaping: '"',
+  force: { quote: [], null: [], notNull: [] },
 }
 const CSV: CopyFormat = { ...TEXT, isCsv: true, delimiter: ',', nullText: '' }
 
@@ -62,5 +63,32 @@ describe('COPY', () => {
     expect(() => read('a,"b\n', CSV)).toThrow('unterminated')
     expect(() => read('x'.repeat(1001), TEXT)).toThrow('at most 1000')
     expect(read('x'.repeat(1000), TEXT)).toHaveLength(1)
+  })
+})
+
+describe('CSV with forced columns', () => {
+  const NULLS: CopyFormat = { ...CSV, nullText: 'N' }
+
+  it('has quotes around all values of some but null', () => {
+    expect(formatRow(['1', 'x', null], CSV, [true, false, true])).toBe('"1",x,\n')
+  })
+
+  it('reads a text for null in quotes as null, or without as a text', () => {
+    const text = 'N,N\n"N","N"\n'
+    const forced = (force: Partial<CopyFormat['force']>) =>
+      read(text, { ...NULLS, force: { ...NULLS.force, ...force } })
+    expect(forced({})).toEqual([
+      [null, null],
+      ['N', 'N'],
+    ])
+    expect(forced({ null: ['b'] })).toEqual([
+      [null, null],
+      ['N', null],
+    ])
+    expect(forced({ notNull: 'all' })).toEqual([
+      ['N', 'N'],
+      ['N', 'N'],
+    ])
+    expect(() => forced({ null: ['c'] })).toThrow('column "c" is not one')
   })
 })

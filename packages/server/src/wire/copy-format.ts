@@ -9,10 +9,21 @@ export interface CopyFormat {
   readonly hasHeader: boolean
   /** The header that is read must have the names of the columns. */
   readonly matchesHeader: boolean
-  /** Only of csv. */
+  /** Only of csv, like the following. */
   readonly quote: string
   readonly escaping: string
+  readonly force: {
+    /** All values but null are written in quotes. */
+    readonly quote: Columns
+    /** A text for null is null in quotes, too. */
+    readonly null: Columns
+    /** A text for null is a text. */
+    readonly notNull: Columns
+  }
 }
+
+/** Columns by their names, or all of them. */
+export type Columns = readonly string[] | 'all'
 
 /** Bytes that a part of a line takes beside its content. */
 const PART_BYTES = 32
@@ -39,10 +50,24 @@ const UNESCAPES: Readonly<Record<string, string>> = {
   v: '\v',
 }
 
-/** Writes a line. */
-export function formatRow(row: CopyRow, format: CopyFormat): string {
+/** Returns for each column whether it is among some. */
+export function isAmong(some: Columns, columns: readonly string[]): readonly boolean[] {
+  if (some === 'all') return columns.map(() => true)
+  const unknown = some.find((name) => !columns.includes(name))
+  if (unknown === undefined) return columns.map((name) => some.includes(name))
+  throw new WireError('42P10', `column "${unknown}" is not one of those that COPY names`)
+}
+
+/** Writes a line. `isQuoted`: by column, whether its values are in quotes anyway. */
+export function formatRow(
+  row: CopyRow,
+  format: CopyFormat,
+  isQuoted: readonly boolean[] = [],
+): string {
   const write = format.isCsv ? writeCsv : writeText
-  const values = row.map((value) => (value === null ? format.nullText : write(value, format)))
+  const values = row.map((value, column) =>
+    value === null ? format.nullText : write(value, format, isQuoted[column] ?? false),
+  )
   return `${values.join(format.delimiter)}\n`
 }
 
@@ -55,8 +80,13 @@ function writeText(value: string, { delimiter }: CopyFormat): string {
   return text
 }
 
-function writeCsv(value: string, { delimiter, quote, escaping, nullText }: CopyFormat): string {
+function writeCsv(
+  value: string,
+  { delimiter, quote, escaping, nullText }: CopyFormat,
+  isQuoted: boolean,
+): string {
   const isPlain =
+    !isQuoted &&
     value !== nullText &&
     value !== '\\.' &&
     ![delimiter, quote, '\n', '\r'].some((each) => value.includes(each))
@@ -73,6 +103,7 @@ export class CopyReader {
   readonly #marks: { readonly line: RegExp; readonly value: RegExp }
   readonly #columns: readonly string[]
   readonly #lengthMax: number
+  readonly #nulls: NullRules
   /** The parts of a line that has no end yet. */
   #parts: string[] = []
   #length = 0
@@ -94,6 +125,10 @@ export class CopyReader {
     this.#columns = columns
     this.#lengthMax = lengthMax
     this.#skipsHeader = format.hasHeader
+    this.#nulls = {
+      isNull: isAmong(format.force.null, columns),
+      isText: isAmong(format.force.notNull, columns),
+    }
   }
 
   /** The bytes of the line that has no end yet. */
@@ -142,8 +177,9 @@ export class CopyReader {
       this.#isAtEnd = true
       return undefined
     }
-    const readValues = this.#format.isCsv ? readCsv : readText
-    const row = readValues(line, this.#format, this.#marks.value)
+    const row = this.#format.isCsv
+      ? readCsv(line, this.#format, { marks: this.#marks.value, nulls: this.#nulls })
+      : readText(line, this.#format, this.#marks.value)
     if (this.#skipsHeader) {
       this.#skipsHeader = false
       if (this.#format.matchesHeader) this.#requireHeader(row)
@@ -235,10 +271,16 @@ function withoutEscapes(field: string): string {
   )
 }
 
+/** What the text for null is, by column: null in quotes, too, or a text. */
+interface NullRules {
+  readonly isNull: readonly boolean[]
+  readonly isText: readonly boolean[]
+}
+
 function readCsv(
   line: string,
   { delimiter, quote, escaping, nullText }: CopyFormat,
-  marks: RegExp,
+  { marks, nulls }: { marks: RegExp; nulls: NullRules },
 ): CopyRow {
   const row: (string | null)[] = []
   let [field, isQuoted, wasQuoted] = ['', false, false]
@@ -248,7 +290,8 @@ function readCsv(
     at = end + 1
     const [each, next] = [line[end], line[at]]
     if (each === undefined || (each === delimiter && !isQuoted)) {
-      row.push(field === nullText && !wasQuoted ? null : field)
+      const isNull = wasQuoted ? nulls.isNull[row.length] : !nulls.isText[row.length]
+      row.push(field === nullText && isNull ? null : field)
       if (each === undefined) return row
       field = ''
       wasQuoted = false

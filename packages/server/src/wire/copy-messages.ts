@@ -2,7 +2,7 @@ import type { ResultColumn } from '../data/sql/evaluate.js'
 import { MessageWriter } from '../postgres/message-writer.js'
 import type { ClientOutput } from './client-output.js'
 import { BINARY_END, BINARY_HEAD, BinaryReader, binaryRow } from './copy-binary.js'
-import { CopyReader, type CopyRow, formatRow } from './copy-format.js'
+import { CopyReader, type CopyRow, formatRow, isAmong } from './copy-format.js'
 import { type RowReader, readTexts } from './copy-in.js'
 import type { CopyPlan } from './copy-statement.js'
 import { rowContent } from './frames.js'
@@ -16,6 +16,8 @@ const NO_BYTES = Buffer.alloc(0)
 const typeIdsOf = (columns: readonly ResultColumn[]): number[] =>
   columns.map(({ typeId }) => Number(typeId))
 
+const namesOf = (columns: readonly ResultColumn[]): string[] => columns.map(({ name }) => name)
+
 /** Returns what reads the rows that a client sends. `bytesMax`: bytes of one row. */
 export function copyReader(
   { isBinary, format }: CopyPlan,
@@ -23,9 +25,7 @@ export function copyReader(
 ): RowReader {
   return isBinary
     ? new BinaryReader(typeIdsOf(columns), bytesMax)
-    : readTexts(
-        new CopyReader(format, { columns: columns.map(({ name }) => name), lengthMax: bytesMax }),
-      )
+    : readTexts(new CopyReader(format, { columns: namesOf(columns), lengthMax: bytesMax }))
 }
 
 /** Tells the client that rows follow, or that it can send them. */
@@ -54,12 +54,21 @@ export function copyStream(
     head = NO_BYTES
     return message
   }
-  const toText = (row: CopyRow) => toData(Buffer.from(formatRow(row, format)))
+  const textOf = (row: CopyRow, isQuoted?: readonly boolean[]) =>
+    toData(Buffer.from(formatRow(row, format, isQuoted)))
+  let quoted: { columns: readonly ResultColumn[]; isQuoted: readonly boolean[] } | undefined
+  const quotedOf = (columns: readonly ResultColumn[]) => {
+    if (quoted?.columns !== columns) {
+      quoted = { columns, isQuoted: isAmong(format.force.quote, namesOf(columns)) }
+    }
+    return quoted.isQuoted
+  }
   const stream = new RowStream({
     output,
     begin: (columns) => {
+      quotedOf(columns)
       output.write(copyResponse('H', columns.length, plan))
-      if (!isBinary && format.hasHeader) output.write(toText(columns.map(({ name }) => name)))
+      if (!isBinary && format.hasHeader) output.write(textOf(namesOf(columns)))
     },
     formats: isBinary ? [1] : [],
     isKept: false,
@@ -72,7 +81,7 @@ export function copyStream(
           toMessage: (row, columns) => toBinaryData(binaryRow(row, typeIdsOf(columns))),
           fromMessage: (message) => toBinaryData(rowContent(message)),
         }
-      : { toMessage: toText }),
+      : { toMessage: (row, columns) => textOf(row, quotedOf(columns)) }),
   })
   return { stream, end: () => (isBinary ? [toBinaryData(BINARY_END), COPY_DONE] : [COPY_DONE]) }
 }

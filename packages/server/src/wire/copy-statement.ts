@@ -3,7 +3,7 @@ import { contentOf, type NodeOf } from '../dialect/nodes.js'
 import { readParentheses } from '../dialect/source-text.js'
 import { ident, join, type Sql, sql } from '../postgres/sql.js'
 import { compileStatement, slot } from '../postgres/statement.js'
-import type { CopyFormat } from './copy-format.js'
+import type { Columns, CopyFormat } from './copy-format.js'
 import { unsupported, WireError } from './wire-error.js'
 
 /** A COPY from or to the client. */
@@ -77,9 +77,11 @@ function formatOf(
   isFrom: boolean,
 ): Pick<CopyPlan, 'isBinary' | 'format'> {
   const given = new Map<string, string>()
+  const forced = new Map<string, Columns>()
   for (const option of options) {
     const { defname = '', arg } = contentOf(option, 'DefElem') ?? {}
-    given.set(defname, argumentText(arg))
+    if (FORCES.has(defname)) forced.set(defname, columnsIn(arg))
+    else given.set(defname, argumentText(arg))
   }
   const kind = given.get('format') ?? 'text'
   if (!['text', 'csv', 'binary'].includes(kind)) {
@@ -101,6 +103,13 @@ function formatOf(
   if (matchesHeader && !isFrom) {
     throw new WireError('0A000', 'cannot use "match" with HEADER in COPY TO')
   }
+  for (const [name, { isOfFrom }] of FORCES) {
+    if (!forced.has(name)) continue
+    const option = `COPY ${name.toUpperCase()}`
+    if (!isCsv) throw unsupported(`${option} requires CSV mode`)
+    if (isFrom === isOfFrom) continue
+    throw unsupported(`${option} cannot be used with COPY ${isFrom ? 'FROM' : 'TO'}`)
+  }
   return {
     isBinary: kind === 'binary',
     format: {
@@ -111,6 +120,11 @@ function formatOf(
       matchesHeader,
       quote,
       escaping: letter('escape', quote),
+      force: {
+        quote: forced.get('force_quote') ?? [],
+        null: forced.get('force_null') ?? [],
+        notNull: forced.get('force_not_null') ?? [],
+      },
     },
   }
 }
@@ -125,6 +139,20 @@ const KNOWN_OPTIONS = new Set([
   'encoding',
   'freeze',
 ])
+
+/** Options that name columns, and whether they are those of COPY FROM. */
+const FORCES: ReadonlyMap<string, { readonly isOfFrom: boolean }> = new Map([
+  ['force_quote', { isOfFrom: false }],
+  ['force_null', { isOfFrom: true }],
+  ['force_not_null', { isOfFrom: true }],
+])
+
+/** Reads a list of columns. `*` stands for all. */
+function columnsIn(node: Node | undefined): Columns {
+  if (contentOf(node, 'A_Star') !== undefined) return 'all'
+  const { items = [] } = contentOf(node, 'List') ?? {}
+  return items.map((item) => contentOf(item, 'String')?.sval ?? '')
+}
 
 /** An option without a value is on. */
 export function argumentText(node: Node | undefined): string {
