@@ -46,6 +46,9 @@ export interface Banner {
 /** The last line of the start message: a request, or a command if commands find the service by themselves. */
 const START_MESSAGE_END = /"region":|npx offshoot db create/
 
+/** Node.js 20 reads the certificates that it names at each start, which takes longer than the rest of the start. */
+const MORE_CERTIFICATES = 'NODE_EXTRA_CA_CERTS'
+
 const running = new Set<ChildProcess>()
 
 interface RunOptions {
@@ -59,7 +62,9 @@ interface RunOptions {
 
 export function runOffshoot(args: readonly string[], options: RunOptions = {}): OffshootProcess {
   const { env = {}, program = PROGRAM, ...rest } = options
-  const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('OFFSHOOT_'))
+  const inherited = Object.entries(process.env).filter(
+    ([name]) => !name.startsWith('OFFSHOOT_') && name !== MORE_CERTIFICATES,
+  )
   const child = spawn(process.execPath, [program, ...args], {
     ...rest,
     env: { ...Object.fromEntries(inherited), ...env },
