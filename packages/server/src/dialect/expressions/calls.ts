@@ -11,8 +11,9 @@ import { collected } from '../bounded-values.js'
 import { type EnumType, keepsType } from '../declared-types.js'
 import { catalogueName, contentOf, type NodeOf, namesOf, requireKnown } from '../nodes.js'
 import type { ExpressionWriter } from './expression-writer.js'
+import { inColumnCollation, lettersOfCall } from './letters.js'
 import { isHeavy, sizeAt } from './operators.js'
-import { list } from './parts.js'
+import { isOfRanges, list } from './parts.js'
 
 const FUNCTION_PARTS = [
   'funcname',
@@ -52,15 +53,22 @@ export function writeValue(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): 
   const { args = [] } = call
   const name = functionName(writer, call)
   const cost = FUNCTIONS.get(name) ?? { kind: 'linear' }
-  const text = writeCall(writer, call)
+  const text = inColumns(writer, name, call)
   // Cast to text, because values of type regtype could be used to look up objects of the server.
   if (name === 'pg_typeof') return sql`cast(${text} as pg_catalog.text)`
   return writer.context.effort.count(text, { isHeavy: isHeavy(writer, cost, args) })
 }
 
+/** Writes a call, of which the result is a text like those of columns. */
+function inColumns(writer: ExpressionWriter, name: string, call: NodeOf<'FuncCall'>): Sql {
+  const text = writeCall(writer, call)
+  return lettersOfCall(writer, name, call) === undefined ? text : inColumnCollation(name, text)
+}
+
 export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): Sql {
   requireKnown(call, 'a function call', FUNCTION_PARTS)
   const name = functionName(writer, call)
+  if (isOfRanges(name)) writer.context.hasRanges = true
   requireSize(writer, name, call)
   requireForm(writer, name, call)
   const order = call.agg_order ?? []
@@ -141,7 +149,8 @@ function writeArguments(
     }
     return writer.writeWithin(node, what, argumentMax(writer, { name, call, cost, index }))
   })
-  return { args, replaced: new Map(), filter }
+  const letters = lettersOfCall(writer, name, call)
+  return { args: letters === undefined ? args : args.map(letters), replaced: new Map(), filter }
 }
 
 function argumentMax(

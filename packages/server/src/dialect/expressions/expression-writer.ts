@@ -22,7 +22,7 @@ import {
   requireKnown,
 } from '../nodes.js'
 import type { ColumnTypes, Scope } from '../scope.js'
-import { BRANCH_SCHEMA, list, pick, withoutZone } from './parts.js'
+import { BRANCH_SCHEMA, isOfRanges, list, pick, withoutZone } from './parts.js'
 import { writeFrame } from './window-frame.js'
 
 /** A subquery of an expression, as it is written. */
@@ -57,6 +57,8 @@ export interface StatementContext {
   readonly effort: Effort
   /** The number of nodes so far, including those that PostgreSQL may substitute for columns. */
   expanded: number
+  /** Whether a range has been written. */
+  hasRanges?: boolean
 }
 
 /** How nodes of a kind are written. Other kinds are rejected. */
@@ -305,6 +307,7 @@ export class ExpressionWriter {
     if (name === undefined || !TYPES.has(name)) {
       throw this.invalid(`type [${namesOf(type.names).join('.')}] is not supported`, type.location)
     }
+    if (isOfRanges(name)) this.context.hasRanges = true
     const modifiers = (type.typmods ?? []).map(
       (node) => contentOf(node, 'A_Const')?.ival?.ival ?? 0,
     )

@@ -15,6 +15,7 @@ import { invalidSql } from '../invalid-sql.js'
 import { isBoundedPath } from '../json-path.js'
 import { catalogueName, contentOf, type NodeOf, namesOf, requireKnown } from '../nodes.js'
 import type { ExpressionWriter, Subquery } from './expression-writer.js'
+import { lettersOfOperator } from './letters.js'
 import { list } from './parts.js'
 
 export function writeOperation(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sql {
@@ -95,6 +96,8 @@ function requirePath(writer: ExpressionWriter, node: Node | undefined): void {
   if (!isPath(node)) throw writer.invalid(`operator [@?]: ${PATH_OPERAND}`, undefined)
 }
 
+const asWritten = (value: Sql): Sql => value
+
 /** Comparisons whose outcome depends on the order of values. */
 const COMPARISONS: ReadonlySet<string> = new Set(['<', '<=', '>', '>='])
 
@@ -161,7 +164,9 @@ function writeOperator(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sql
     return sql`(row(${row(0)}) ${operator} row(${row(1)}))`
   }
   if (lexpr === undefined) return sql`(${operator} ${writer.write(rexpr)})`
-  const text = sql`(${write(lexpr, 0, rexpr)} ${operator} ${write(rexpr, 1, lexpr)})`
+  const letters = lettersOfOperator(writer, operator.text, [lexpr, rexpr]) ?? asWritten
+  const left = letters(write(lexpr, 0, rexpr), 0)
+  const text = sql`(${left} ${operator} ${letters(write(rexpr, 1, lexpr), 1)})`
   if (writer.isPlain(lexpr) && writer.isPlain(rexpr) && !isHeavy(writer, cost, [lexpr, rexpr])) {
     return text
   }
@@ -203,7 +208,8 @@ function writeWithMany(
     : Math.min(sizeAt(cost.sizes, 0), COMPARED_BYTES_MAX)
   const left = writer.writeWithin(lexpr, what, leftMax)
   const right = writer.writeWithin(rexpr, what, PATTERNS_BYTES_MAX)
-  return sql`(${left} ${operator} ${quantifier} (${right}))`
+  const letters = lettersOfOperator(writer, operator.text, [lexpr, rexpr]) ?? asWritten
+  return sql`(${letters(left, 0)} ${operator} ${quantifier} (${letters(right, 1)}))`
 }
 
 /** Writes the values of a subquery, limited to the size that the operator accepts. */
@@ -229,7 +235,11 @@ export function writeEach(
   }
   const test = writer.writeWithin(link.testexpr, 'a subquery', sizeAt(cost.sizes, 0))
   const element = within(sql`elements.element`, sizeAt(cost.sizes, 1))
-  return { test, rows: sql`select ${element} from (${query.text}) as elements(element)` }
+  const letters = lettersOfOperator(writer, operator, [link.testexpr, link.subselect]) ?? asWritten
+  return {
+    test: letters(test, 0),
+    rows: sql`select ${element} from (${query.text}) as elements(element)`,
+  }
 }
 
 export function sizeAt(sizes: readonly number[], position: number): number {

@@ -14,3 +14,6 @@ export function pick(choices: Readonly<Record<string, Sql>>, name: string | unde
   if (found === undefined) throw invalidSql(`[${name}] is not supported`)
   return found
 }
+
+/** Returns whether a function or a type is one of ranges. No column has one. */
+export const isOfRanges = (name: string): boolean => /^range_|range$/.test(name)
