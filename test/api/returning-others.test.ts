@@ -196,6 +196,25 @@ describe.each(['main', 'fork'])('RETURNING of a statement on %s', (branch) => {
     expect(own?.code).toBe(other?.code)
   })
 
+  it('shows queries what was there before, or refuses them', async () => {
+    for (const statement of [
+      "insert into items (id, number) values ('i9', 9) returning (select count(*) from items)",
+      "update items set number = 9 where id = 'i4' returning id, (select max(number) from items)",
+      "insert into items (id) values ('i4') on conflict (id) do update set number = 9 returning exists (select from items where number = 9)",
+    ]) {
+      await expect(client.query(statement)).rejects.toMatchObject({
+        code: '0A000',
+        message:
+          'RETURNING: a query on table [items] is not supported, because the statement writes to it',
+      })
+    }
+    const removal =
+      "delete from items where id = 'i4' returning (select count(*) from items) as before"
+    const own = await outcomeOf(client, removal, [])
+    expect(own).toEqual(await outcomeOf(postgres, removal, []))
+    expect(own.rows).toHaveLength(1)
+  })
+
   it('is the same over HTTP, with EXPLAIN of its rows, and for rows of several matches', async () => {
     const statement =
       'update items a set number = b.number from owners b where a.id = $1 returning a.id, a.number as set, b.number as returned, b.doc'

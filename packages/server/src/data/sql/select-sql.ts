@@ -860,10 +860,14 @@ export interface NamedParts {
 
 /** Returns the queries of a WITH clause. */
 export function partsOf(clause: NodeOf<'WithClause'>): NodeOf<'CommonTableExpr'>[] {
+  const names = new Set<string>()
   return (clause.ctes ?? []).map((node) => {
     const query = contentOf(node, 'CommonTableExpr')
     if (query === undefined) throw invalidSql('WITH: a query is missing')
     requireKnown(query, 'WITH', WITH_PARTS)
+    const { ctename: name = '' } = query
+    if (names.has(name)) throw invalidSql(`WITH query name "${name}" specified more than once`)
+    names.add(name)
     return query
   })
 }

@@ -77,7 +77,10 @@ class Planner {
       const query = sql`select ${slot(this.#context.valueCount)}::bigint as ${ident(next.name)}`
       return { kind: 'setval', sequence: next.sequence, number: undefined, query }
     }
-    return this.#part(node).plan
+    const part = this.#part(node)
+    // The records to be deleted are read before they are.
+    if (part.plan.kind !== 'delete') this.#requireEarlyReads([part])
+    return part.plan
   }
 
   #setval(node: Node, { sequence, targets }: SetvalCall): StatementPlan {
@@ -121,9 +124,6 @@ class Planner {
     }
     const parts = queries.map(({ query, name, alias, columnsOf }, index) => {
       const { source, own = 0 } = places[index] ?? {}
-      if (queries.findIndex((other) => other.name === name) < index) {
-        throw invalidSql(`WITH query name "${name}" specified more than once`)
-      }
       const inner = query.ctequery
       if (inner === undefined) throw invalidSql(`WITH [${name}]: a query is missing`)
       const part =
@@ -152,15 +152,15 @@ class Planner {
     return { kind: 'with', steps: steps.slice(0, -1), last: last.plan }
   }
 
-  /** RETURNING is read when its step has written, but PostgreSQL shows its queries what was there before. */
-  #requireEarlyReads(parts: readonly PlannedPart[]): void {
+  /** RETURNING is read when its statement has written, but PostgreSQL shows its queries what was there before. */
+  #requireEarlyReads(parts: readonly Pick<PlannedPart, 'plan'>[]): void {
     const written = new Set(
       parts.flatMap(({ plan }) => (plan.kind === 'select' ? [] : cutName(plan.table))),
     )
     const table = [...this.#context.readAfter].find((name) => written.has(name))
     if (table === undefined) return
     throw invalidSql(
-      `RETURNING: a query on table [${table}] is not supported, because WITH writes to it`,
+      `RETURNING: a query on table [${table}] is not supported, because the statement writes to it`,
     )
   }
 
