@@ -262,7 +262,8 @@ describe('the catalogue of a branch', () => {
     expect(links.rows).toEqual([{ text: 'FOREIGN KEY (owner) REFERENCES owners(id) NOT VALID' }])
     await client.query(`insert into owners default values`)
     await expect(client.query('insert into pets default values')).rejects.toMatchObject({
-      code: '23514',
+      code: '23502',
+      column: 'owner',
     })
     await expect(
       client.query(`insert into pets (owner, kind) values (1, 'cow')`),

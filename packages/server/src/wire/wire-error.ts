@@ -72,6 +72,18 @@ const ofValue = ({ source }: RegExp): RegExp =>
 /** Kinds of invalid statements, by their messages. */
 const INVALID: readonly (readonly [RegExp, string])[] = [
   [/^syntax error|at end of input/, '42601'],
+  [/cannot change a record a second time$/, '21000'],
+  [/^ON CONFLICT ON CONSTRAINT: /, '42704'],
+  [/^ON CONFLICT: .* is not the id/, '42P10'],
+  [/specified more than once/, '42712'],
+  [/^unused parameters/, '42P18'],
+  [/contains a NUL character/, '22021'],
+  [/^sequence \[.*\] not found/, '42P01'],
+  [/^constraint \[.*\] of table \[.*\] not found/, '42704'],
+  [/^column \[.*\] of table \[.*\] not found/, '42703'],
+  [/^type \[.*\] already exists/, '42710'],
+  [/^type \[.*\] cannot be dropped/, '2BP01'],
+  [/^table \[[^\]]*\]: column \[[^\]]*\]: expected [^:]*, got null$/, '23502'],
   [/^invalid input value for enum /, '22P02'],
   [/the numbers up to \d+ are used up/, '2200H'],
   [ofValue(/column not found/), '42703'],
@@ -89,14 +101,18 @@ const INVALID: readonly (readonly [RegExp, string])[] = [
   [/must not be null|cannot be null|is required/, '23502'],
 ]
 
-/** Kinds of things that exist, by the messages about them. */
-const EXISTING: readonly (readonly [RegExp, string])[] = [
-  [/constraint \[[^\]]*\](?: of table \[[^\]]*\])? already exists$|^type \[|^value \[/, '42710'],
-  [/column \[[^\]]*\](?: of table \[[^\]]*\])? already exists$/, '42701'],
-]
-
-/** A constraint that records violate is one of unique values. */
-const UNIQUE_BROKEN = /have values that other records have/
+/** What other errors are about, by their messages. */
+const KINDS: Readonly<Partial<Record<ErrorCode, readonly (readonly [RegExp, string])[]>>> = {
+  constraint_violated: [[/have values that other records have/, '23505']],
+  already_exists: [
+    [/constraint \[[^\]]*\](?: of table \[[^\]]*\])? already exists$|^type \[|^value \[/, '42710'],
+    [/column \[[^\]]*\](?: of table \[[^\]]*\])? already exists$/, '42701'],
+  ],
+  invalid_schema: [
+    [/is linked from|is used by computed column/, '2BP01'],
+    [/cannot be added as not null without a default/, '23502'],
+  ],
+}
 
 const RETRY_HINT = 'Every transaction is serializable: repeat it from its beginning.'
 
@@ -109,10 +125,11 @@ export function toWireError(error: unknown): { shown: WireError; hidden?: unknow
     return { shown: new WireError('XX000', 'internal error'), hidden: error }
   }
   const { message, position } = splitPosition(error.message.replace(/^invalid SQL: /, ''))
-  const code = stateOf(error, message)
+  const required = requiredColumn(error, message)
+  const code = required === undefined ? stateOf(error, message) : '23502'
   const {
     table,
-    column,
+    column = required,
     constraint = usualName(code, table, column),
   } = (error.details ?? {}) as {
     table?: string
@@ -162,11 +179,19 @@ function stateOf(error: AppError, message: string): string {
     if (error.code === 'invalid_sql' && code !== undefined && isSqlState(code)) return code
     if (error.code === 'query_too_costly' && code === '57014') return code
   }
-  const kinds = { invalid_sql: INVALID, already_exists: EXISTING }[error.code as string] ?? []
+  const kinds = error.code === 'invalid_sql' ? INVALID : (KINDS[error.code] ?? [])
   const kind = kinds.find(([pattern]) => pattern.test(message))
-  if (kind !== undefined) return kind[1]
-  if (error.code === 'constraint_violated' && UNIQUE_BROKEN.test(message)) return '23505'
-  return STATES[error.code] ?? 'XX000'
+  return kind?.[1] ?? STATES[error.code] ?? 'XX000'
+}
+
+/** Returns the column of a check that stands for NOT NULL, which is that of a link. */
+function requiredColumn({ code }: AppError, message: string): string | undefined {
+  if (code !== 'check_violation' && code !== 'invalid_sql') return undefined
+  const [, table, constraint, column] =
+    /table \[([^\]]*)\]: constraint \[([^\]]*)\]: column \[([^\]]*)\]: the check fails/.exec(
+      message,
+    ) ?? []
+  return constraint === `${table}_${column}_not_null` ? column : undefined
 }
 
 function splitPosition(text: string): { message: string; position: number | undefined } {

@@ -1,0 +1,92 @@
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { openShop, type WireShop } from '../support/wire-clients.js'
+
+/* The codes of errors, compared with those of PostgreSQL on plain tables. */
+
+const TABLES = `
+  create type mood as enum ('sad', 'ok');
+  create table owners (id integer primary key, name text not null unique, n integer, y integer, m mood, unique (n, y));
+  create table pets (id serial primary key, owner integer not null references owners, kind text, next integer);
+  create table sums (id integer primary key, a integer, b integer generated always as (a + 1) stored);
+  insert into owners values (1, 'Ann', 1, 1, 'ok')`
+
+const REFUSED = [
+  `insert into owners (id, name) values (5, 'a'), (5, 'b') on conflict (id) do update set name = excluded.name`,
+  `insert into owners (id, name) values (5, 'a') on conflict (m) do nothing`,
+  `insert into owners (id, name) values (5, 'a') on conflict on constraint nothing do nothing`,
+  `update owners set n = 1, n = 2`,
+  `select 1 from owners o, pets o`,
+  `with q as (select 1), q as (select 2) select 1`,
+  `insert into pets (owner) values (null)`,
+  `insert into pets (kind) values ('cat')`,
+  `insert into pets (owner) values (9)`,
+  `insert into owners (id, name) values (null, 'x')`,
+  `select nextval('nothing_seq')`,
+  `create type mood as enum ('x')`,
+  `drop type mood`,
+  `alter table owners add column n integer`,
+  `alter table owners rename column n to y`,
+  `alter table owners rename column nothing to x`,
+  `alter table owners drop column nothing`,
+  `alter table owners alter column nothing set not null`,
+  `alter table owners drop constraint nothing`,
+  `alter table owners add column x integer not null`,
+  `alter table sums drop column a`,
+  `alter table nothing add column x integer`,
+  `create table owners (a integer)`,
+  `drop table owners`,
+]
+
+let shop: WireShop
+let plain: TestDatabase
+let client: pg.Client
+let postgres: pg.PoolClient
+
+beforeAll(async () => {
+  shop = await openShop({})
+  client = await shop.wire.connect('shop:main')
+  await client.query('set offshoot.allow_data_loss = on')
+  plain = await createTestDatabase()
+  postgres = await plain.pool.connect()
+  for (const each of [client, postgres]) await each.query(TABLES)
+})
+afterAll(async () => {
+  postgres?.release()
+  await shop?.close()
+  await plain?.close()
+})
+
+const errorOf = (by: pg.ClientBase, text: string, values: readonly unknown[] = []) =>
+  by.query(text, [...values]).then(
+    () => undefined,
+    (error: pg.DatabaseError) => error,
+  )
+
+describe('an error', () => {
+  it.each(REFUSED)('has the code of PostgreSQL: %s', async (text) => {
+    const expected = await errorOf(postgres, text)
+    expect(expected?.code).toMatch(/^[0-9A-Z]{5}$/)
+    expect((await errorOf(client, text))?.code).toBe(expected?.code)
+  })
+
+  it('has the code of PostgreSQL for parameters', async () => {
+    for (const [text, values] of [
+      ['select $2::int', [1, 2]],
+      ['select $1::text', ['a\0']],
+    ] as const) {
+      const expected = await errorOf(postgres, text, values)
+      expect([text, (await errorOf(client, text, values))?.code]).toEqual([text, expected?.code])
+    }
+  })
+
+  it('names the column of a link that must not be null', async () => {
+    const own = await errorOf(client, 'insert into pets (owner) values (null)')
+    const other = await errorOf(postgres, 'insert into pets (owner) values (null)')
+    expect([own?.table, own?.column]).toEqual([other?.table, other?.column])
+    const set = 'with p as (select 1) update pets set owner = null where id = (select 1 from p)'
+    await client.query('insert into pets (id, owner) values (1, 1)')
+    expect(await errorOf(client, set)).toMatchObject({ code: '23502', column: 'owner' })
+  })
+})
