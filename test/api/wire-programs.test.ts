@@ -46,6 +46,12 @@ const java: Install = async ({ folder, packages }) => {
   return ['java', '-cp', path.join(folder, '*')]
 }
 
+const ruby: Install = async ({ packages }) => {
+  // Gems of clients are built on the machine, so the packages are those of Debian.
+  await run('apt-get', ['install', '--yes', '--no-install-recommends', ...packages])
+  return ['ruby']
+}
+
 interface Program {
   readonly name: string
   readonly source: string
@@ -102,6 +108,12 @@ const PROGRAMS: readonly Program[] = [
     source: 'JdbcShop.java',
     install: java,
     packages: ['org.postgresql:postgresql:42.7.4'],
+  },
+  {
+    name: 'Active Record',
+    source: 'active_record_shop.rb',
+    install: ruby,
+    packages: ['ruby', 'ruby-activerecord', 'ruby-pg'],
   },
 ]
 
