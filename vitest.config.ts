@@ -42,6 +42,12 @@ const PROVES =
   process.env.OFFSHOOT_TEST_PROOFS === '1' ||
   process.env.OFFSHOOT_TEST_LONG === '1' ||
   process.argv.some((argument) => /\bproof\b/.test(argument))
+/**
+ * Each process of Node.js 20 that starts reads the certificates in this file, which takes longer than the rest of its
+ * start. Only proofs and long forms talk to other machines.
+ */
+if (!PROVES) delete process.env.NODE_EXTRA_CA_CERTS
+
 const proofs = PROVES ? ['test/proof/**/*.test.ts'] : []
 
 /**

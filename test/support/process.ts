@@ -46,9 +46,6 @@ export interface Banner {
 /** The last line of the start message: a request, or a command if commands find the service by themselves. */
 const START_MESSAGE_END = /"region":|npx offshoot db create/
 
-/** Node.js 20 reads the certificates that it names at each start, which takes longer than the rest of the start. */
-const MORE_CERTIFICATES = 'NODE_EXTRA_CA_CERTS'
-
 const running = new Set<ChildProcess>()
 
 interface RunOptions {
@@ -62,9 +59,7 @@ interface RunOptions {
 
 export function runOffshoot(args: readonly string[], options: RunOptions = {}): OffshootProcess {
   const { env = {}, program = PROGRAM, ...rest } = options
-  const inherited = Object.entries(process.env).filter(
-    ([name]) => !name.startsWith('OFFSHOOT_') && name !== MORE_CERTIFICATES,
-  )
+  const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('OFFSHOOT_'))
   const child = spawn(process.execPath, [program, ...args], {
     ...rest,
     env: { ...Object.fromEntries(inherited), ...env },
