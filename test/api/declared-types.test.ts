@@ -433,6 +433,9 @@ describe('times without a zone are those of the session', () => {
     "select array_agg(distinct at order by at desc) as a, at + at::time as b, '1 day' + at as c from visits group by at order by at",
     'select to_jsonb(v) as a, to_json(q)::text as b, row_to_json(v)::text as c from visits v left join (select id, at from visits where id = 1) q on q.id = v.id order by v.id',
     'select json_agg(v order by v.id)::text as a, count(q), count(v) from visits v left join (select id, at from visits where id = 1) q on q.id = v.id',
+    'select row(v.*)::text as a, row(v.*, 1)::text as b, to_json(v.*) as c, row_to_json(row(q.*)) as d from visits v left join (select id, at from visits where id = 1) q on q.id = v.id order by v.id',
+    'select row(v.*) = row(w.*) as a, row(v.*) < row(w.*) as b, v.* is distinct from w.* as c from visits v, visits w order by v.id, w.id',
+    'select count(v.*), json_agg(row(v.*) order by v.id) as d from visits v',
     "select id from visits where (at, id) >= ('2026-03-04 05:06:07.123', 1) and at = any ('{2026-03-04 05:06:07.123}'::timestamp[]) order by id",
   ])('in results: %s', async (statement) => {
     await expectSameTypes(statement)

@@ -1,5 +1,6 @@
+import type { Node } from 'libpg-query'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
-import { type NodeOf, namesOf } from '../nodes.js'
+import { contentOf, type NodeOf, namesOf } from '../nodes.js'
 import { findColumnOf, type Relation } from '../scope.js'
 import type { ExpressionWriter } from './expression-writer.js'
 import { BRANCH_SCHEMA, list, withoutZone } from './parts.js'
@@ -44,9 +45,12 @@ export function writeColumn(
   if (relation === undefined) {
     throw writer.invalid(`missing FROM-clause entry for table "${first}"`, location)
   }
+  if (second === undefined) {
+    // A whole row as an argument.
+    writer.context.expanded += relation.weight * relation.columns.length
+    return writeRow(relation, sql`${ident(relation.alias)}.*`)
+  }
   writer.context.expanded += relation.weight
-  // A whole row as an argument.
-  if (second === undefined) return sql`${ident(relation.alias)}.*`
   const column = findEither(second, (name) => findColumnOf(relation, name))
   if (column === undefined)
     throw writer.invalid(`column ${first}.${second} does not exist`, location)
@@ -55,10 +59,26 @@ export function writeColumn(
 
 const columnIn = ({ alias }: Relation, column: string): Sql => sql`${ident(alias)}.${ident(column)}`
 
+/** Length of a column that is written for the star of a row, at least. */
+const COLUMN_LENGTH = 10
+
+/** Returns the values of a row. A star stands for the columns of its relation. */
+export function listValues(writer: ExpressionWriter, values: readonly Node[] = []): Node[] {
+  return values.flatMap((node): Node[] => {
+    const { fields = [] } = contentOf(node, 'ColumnRef') ?? {}
+    const isStar = fields.length > 1 && contentOf(fields.at(-1), 'A_Star') !== undefined
+    const relation = isStar ? writer.scope.findRelation(namesOf(fields).at(-2) ?? '') : undefined
+    if (relation === undefined) return [node]
+    const { columns } = relation
+    writer.context.countText?.(columns.length * COLUMN_LENGTH)
+    const path = fields.slice(0, -1)
+    return columns.map((sval) => ({ ColumnRef: { fields: [...path, { String: { sval } }] } }))
+  })
+}
+
 /** Writes a row of a relation as a value. Its times without a zone have none. */
-function writeRow(relation: Relation): Sql {
-  const { alias, columns, types } = relation
-  const row = ident(alias)
+function writeRow(relation: Relation, row = ident(relation.alias)): Sql {
+  const { columns, types } = relation
   if (![...(types?.values() ?? [])].some(({ kind }) => kind === 'timestamp')) return row
   const values = columns.map((column) => {
     const value = columnIn(relation, column)

@@ -14,6 +14,7 @@ import { within } from '../bounded-values.js'
 import { invalidSql } from '../invalid-sql.js'
 import { isBoundedPath } from '../json-path.js'
 import { catalogueName, contentOf, type NodeOf, namesOf, requireKnown } from '../nodes.js'
+import { listValues } from './columns.js'
 import type { ExpressionWriter, Subquery } from './expression-writer.js'
 import { lettersOfOperator } from './letters.js'
 import { list } from './parts.js'
@@ -105,12 +106,15 @@ const EQUALITIES: ReadonlySet<string> = new Set(['=', '<>', '!='])
 
 /** Returns the pairs of values that a comparison of two rows compares. */
 function rowPairs(
+  writer: ExpressionWriter,
   left: Node | undefined,
   right: Node | undefined,
 ): (readonly [Node, Node | undefined])[] | undefined {
-  const values = contentOf(left, 'RowExpr')?.args
-  const others = contentOf(right, 'RowExpr')?.args
-  if (values === undefined || values.length !== others?.length) return undefined
+  const [row, other] = [contentOf(left, 'RowExpr'), contentOf(right, 'RowExpr')]
+  if (row === undefined || other === undefined) return undefined
+  const values = listValues(writer, row.args)
+  const others = listValues(writer, other.args)
+  if (values.length !== others.length) return undefined
   return values.map((value, index) => [value, others[index]] as const)
 }
 
@@ -149,7 +153,7 @@ function writeOperator(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sql
       writer.placeOf(writer.writeBeside(node, [other]), compared)
     return sql`(${place(lexpr, rexpr)} ${operator} ${place(rexpr, lexpr)})`
   }
-  const pairs = rowPairs(lexpr, rexpr)
+  const pairs = rowPairs(writer, lexpr, rexpr)
   for (const pair of pairs ?? []) writer.requireValues(writer.enumOf(pair), pair)
   const isSorted = COMPARISONS.has(operator.text)
   if (isSorted && pairs?.some((pair) => writer.enumOf(pair) !== undefined)) {

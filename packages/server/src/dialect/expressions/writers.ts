@@ -6,7 +6,7 @@ import { invalidSql } from '../invalid-sql.js'
 import { catalogueName, contentOf, type NodeOf, namesOf, requireKnown } from '../nodes.js'
 import type { Scope } from '../scope.js'
 import { writeValue } from './calls.js'
-import { writeColumn } from './columns.js'
+import { listValues, writeColumn } from './columns.js'
 import { ExpressionWriter, type StatementContext, type Writers } from './expression-writer.js'
 import { uniqueKeys, writeJsonAggregate, writeJsonArray, writeJsonObject } from './json.js'
 import { operatorOf, writeEach, writeOperation } from './operators.js'
@@ -171,7 +171,8 @@ const WRITERS: Writers = {
       options: [absent_on_null ? empty : sql` null on null`],
     }),
   A_ArrayExpr: (writer, { elements }) => sql`array[${list(writer.writeAllGrowing(elements))}]`,
-  RowExpr: (writer, { args }) => sql`row(${list(writer.writeAllGrowing(args))})`,
+  RowExpr: (writer, { args }) =>
+    sql`row(${list(writer.writeAllGrowing(listValues(writer, args)))})`,
   NamedArgExpr: (writer, { name = '', arg }) => sql`${ident(name)} => ${writer.writeTyped(arg)}`,
   GroupingFunc: (writer, { args }) => sql`grouping(${list(writer.writeAll(args))})`,
   CollateClause(writer, { arg, collname, location }) {
