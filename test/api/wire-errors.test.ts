@@ -19,6 +19,7 @@ const REFUSED = [
   `update owners set n = 1, n = 2`,
   `select 1 from owners o, pets o`,
   `with q as (select 1), q as (select 2) select 1`,
+  `select * from (select 1) as q(a, b)`,
   `insert into pets (owner) values (null)`,
   `insert into pets (kind) values ('cat')`,
   `insert into pets (owner) values (9)`,

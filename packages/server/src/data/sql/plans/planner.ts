@@ -18,6 +18,7 @@ import { planDelete, planUpdate } from './change-plans.js'
 import { planInsert } from './insert-plan.js'
 import { type SourceStep, STEP_NAME } from './kept-rows.js'
 import { PlanContext, type PlannedWrite } from './plan-context.js'
+import { requireSingleRows } from './single-rows.js'
 
 /** Rewrites a statement for the tables of a branch. */
 export function planStatement(
@@ -204,6 +205,7 @@ class Planner {
   }
 
   #write(node: Node, place: SourceStep | undefined): PlannedWrite {
+    requireSingleRows(node, (location) => this.#context.writer.positionOf(location))
     const insert = contentOf(node, 'InsertStmt')
     if (insert !== undefined) return planInsert(this.#context, insert)
     const update = contentOf(node, 'UpdateStmt')
