@@ -357,6 +357,50 @@ describe('settings', () => {
     await client.query('rollback')
   })
 
+  it('are those of a savepoint again if the transaction returns to it', async () => {
+    await connected()
+    const zone = async () => (await rowsOf('show timezone'))[0]?.timezone
+    await client.query('begin')
+    await client.query(`set local timezone = 'Asia/Tokyo'`)
+    await client.query('savepoint a')
+    await client.query(`set local timezone = 'Europe/Paris'`)
+    await client.query('savepoint b')
+    await client.query(`set timezone = 'America/New_York'`)
+    await client.query('savepoint c')
+    await client.query('reset timezone')
+    await client.query('rollback to c')
+    expect(await zone()).toBe('America/New_York')
+    await client.query('rollback to b')
+    expect(await zone()).toBe('Europe/Paris')
+    await client.query('release b')
+    expect(await zone()).toBe('Europe/Paris')
+    await client.query('select nothing').catch(() => {})
+    await client.query('rollback to a')
+    expect(await rowsOf(`select at::text from people where id = 'p00'`)).toEqual([
+      { at: '2026-01-02 12:04:05+09' },
+    ])
+    await client.query('savepoint b')
+    await client.query(`set timezone = 'America/New_York'`)
+    await client.query('release b')
+    await client.query('commit')
+    expect(await zone()).toBe('America/New_York')
+  })
+
+  it('have space for their values at savepoints', async () => {
+    await connected()
+    const text = 'x'.repeat(7_000)
+    await client.query('begin')
+    const codes: (string | undefined)[] = []
+    for (let count = 0; count < 40; count++) {
+      await client.query('savepoint s')
+      codes.push(await codeOf(client.query(`set my.text = '${text}${count}'`)))
+      if (codes.at(-1) !== undefined) await client.query('rollback to s')
+    }
+    await client.query('rollback')
+    expect(codes.slice(0, 20)).toEqual(Array.from({ length: 20 }))
+    expect(codes.at(-1)).toBe('54000')
+  })
+
   it('are put back by pools and tools between two uses of a connection', async () => {
     // asyncpg sends this when a connection returns to its pool.
     await client.query('select pg_advisory_unlock_all(); close all; unlisten *; reset all;')

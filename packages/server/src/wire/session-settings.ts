@@ -82,6 +82,8 @@ function isTimeZone(value: string): boolean {
 
 /** Names and values of one connection together take this many characters at most. */
 const LENGTH_MAX = 16 * 1024
+/** Those that the savepoints of its transaction keep take this many, too. */
+const SAVED_LENGTH_MAX = 256 * 1024
 
 /** The setting that is the mode of the open transaction. */
 const TRANSACTION_READ_ONLY = 'transaction_read_only'
@@ -107,6 +109,12 @@ interface TransactionMode {
   setReadOnly(isReadOnly: boolean): void
 }
 
+/** What was set at a savepoint. */
+interface SavedSettings {
+  readonly set: ReadonlyMap<string, string>
+  readonly local: ReadonlyMap<string, string>
+}
+
 /** What follows from the settings. */
 interface CurrentSettings {
   readonly reported: readonly (readonly [string, string])[]
@@ -119,11 +127,13 @@ interface CurrentSettings {
 
 export class SessionSettings {
   readonly #initial: ReadonlyMap<string, string>
-  #set = new Map<string, string>()
+  #set: ReadonlyMap<string, string> = new Map()
   /** What SET LOCAL has set, up to the end of the transaction. */
-  #local = new Map<string, string>()
+  #local: ReadonlyMap<string, string> = new Map()
   /** What was set when the transaction began. */
   #before: ReadonlyMap<string, string> | undefined
+  /** What was set when each of its savepoints was made. */
+  #saved: SavedSettings[] = []
   #transaction: TransactionMode | undefined
   /** What each statement asks for, until a setting changes. */
   #current: CurrentSettings | undefined
@@ -140,17 +150,34 @@ export class SessionSettings {
 
   /** A transaction begins. */
   begin(transaction?: TransactionMode): void {
-    this.#before = new Map(this.#set)
+    this.#before = this.#set
     this.#transaction = transaction
   }
 
   /** A transaction ends. */
   end({ isKept }: { isKept: boolean }): void {
     this.#current = undefined
-    if (!isKept && this.#before !== undefined) this.#set = new Map(this.#before)
+    if (!isKept && this.#before !== undefined) this.#set = this.#before
     this.#before = undefined
+    this.#saved = []
     this.#transaction = undefined
-    this.#local.clear()
+    this.#local = new Map()
+  }
+
+  /** The transaction makes a savepoint, after `depth` others. */
+  save(depth: number): void {
+    this.#saved.length = depth
+    this.#saved.push({ set: this.#set, local: this.#local })
+  }
+
+  /** The transaction returns to a savepoint, which is after `depth` others. */
+  returnTo(depth: number): void {
+    const saved = this.#saved[depth]
+    if (saved === undefined) return
+    this.#current = undefined
+    this.#set = saved.set
+    this.#local = saved.local
+    this.#saved.length = depth + 1
   }
 
   /** Runs work as a transaction of its own, unless one is open. */
@@ -190,32 +217,36 @@ export class SessionSettings {
       this.#transaction?.setReadOnly(value === 'on')
       return undefined
     }
-    const length = [...this.#set, ...this.#local].reduce(
-      (sum, [each, text]) => sum + each.length + text.length,
-      0,
-    )
-    if (length + key.length + value.length > LENGTH_MAX) {
-      throw new WireError(
-        '54000',
-        `the settings of a connection take more than ${LENGTH_MAX} characters`,
-      )
-    }
+    this.#requireSpace(key.length + value.length)
     this.#current = undefined
-    if (isLocal) this.#local.set(key, value)
+    // Savepoints keep what was set before.
+    if (isLocal) this.#local = new Map(this.#local).set(key, value)
     else {
-      this.#set.set(key, value)
-      this.#local.delete(key)
+      this.#set = new Map(this.#set).set(key, value)
+      this.#local = without(this.#local, key)
     }
     if (this.#initial.has(key) || key.includes('.')) return undefined
     return `"${name}" has no effect here`
   }
 
+  /** Throws if there is no space for another value of this length. */
+  #requireSpace(length: number): void {
+    const own = lengthOf(this.#set) + lengthOf(this.#local)
+    const saved = new Set(this.#saved.flatMap(({ set, local }) => [set, local]))
+    const kept = [...saved].reduce((sum, values) => sum + lengthOf(values), 0)
+    for (const [taken, max, what] of [
+      [own, LENGTH_MAX, 'a connection'],
+      [own + kept, SAVED_LENGTH_MAX, 'a connection with their values at its savepoints'],
+    ] as const) {
+      if (taken + length <= max) continue
+      throw new WireError('54000', `the settings of ${what} take more than ${max} characters`)
+    }
+  }
+
   reset(name: string | undefined): void {
     this.#current = undefined
-    for (const values of [this.#set, this.#local]) {
-      if (name === undefined) values.clear()
-      else values.delete(name.toLowerCase())
-    }
+    this.#set = without(this.#set, name?.toLowerCase())
+    this.#local = without(this.#local, name?.toLowerCase())
   }
 
   find(name: string): string | undefined {
@@ -287,6 +318,18 @@ export class SessionSettings {
   get allowsDataLoss(): boolean {
     return this.#derived.allowsDataLoss
   }
+}
+
+function lengthOf(values: ReadonlyMap<string, string>): number {
+  let length = 0
+  for (const [name, text] of values) length += name.length + text.length
+  return length
+}
+
+/** Returns values without one of them, or without all. */
+function without(values: ReadonlyMap<string, string>, name: string | undefined) {
+  if (name === undefined) return new Map<string, string>()
+  return new Map([...values].filter(([each]) => each !== name))
 }
 
 function milliseconds(text: string): number {

@@ -362,6 +362,7 @@ export class TransactionBlock {
         const index = this.#find(name)
         await this.#transaction?.savepoint({ kind: 'return', name, depth: index })
         this.#savepoints.length = index + 1
+        this.#settings.returnTo(index)
         for (const [cursor, { depth }] of this.#cursors) {
           if (depth > index) this.#cursors.delete(cursor)
         }
@@ -428,6 +429,7 @@ export class TransactionBlock {
       const transaction = await this.#opened(signal)
       await transaction.savepoint({ kind: 'save', name, depth: this.#savepoints.length })
     })
+    this.#settings.save(this.#savepoints.length)
     this.#savepoints.push(name)
   }
 
