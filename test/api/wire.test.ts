@@ -241,6 +241,25 @@ describe('a client of PostgreSQL', () => {
     await other.end()
   })
 
+  it('says of a broken link what PostgreSQL says, because clients read it', async () => {
+    const linked = await TestBranches.create(service, 'linked', {
+      teams: [{ name: 'name', type: 'string' }],
+      people: [{ name: 'team', type: 'link', link: { table: 'teams', onDelete: 'restrict' } }],
+    })
+    await linked.put('main', 'teams', 't', {})
+    await linked.put('main', 'people', 'p', { team: 't' })
+    const other = await wire.connect('linked:main')
+    await expect(other.query(`update people set team = 'x'`)).rejects.toMatchObject({
+      code: '23503',
+      detail: 'Key (team)=(x) is not present in table "teams".',
+    })
+    await expect(other.query('delete from teams')).rejects.toMatchObject({
+      code: '23503',
+      detail: 'Key (id)=(t) is still referenced from table "people".',
+    })
+    await other.end()
+  })
+
   it('can ask about its session and set what has no effect', async () => {
     const [row] = await rowsOf(
       'select version(), current_schema(), current_database(), current_user, pg_backend_pid() as pid',

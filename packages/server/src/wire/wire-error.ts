@@ -144,8 +144,9 @@ export function toWireError(error: unknown): { shown: WireError; hidden?: unknow
   return { shown: new WireError(code, message, { ...place, hint, detail }) }
 }
 
-function adviceOf({ code, details }: AppError, state: string) {
+function adviceOf({ code, details, message }: AppError, state: string) {
   if (state === '40001') return { hint: RETRY_HINT }
+  if (code === 'link_violation') return { detail: linkDetail(details, message) }
   if (state === '23505' || state === '23514') return { detail: brokenDetail(details) }
   if (code === 'data_loss') return { hint: LOSS_HINT }
   if (code !== 'merge_conflict') return {}
@@ -166,6 +167,19 @@ function brokenDetail(details: AppError['details']): string | undefined {
   const named = columns ?? (column === undefined ? [] : [column])
   if (values === undefined) return `The record is [${record}].`
   return `Key (${named.join(', ')})=(${values.join(', ')}) already exists. The record that was to get it is [${record}].`
+}
+
+/** Says of a broken link what PostgreSQL would say. Clients read the table and the column there. */
+function linkDetail(details: AppError['details'], message: string): string | undefined {
+  const { table, column, target } = (details ?? {}) as {
+    table?: string
+    column?: string
+    target?: { readonly table: string; readonly record: string }
+  }
+  if (target === undefined) return undefined
+  return / cannot be deleted: /.test(message)
+    ? `Key (id)=(${target.record}) is still referenced from table "${table}".`
+    : `Key (${column})=(${target.record}) is not present in table "${target.table}".`
 }
 
 /** The name that PostgreSQL would give the constraint of a column. */
