@@ -329,6 +329,50 @@ describe('a transaction that changes the schema', () => {
     }
   })
 
+  it('has times as PostgreSQL and its dumps write them as defaults', async () => {
+    const client = await forkTo('moments')
+    const notices: string[] = []
+    client.on('notice', ({ message = '' }) => notices.push(message))
+    await client.query(
+      `create table moments (
+        id integer primary key,
+        a timestamp default '2024-01-01',
+        b timestamptz default '2024-01-01 10:00:00+02',
+        c timestamp default '2024-01-01 10:20'::timestamp without time zone,
+        d timestamptz default '2024-01-01 10:20:30.123456+0530'::timestamp with time zone,
+        e timestamptz default '2024-01-01T00:00:00Z',
+        f timestamptz)`,
+    )
+    await client.query(`alter table moments alter column f set default '2020-02-02 02:02:02-08'`)
+    await client.query(
+      `alter table moments add column g timestamp not null default '1970-01-01 00:00:00'`,
+    )
+    const { rows } = await client.query({
+      text: 'insert into moments (id) values (1) returning a::text, b::text, c::text, d::text, e::text, f::text, g::text',
+      rowMode: 'array',
+    })
+    expect(rows).toEqual([
+      [
+        '2024-01-01 00:00:00',
+        '2024-01-01 08:00:00+00',
+        '2024-01-01 10:20:00',
+        '2024-01-01 04:50:30.123456+00',
+        '2024-01-01 00:00:00+00',
+        '2020-02-02 10:02:02+00',
+        '1970-01-01 00:00:00',
+      ],
+    ])
+    expect(notices).toEqual(
+      ['2024-01-01', '2024-01-01 10:20', '1970-01-01 00:00:00'].map(
+        (text) => `DEFAULT '${text}': a time without an offset is one of UTC`,
+      ),
+    )
+    for (const text of ['2024-02-30', '2024-01-01 25:00', 'someday']) {
+      const change = `alter table moments alter column f set default '${text}'`
+      expect(await codeOf(client.query(change))).toBe('42P16')
+    }
+  })
+
   it('goes on after SET CONSTRAINTS, which Django sends before it changes a table', async () => {
     const client = await forkTo('constraints')
     const notices: string[] = []

@@ -24,17 +24,28 @@ const NOW_VALUES = new Set([
 ])
 const NEW_UUID = new Set(['gen_random_uuid', 'uuid_generate_v4', 'uuidv4', 'uuidv7'])
 
+/** A time as PostgreSQL reads and writes it, with or without a time of day and an offset. */
+const MOMENT =
+  /^(\d{4}-\d\d-\d\d)(?:[ t](\d\d:\d\d)(:\d\d(?:\.\d+)?)?)? ?(z|utc|[+-]\d\d(?::?\d\d)?)?$/i
+
+/** What constants are read with. */
+interface DefaultContext {
+  readonly enums: ReadonlyMap<string, readonly string[]>
+  note(notice: string): void
+}
+
 /** Returns the default that an expression of SQL stands for. Only constants and some functions do. */
 export function readDefault(
   node: Node | undefined,
   form: ColumnForm,
-  enums: ReadonlyMap<string, readonly string[]>,
+  context: DefaultContext,
 ): Default {
+  const { enums } = context
   const cast = contentOf(node, 'TypeCast')
   if (cast !== undefined) {
     if (!isSameKind(readCast(cast.typeName, enums), form.type))
       throw unknownDefault('a cast to another type')
-    return readDefault(cast.arg, form, enums)
+    return readDefault(cast.arg, form, context)
   }
   const constant = constantOf(node)
   if (constant === null) return {}
@@ -43,6 +54,7 @@ export function readDefault(
     if (constant === 'now' && MOMENT_TYPES.includes(form.type)) {
       throw unknownDefault("'now'", 'write now()')
     }
+    if (form.type === 'datetime') return { defaultValue: momentText(constant, context) }
     return { defaultValue: form.type === 'bool' ? boolText(constant) : constant }
   }
   const value = contentOf(node, 'SQLValueFunction')?.op
@@ -71,6 +83,17 @@ function textsOf(node: Node | undefined, literal: string | undefined): readonly 
 
 function elementOf(node: Node): string | null | undefined {
   return constantOf(contentOf(node, 'TypeCast')?.arg ?? node)
+}
+
+/** Returns a time as the service writes it. One of another form is refused where all defaults are checked. */
+function momentText(given: string, { note }: DefaultContext): string {
+  const found = MOMENT.exec(given.trim())
+  if (found === null) return given
+  const [, date = '', time = '00:00', seconds = ':00', offset] = found
+  if (offset === undefined) note(`DEFAULT '${given}': a time without an offset is one of UTC`)
+  const isUtc = offset === undefined || /^[zu]/i.test(offset)
+  const [, hours = '', minutes = '00'] = /^(...):?(..)?$/.exec(offset ?? '') ?? []
+  return `${date}T${time}${seconds}${isUtc ? 'Z' : `${hours}:${minutes}`}`
 }
 
 /** Returns a boolean as the service writes it. PostgreSQL has other words for it, too. */

@@ -119,7 +119,7 @@ function columnDefault(
   form: ColumnForm,
 ): Default | undefined {
   if (constraint.contype !== 'CONSTR_DEFAULT') return undefined
-  return readDefault(constraint.raw_expr, form, work.enums)
+  return readDefault(constraint.raw_expr, form, work)
 }
 
 function columnConstraint(

@@ -36,7 +36,7 @@ export class SchemaWork {
     return this.types.known
   }
 
-  note(notice: string): void {
+  readonly note = (notice: string): void => {
     this.#notices.add(notice)
   }
 
