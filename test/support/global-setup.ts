@@ -1,7 +1,7 @@
-import { readFile, rm } from 'node:fs/promises'
+import { cp, readFile, rm } from 'node:fs/promises'
 import path from 'node:path'
 import type { TestProject } from 'vitest/node'
-import { startEmbedded } from '../../packages/embedded-postgres/src/index.js'
+import { type EmbeddedPostgres, startEmbedded } from '../../packages/embedded-postgres/src/index.js'
 import { createTemplate } from './catalogue-template.js'
 import { makeDataFolder } from './data-folder.js'
 import { dropDatabase } from './server-databases.js'
@@ -45,7 +45,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const count = project.vitest.config.maxWorkers
   // vitest loads this module for each project. They use the same servers, which take seconds to start.
   globalThis.offshootTestServers ??= {
-    started: Promise.all(Array.from({ length: count }, start)),
+    started: startAll(count),
     projects: 0,
   }
   const shared = globalThis.offshootTestServers
@@ -62,9 +62,34 @@ export default async function setup(project: TestProject): Promise<() => Promise
   }
 }
 
-async function start(): Promise<StartedServer> {
-  const dataDir = await makeDataFolder('test')
-  const postgres = await startEmbedded({
+/** Prepares one server, and starts it and copies of it: to create a cluster and its catalogue takes ten times as long. */
+async function startAll(count: number): Promise<StartedServer[]> {
+  const [first = '', ...copies] = await Promise.all(
+    Array.from({ length: count }, () => makeDataFolder('test')),
+  )
+  const prepared = await open(first)
+  const template = await createTemplate(urlOf(prepared))
+  await prepared.stop()
+  await Promise.all(copies.map((copy) => cp(first, copy, { recursive: true })))
+  return Promise.all([first, ...copies].map((dataDir) => start(dataDir, template)))
+}
+
+async function start(dataDir: string, template: string | undefined): Promise<StartedServer> {
+  const postgres = await open(dataDir)
+  const pidFile = await readFile(path.join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')
+  return {
+    url: urlOf(postgres),
+    template,
+    pid: Number.parseInt(pidFile, 10),
+    async stop() {
+      await postgres.stop()
+      await rm(dataDir, { recursive: true, force: true })
+    },
+  }
+}
+
+function open(dataDir: string): Promise<EmbeddedPostgres> {
+  return startEmbedded({
     dataDir,
     log: () => undefined,
     // Durability is off for speed, and nothing is gained by a small log. Tests of crashes start a server of their own.
@@ -79,16 +104,9 @@ async function start(): Promise<StartedServer> {
       autovacuum: 'off',
     },
   })
-  const { user, password, host, port, database } = postgres.connection
-  const pidFile = await readFile(path.join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')
-  const url = `postgresql://${user}:${encodeURIComponent(password)}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`
-  return {
-    url,
-    template: await createTemplate(url),
-    pid: Number.parseInt(pidFile, 10),
-    async stop() {
-      await postgres.stop()
-      await rm(dataDir, { recursive: true, force: true })
-    },
-  }
+}
+
+function urlOf({ connection }: EmbeddedPostgres): string {
+  const { user, password, host, port, database } = connection
+  return `postgresql://${user}:${encodeURIComponent(password)}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`
 }
