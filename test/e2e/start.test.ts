@@ -30,6 +30,7 @@ import {
   postgresProcesses,
   request,
   runOffshoot,
+  START_MESSAGE_END,
   startOffshoot,
   until,
 } from '../support/process.js'
@@ -90,13 +91,19 @@ const OTHER_LAUNCHERS = [
 describe('a service that npm has started', () => {
   const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
+  /** One folder for all of them. To create its cluster takes twice as long as to start. */
+  let dataDir: string
+  let launches = 0
+
+  beforeAll(() => {
+    dataDir = newDataDir('launched')
+  })
+
   /** Starts it and returns when it is ready. `launcher` is the process that a user or a supervisor knows. */
   async function launch(command: 'npm start' | 'npx offshoot start') {
-    const name = `launched${dataDirs.length}`
-    const dataDir = newDataDir(name)
     let cwd = ROOT
     if (command === 'npx offshoot start') {
-      cwd = path.join(folder, `${name}-project`)
+      cwd = path.join(folder, `project${launches++}`)
       await mkdir(path.join(cwd, 'node_modules', '.bin'), { recursive: true })
       await writeFile(path.join(cwd, 'package.json'), '{"name": "project", "version": "1.0.0"}')
       await chmod(CHECKOUT_PROGRAM, 0o755)
@@ -120,17 +127,17 @@ describe('a service that npm has started', () => {
     launcher.stdout.setEncoding('utf8').on('data', (text: string) => {
       stdout += text
     })
-    await until(async () => stdout.includes('"region"') || launcher.exitCode !== null)
+    await until(async () => START_MESSAGE_END.test(stdout) || launcher.exitCode !== null)
     const lock = JSON.parse(await readFile(path.join(dataDir, 'offshoot.lock'), 'utf8'))
     const pid = lock.pid as number
     onTestFinished(() => {
       for (const left of [launcher.pid ?? 0, pid]) if (isAlive(left)) process.kill(left, 'SIGKILL')
     })
-    return { launcher, pid, dataDir, ended }
+    return { launcher, pid, ended }
   }
 
   /** Waits until the service has shut down in good order: PostgreSQL has ended, and the folder is free. */
-  async function shutDown({ dataDir, pid }: { dataDir: string; pid: number }) {
+  async function shutDown({ pid }: { pid: number }) {
     await until(async () => !isAlive(pid))
     expect(await postgresProcesses(dataDir)).toEqual([])
     expect(await readdir(dataDir)).not.toContain('offshoot.lock')
@@ -164,11 +171,10 @@ describe('a service that npm has started', () => {
   })
 
   inLongForm('ends in good order if its terminal is closed', async () => {
-    const dataDir = newDataDir('terminal')
     const service = startOffshoot(dataDir)
     await service.ready()
     expect(await service.end('SIGHUP')).toEqual({ code: 0, signal: null })
-    await shutDown({ dataDir, pid: service.child.pid ?? 0 })
+    await shutDown({ pid: service.child.pid ?? 0 })
   })
 })
 

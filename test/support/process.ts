@@ -44,7 +44,7 @@ export interface Banner {
 }
 
 /** The last line of the start message: a request, or a command if commands find the service by themselves. */
-const START_MESSAGE_END = /"region":|npx offshoot db create/
+export const START_MESSAGE_END = /"region":|npx offshoot db create/
 
 const running = new Set<ChildProcess>()
 
