@@ -179,7 +179,7 @@ export class QueryWriter implements StatementContext {
     onFirst?.(first)
     const second = this.select(query.rarg, scope)
     const isRecursive = onFirst !== undefined
-    const types = first.types?.map((type, index) => commonOf(type, second.types?.[index]))
+    const types = this.#commonTypes(query, [first, second], scope)
     const [firstText, typed] = [first, second].map((each) => {
       // PostgreSQL finds the type of values that have different ones. Those of a recursive query must be the same.
       const isShown = (type: DeclaredType | undefined, index: number) =>
@@ -202,6 +202,24 @@ export class QueryWriter implements StatementContext {
       values: [],
       isClosed: true,
     }
+  }
+
+  /** Returns the types of the columns of two queries. A constant or parameter beside an enum is one of its values. */
+  #commonTypes(
+    { larg, rarg }: SelectStmt,
+    [first, second]: readonly [WrittenQuery, WrittenQuery],
+    scope: Scope,
+  ): ColumnTypes | undefined {
+    const [left, right] = [untypedTargets(larg), untypedTargets(rarg)]
+    return first.types?.map((type, index) => {
+      const other = second.types?.[index]
+      const common = commonOf(type, other)
+      if (common !== undefined) return common
+      const [known, beside] = type === undefined ? [other, left[index]] : [type, right[index]]
+      if (known?.kind !== 'enum' || beside === undefined) return undefined
+      createWriter(this, scope).requireValues(known, [beside])
+      return known
+    })
   }
 
   #plainSelect(query: SelectStmt, scope: Scope): WrittenBody {
@@ -869,6 +887,19 @@ export function partsOf(clause: NodeOf<'WithClause'>): NodeOf<'CommonTableExpr'>
     if (names.has(name)) throw invalidSql(`WITH query name "${name}" specified more than once`)
     names.add(name)
     return query
+  })
+}
+
+/** Returns the columns of a query that are constants or parameters, which take the type of what is beside them. */
+function untypedTargets(query: SelectStmt | undefined): readonly (Node | undefined)[] {
+  const values = (query?.targetList ?? []).map((node) => contentOf(node, 'ResTarget')?.val)
+  const isStar = (value: Node | undefined) =>
+    (contentOf(value, 'ColumnRef')?.fields ?? []).some((field) => contentOf(field, 'A_Star'))
+  if (values.some(isStar)) return []
+  return values.map((value) => {
+    const { sval, isnull } = contentOf(value, 'A_Const') ?? {}
+    const isUntyped = sval !== undefined || isnull || contentOf(value, 'ParamRef') !== undefined
+    return isUntyped ? value : undefined
   })
 }
 
