@@ -679,15 +679,19 @@ describe('alter, rename, drop, index and comment', () => {
     })
   })
 
-  it('make unique indexes constraints, and others indexes of columns', async () => {
+  it('make unique indexes rules that are shown as indexes, and others indexes of columns', async () => {
     const { run, sql, table, branches } = await open()
     await run('create table t (id text primary key, a text, b text, c int)')
     await run(`create unique index t_a_key on t (a); create unique index other on t (b, c);
       create index t_b_idx on t (b)`)
     expect(await table('t')).toMatchObject({
       columns: [{ name: 'a', type: 'string', unique: true }, { type: 'string' }, { name: 'c' }],
-      constraints: [{ name: 'other', unique: ['b', 'c'] }],
+      constraints: [{ name: 'other', unique: ['b', 'c'], index: true }],
     })
+    await run('alter table t rename constraint other to another')
+    expect((await table('t')).constraints).toEqual([
+      { name: 'another', unique: ['b', 'c'], index: true },
+    ])
     const indexes = async () =>
       (
         expectOk(await branches.call('main', 'GET', '/tables/t/indexes')).body as {
@@ -698,7 +702,7 @@ describe('alter, rename, drop, index and comment', () => {
       { column: 'a', origin: 'unique' },
       { column: 'b', origin: 'asked' },
     ])
-    await run('drop index t_a_key, other, t_b_idx')
+    await run('drop index t_a_key, another, t_b_idx')
     expect(await indexes()).toEqual([])
     expect((await table('t')).constraints).toBeUndefined()
     expect(await sql('drop index t_b_idx')).toMatchObject({ body: { code: 'index_not_found' } })

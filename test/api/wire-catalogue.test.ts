@@ -11,6 +11,7 @@ import {
 } from '../../packages/server/src/shapes/shape-databases.js'
 import type { TestBranches } from '../support/branches.js'
 import type { TestService } from '../support/service.js'
+import { expectOk } from '../support/tables.js'
 import {
   bind,
   describeStatement,
@@ -229,6 +230,68 @@ describe('the catalogue of a branch', () => {
       join information_schema.constraint_column_usage ccu using (constraint_name)
       where tc.constraint_type = 'FOREIGN KEY' and tc.table_name = 'people'`)
     expect(usage).toEqual([{ column_name: 'team', target: 'teams' }])
+  })
+
+  it('tells a unique index from a constraint, and so do dumps and schemas that name neither', async () => {
+    const client = await wire.connect('shop:main')
+    await client.query('select offshoot.fork($1)', ['told'])
+    await client.query('select offshoot.checkout($1)', ['told'])
+    await client.query('create table told (id serial primary key, a text, b text)')
+    await client.query('create unique index told_index on told (a, b)')
+    await client.query('alter table told add constraint told_rule unique (b, a)')
+    const read = async () => ({
+      constraints: (
+        await client.query(
+          `select conname from pg_constraint where conrelid = 'told'::regclass and contype = 'u'`,
+        )
+      ).rows,
+      indexes: (
+        await client.query(
+          `select indexdef from pg_indexes where tablename = 'told' and indexname like 'told_%' order by 1 desc`,
+        )
+      ).rows.map(({ indexdef }) => indexdef),
+    })
+    const shown = {
+      constraints: [{ conname: 'told_rule' }],
+      indexes: [
+        'CREATE UNIQUE INDEX told_rule ON public.told USING btree (b, a)',
+        'CREATE UNIQUE INDEX told_pkey ON public.told USING btree (id)',
+        'CREATE UNIQUE INDEX told_index ON public.told USING btree (a, b)',
+      ],
+    }
+    expect(await read()).toEqual(shown)
+    const { body } = expectOk(await branches.call('told', 'GET', ''))
+    const { tables } = (body as { schema: { tables: { name: string; constraints?: object[] }[] } })
+      .schema
+    const unnamed = tables.map(({ constraints, ...table }) => ({
+      ...table,
+      ...(constraints && {
+        constraints: constraints.map((each) => ({ ...each, index: undefined })),
+      }),
+    }))
+    const compared = await branches.call('told', 'POST', '/schema/compare', {
+      schema: { tables: unnamed },
+    })
+    expect(compared).toMatchObject({ status: 200, body: { edits: { operations: [] } } })
+    await client.query(`insert into told (a, b) values ('x', 'y')`)
+    await expect(client.query(`insert into told (a, b) values ('x', 'y')`)).rejects.toMatchObject({
+      code: '23505',
+      constraint: 'told_index',
+    })
+    await client.query('drop index told_index')
+    expect((await read()).indexes).toEqual(shown.indexes.slice(0, 2))
+    const refused = await branches.call('told', 'POST', '/schema/update', {
+      operations: [
+        {
+          addConstraint: { table: 'told', constraint: { name: 'c', check: 'a > b', index: true } },
+        },
+      ],
+    })
+    expect(refused).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining('[index] is for [unique] only') },
+    })
+    await client.end()
   })
 
   it('shows a link that needs a value as NOT NULL, and defaults as they are written', async () => {

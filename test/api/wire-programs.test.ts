@@ -104,6 +104,12 @@ const PROGRAMS: readonly Program[] = [
     packages: ['github.com/jackc/pgx/v5@v5.12.0'],
   },
   {
+    name: 'GORM',
+    source: 'gorm_shop.go',
+    install: go,
+    packages: ['gorm.io/gorm@v1.31.2', 'gorm.io/driver/postgres@v1.6.3'],
+  },
+  {
     name: 'JDBC',
     source: 'JdbcShop.java',
     install: java,

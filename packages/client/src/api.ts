@@ -70,6 +70,8 @@ export type ConstraintDefinition = { readonly name: string } & (
   | {
       /** The columns whose values together belong to one record only. */
       readonly unique: readonly string[]
+      /** Clients of PostgreSQL see a unique index instead of a constraint. */
+      readonly index?: boolean
     }
   | {
       /** A condition in SQL over the columns of one record. */

@@ -278,18 +278,28 @@ export const ConstraintRuleSchema = Type.Object(constraintRules, {
 })
 
 export const ConstraintSchema = Type.Object(
-  { name: ConstraintNameSchema, ...constraintRules },
+  {
+    name: ConstraintNameSchema,
+    ...constraintRules,
+    index: Type.Optional(
+      Type.Boolean({
+        description:
+          'For `unique` only: clients of PostgreSQL see a unique index instead of a constraint, as `create unique index` makes it. ' +
+          'The rule is the same.',
+      }),
+    ),
+  },
   {
     ...closed,
     $id: 'Constraint',
     title: 'Constraint',
     minProperties: 2,
-    maxProperties: 2,
+    maxProperties: 3,
     examples: [{ name: 'one_per_day', unique: ['room', 'day'] }],
   },
 )
 export type ConstraintRule = { readonly unique: readonly string[] } | { readonly check: string }
-export type Constraint = { readonly name: string } & ConstraintRule
+export type Constraint = { readonly name: string; readonly index?: boolean } & ConstraintRule
 
 /** The longest time for which the versions of records are kept, in days. */
 export const HISTORY_DAYS_MAX = 3650

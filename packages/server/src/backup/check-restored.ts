@@ -116,6 +116,7 @@ const StoredConstraintSchema = Type.Object(
     id: Id,
     name: ConstraintNameSchema,
     unique: Type.Optional(Type.Array(Id, { minItems: 1 })),
+    index: Type.Optional(Type.Literal(true)),
     check: Type.Optional(ExpressionSchema),
   },
   closed,

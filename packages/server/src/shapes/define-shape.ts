@@ -263,7 +263,10 @@ function defineRules(table: ShapeTable, names: Aliases): Sql[] {
     const known = keyNames.filter((name) => name !== undefined)
     if (known.length < keyNames.length) return []
     const name = key.name ?? `${table.name}_${known.join('_')}_key`
-    return [add(name, sql`unique (${join(known.map(ident), ', ')})`)]
+    const list = join(known.map(ident), ', ')
+    return key.isIndex
+      ? [sql`create unique index ${ident(names.take(name))} on ${tableName(table)} (${list})`]
+      : [add(name, sql`unique (${list})`)]
   })
   const checks = codec.checks.flatMap((check) => {
     if (check.computed !== undefined || requiredBy(codec, check) !== undefined) return []

@@ -54,16 +54,21 @@ export function compareColumns(
   return { removed, added, altered }
 }
 
-/** Compares constraints in the same way. */
+/** Compares constraints in the same way. A schema need not say that a rule is shown as an index. */
 export function compareConstraints(
   source: readonly Constraint[],
   target: readonly Constraint[],
 ): { readonly removed: readonly string[]; readonly added: readonly Constraint[] } {
+  const shown = new Map(source.map(({ name, index }) => [name, index]))
+  const whole = target.map(({ index, ...rule }): Constraint => {
+    const isIndex = index ?? shown.get(rule.name) ?? false
+    return { ...rule, ...(isIndex && { index: true }) }
+  })
   const kept = new Set(source.map(toCanonicalJson))
-  const wanted = new Set(target.map(toCanonicalJson))
+  const wanted = new Set(whole.map(toCanonicalJson))
   return {
     removed: source.filter((each) => !wanted.has(toCanonicalJson(each))).map(({ name }) => name),
-    added: target.filter((each) => !kept.has(toCanonicalJson(each))),
+    added: whole.filter((each) => !kept.has(toCanonicalJson(each))),
   }
 }
 

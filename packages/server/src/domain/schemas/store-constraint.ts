@@ -43,9 +43,14 @@ export function storeConstraint(
   if ('unique' in constraint === 'check' in constraint) {
     throw invalid('exactly one of [unique] and [check] is required')
   }
+  const { index: isIndex = false } = constraint
+  if (isIndex && !('unique' in constraint)) throw invalid('[index] is for [unique] only')
   try {
     return 'unique' in constraint
-      ? { id, name, unique: uniqueColumns(constraint.unique, context) }
+      ? {
+          ...{ id, name, unique: uniqueColumns(constraint.unique, context) },
+          ...(isIndex && { index: true }),
+        }
       : { id, name, check: bindCheck(constraint.check, context) }
   } catch (error) {
     throw error instanceof AppError ? invalid(error.message) : error
@@ -236,7 +241,11 @@ export function toPublicConstraint(
   const pathOf = pathsOf(columns)
   const { name } = constraint
   return 'unique' in constraint
-    ? { name, unique: constraint.unique.map(pathOf) }
+    ? {
+        name,
+        unique: constraint.unique.map(pathOf),
+        ...(constraint.index && { index: true }),
+      }
     : { name, check: expressionText(constraint.check.text, pathOf) }
 }
 

@@ -48,7 +48,10 @@ export type StoredConstraint = {
   readonly name: string
 } & (
   | {
-      /** The ids of columns whose values together belong to one row only. */ readonly unique: readonly number[]
+      /** The ids of columns whose values together belong to one row only. */
+      readonly unique: readonly number[]
+      /** Clients of PostgreSQL see an index instead of a constraint. */
+      readonly index?: true
     }
   | { /** A condition that no row fails. */ readonly check: RowExpression }
 )

@@ -10,6 +10,8 @@ export interface UniqueKey {
   readonly id: number
   /** The name of the constraint. undefined: the key is a unique column. */
   readonly name: string | undefined
+  /** Clients of PostgreSQL see an index instead of a constraint. */
+  readonly isIndex: boolean
   /** Indexes into the physical columns. */
   readonly columns: readonly number[]
 }
@@ -43,10 +45,13 @@ export function listRequiredLinks(physical: readonly PhysicalColumn[]): LinkRule
 
 export function listKeys(table: StoredTable, physical: readonly PhysicalColumn[]): UniqueKey[] {
   const { constraints = [] } = table
-  const names = new Map(constraints.map(({ id, name }) => [id, name]))
+  const byId = new Map(constraints.map((each) => [each.id, each]))
   return [...listKeyColumns(table)].flatMap(([id, ids]): UniqueKey[] => {
     const columns = indexesOf(ids, physical)
-    return columns === undefined ? [] : [{ id, name: names.get(id), columns }]
+    if (columns === undefined) return []
+    const constraint = byId.get(id)
+    const isIndex = constraint !== undefined && 'unique' in constraint && constraint.index === true
+    return [{ id, name: constraint?.name, isIndex, columns }]
   })
 }
 

@@ -20,7 +20,7 @@ const codec = compileTable(
   { limits: LIMITS, jsonAsText: false },
 )
 
-const KEY = { id: 3, name: undefined, columns: [1] }
+const KEY = { id: 3, name: undefined, isIndex: false, columns: [1] }
 
 const heap = (heapId: string) => ({ databaseId: '7', heapId, columnIds: new Set([2, 3]) })
 

@@ -40,7 +40,7 @@ export function addKey(work: SchemaWork, table: TableModel, constraint: TableCon
   for (const name of names) work.model.requireValues(table, getColumn(table, name))
   // The key of the ids has this name.
   const isUsual = conname === cutName(`${table.name}_pkey`)
-  makeUnique(work, table, names, isUsual ? undefined : conname)
+  makeUnique(work, table, { keys: names, given: isUsual ? undefined : conname })
   work.note(
     `table [${table.name}]: PRIMARY KEY (${names.join(', ')}) is UNIQUE and NOT NULL: the primary key is the column [id]`,
   )
@@ -53,14 +53,18 @@ export function addUnique(work: SchemaWork, table: TableModel, constraint: Table
   })
   const keys = namesOf(constraint.keys).map((name) => name ?? '')
   if (constraint.keys === undefined) throw notSupported('UNIQUE USING INDEX')
-  makeUnique(work, table, keys, constraint.conname)
+  makeUnique(work, table, { keys, given: constraint.conname })
 }
 
+/** Makes columns unique. With `isIndex`, the rule is shown as an index. */
 export function makeUnique(
   work: SchemaWork,
   table: TableModel,
-  keys: readonly string[],
-  given: string | undefined,
+  {
+    keys,
+    given,
+    isIndex = false,
+  }: { keys: readonly string[]; given: string | undefined; isIndex?: boolean },
 ): void {
   const columns = keys.flatMap((key) => (key === 'id' ? [] : getColumn(table, key)))
   if (keys.includes('id')) {
@@ -83,7 +87,8 @@ export function makeUnique(
       return
     }
   }
-  work.model.addConstraint(table, { name, unique: names }, names)
+  const rule = { name, unique: names, ...(isIndex && { index: true }) }
+  work.model.addConstraint(table, rule, names)
 }
 
 export function addCheck(work: SchemaWork, table: TableModel, constraint: TableConstraint): void {

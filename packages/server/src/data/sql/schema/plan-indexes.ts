@@ -24,8 +24,8 @@ export function createIndex(work: SchemaWork, statement: NodeOf<'IndexStmt'>): s
     if (isKnown) {
       return work.meetExisting(tag, `index [${idxname}] already exists`, statement.if_not_exists)
     }
-    // An index and a constraint of one name would be the same thing here.
-    makeUnique(work, table, names, idxname ?? cutName(`${table.name}_${names.join('_')}_idx`))
+    const given = idxname ?? cutName(`${table.name}_${names.join('_')}_idx`)
+    makeUnique(work, table, { keys: names, given, isIndex: true })
     return tag
   }
   const [name = ''] = names

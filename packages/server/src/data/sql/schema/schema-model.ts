@@ -201,7 +201,8 @@ export class SchemaModel {
       throw notSupported('RENAME CONSTRAINT of a check whose column is renamed by the same request')
     }
     this.removeConstraint(table, constraint)
-    const named = 'unique' in definition ? { name, unique: columns } : { ...definition, name }
+    const unique = 'unique' in definition && { unique: columns }
+    const named = { ...definition, ...unique, name }
     this.addConstraint(table, named, columns)
   }
 
