@@ -87,7 +87,7 @@ const RULES = [
       body: { name: 'share', type: 'int', computed: '10 / (price + 5)' },
     },
     { price: -5 },
-    'invalid_record',
+    'check_violation',
   ],
 ] as const
 
