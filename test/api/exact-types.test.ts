@@ -258,7 +258,7 @@ describe.each(branches)('on %s', (_name, branch) => {
     })
     expect([refused.status, refused.body]).toEqual([
       400,
-      expect.objectContaining({ message: expect.stringContaining('is not one of new, paid') }),
+      expect.objectContaining({ message: expect.stringContaining('it has new, paid') }),
     ])
     await run(`delete from orders where id = 's'`)
   })

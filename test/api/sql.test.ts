@@ -616,6 +616,50 @@ describe('writing', () => {
     expect(await records(upsert)).toEqual([{ note: null }])
   })
 
+  it('rounds decimals that it calculates to the digits of their columns, and none that is given', async () => {
+    const decimal = { precision: 5, scale: 2 }
+    await addTable('rounded', [
+      { name: 'price', type: 'decimal', decimal },
+      { name: 'cost', type: 'decimal', decimal },
+      { name: 'count', type: 'int' },
+    ])
+    const one = async (statement: string) =>
+      (await records(`${statement} returning price::text, cost::text`))[0]
+    await records(`insert into rounded (id, price) values ('a', 10.05)`)
+    expect(
+      await one('update rounded set price = price * 1.1, cost = coalesce(cost, price / 3)'),
+    ).toEqual({ price: '11.06', cost: '3.35' })
+    expect(await one('update rounded set (price, cost) = (price / 3, sqrt(2))')).toEqual({
+      price: '3.69',
+      cost: '1.41',
+    })
+    const query = 'select avg(price) / 7, -0.125 * max(cost) from rounded'
+    expect(await one(`update rounded set (price, cost) = (${query})`)).toEqual({
+      price: '0.53',
+      cost: '-0.18',
+    })
+    expect(
+      await one(`insert into rounded (id, price) select 'b', sum(price) * 1.025 from rounded`),
+    ).toEqual({ price: '0.54', cost: null })
+    expect(
+      await one(`insert into rounded (id, price) values ('b', -(0.1 + 0.006))
+        on conflict (id) do update set price = excluded.price * 2, cost = excluded.price + 0.005`),
+    ).toEqual({ price: '-0.22', cost: '-0.11' })
+    for (const statement of [
+      'update rounded set price = 1.005',
+      `update rounded set price = '1.005'::numeric`,
+      'insert into rounded (price) values (1.005)',
+      'insert into rounded (price) values (1 + 1), (1.005)',
+      'insert into rounded (price) select v.cost from (values (1.005)) as v(cost)',
+    ]) {
+      expect(await refused(statement)).toContain('has more than 2 digits after the decimal point')
+    }
+    expect(await refused('update rounded set count = 3 * 0.5')).toContain('got a fraction')
+    expect(await refused('update rounded set price = price * 100000')).toContain(
+      'column [price]: has more than 3 digits before the decimal point',
+    )
+  })
+
   it('leaves out what is there already, ON CONFLICT DO NOTHING', async () => {
     await records("insert into things (id, email) values ('n1', 'n1@example.com')")
     const inserted = await records(

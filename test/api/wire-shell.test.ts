@@ -300,7 +300,7 @@ describe('settings', () => {
     const shown = async () => (await rowsOf(`select at::text from people where id = 'p00'`))[0]?.at
     expect(await shown()).toBe('2026-01-02 03:04:05+00')
     await client.query(`set time zone 'Europe/Berlin'`)
-    expect(await rowsOf('show timezone')).toEqual([{ timezone: 'Europe/Berlin' }])
+    expect(await rowsOf('show timezone')).toEqual([{ TimeZone: 'Europe/Berlin' }])
     expect(await shown()).toBe('2026-01-02 04:04:05+01')
     expect(await rowsOf(`select at from people where id = $1`, ['p00'])).toEqual([
       { at: new Date('2026-01-02T03:04:05Z') },
@@ -336,7 +336,7 @@ describe('settings', () => {
 
   it('apply inside transactions, and end with them if they are local or rolled back', async () => {
     await connected()
-    const zone = async () => (await rowsOf('show timezone'))[0]?.timezone
+    const zone = async () => (await rowsOf('show timezone'))[0]?.TimeZone
     await client.query('begin')
     await client.query(`set local timezone = 'Asia/Tokyo'`)
     expect(await rowsOf(`select at::text from people where id = 'p00'`)).toEqual([
@@ -359,7 +359,7 @@ describe('settings', () => {
 
   it('are those of a savepoint again if the transaction returns to it', async () => {
     await connected()
-    const zone = async () => (await rowsOf('show timezone'))[0]?.timezone
+    const zone = async () => (await rowsOf('show timezone'))[0]?.TimeZone
     await client.query('begin')
     await client.query(`set local timezone = 'Asia/Tokyo'`)
     await client.query('savepoint a')
@@ -432,7 +432,7 @@ describe('settings', () => {
     expect(rows).toEqual([{ at: '2026-01-02 12:04:05+09' }])
     await given.query('set timezone = utc')
     await given.query('reset timezone')
-    expect((await given.query('show timezone')).rows).toEqual([{ timezone: 'Asia/Tokyo' }])
+    expect((await given.query('show timezone')).rows).toEqual([{ TimeZone: 'Asia/Tokyo' }])
     await given.end()
   })
 })

@@ -162,7 +162,7 @@ describe('an interval', () => {
     const { rows } = await shop.client.query(text)
     expect(rows[0].span).toMatchObject({ years: 1, months: 2, days: -3, hours: 4 })
     expect((await shop.client.query('show intervalstyle')).rows).toEqual([
-      { intervalstyle: 'postgres' },
+      { IntervalStyle: 'postgres' },
     ])
     const binary = firstValue(await ask(text, [], { resultFormat: 1 }))
     expect(

@@ -1,7 +1,7 @@
 import type { Node } from 'libpg-query'
 import { contentOf, kindOf, type NodeOf, namesOf } from '../dialect/nodes.js'
 import { type ClientStatement, SESSION_VALUES, sessionFunction } from './client-statement.js'
-import type { SessionSettings } from './session-settings.js'
+import { type SessionSettings, usualName } from './session-settings.js'
 import { readOnlyOf } from './transaction-block.js'
 import { unsupported, WireError } from './wire-error.js'
 
@@ -151,7 +151,8 @@ function show(name: string, { settings }: SessionFacts): SessionAnswer {
       rows: settings.all.map(([each, value]) => [each, value, '']),
     }
   }
-  return { tag: 'SHOW', columns: [column(name)], rows: [[settings.get(name)]] }
+  const shown = usualName(name)
+  return { tag: 'SHOW', columns: [column(shown)], rows: [[settings.get(name)]] }
 }
 
 interface Value {

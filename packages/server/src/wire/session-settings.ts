@@ -62,6 +62,11 @@ const REPORTED = [
   'TimeZone',
 ]
 
+const USUAL_NAMES = new Map(REPORTED.map((name) => [name.toLowerCase(), name]))
+
+/** Returns the name of a setting as PostgreSQL writes it. */
+export const usualName = (name: string): string => USUAL_NAMES.get(name.toLowerCase()) ?? name
+
 /** Zones that are UTC by another name. */
 const UTC = /^(?:utc|gmt|etc\/utc|etc\/gmt|zulu|universal|[+-]?0|[+-]?00(?::00)?)$/i
 /** Hours, such as `+02`, and what `set time zone interval` writes. */

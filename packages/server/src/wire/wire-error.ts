@@ -76,6 +76,7 @@ const INVALID: readonly (readonly [RegExp, string])[] = [
   [/^ON CONFLICT ON CONSTRAINT: /, '42704'],
   [/^ON CONFLICT: .* is not the id/, '42P10'],
   [/specified more than once/, '42712'],
+  [/^column \[.*\] is named more than once$/, '42701'],
   [/columns available but \d+ columns specified/, '42P10'],
   [/^window functions are not allowed/, '42P20'],
   [/^set-returning functions are not allowed/, '0A000'],

@@ -2,7 +2,7 @@ import type { ColumnType } from '@offshoot/contract/schema'
 import type { DeclaredType, EnumType } from '../../dialect/declared-types.js'
 import { invalidSql } from '../../dialect/invalid-sql.js'
 import { cutName, enumNameOf, findName } from '../../dialect/scope.js'
-import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { ident, integer, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
 import { isFileType } from '../../rows/columns/column-types.js'
 import type { StoredColumn, StoredTable } from '../../rows/columns/stored-schema.js'
@@ -60,8 +60,8 @@ export interface WrittenColumn {
 }
 
 export interface TargetColumn extends WrittenColumn {
-  /** Converts an expression of any type to JSON input for the column. */
-  valueOf(expression: Sql): Sql
+  /** Converts an expression of any type to JSON input for the column. A decimal that is calculated is rounded to its digits. */
+  valueOf(expression: Sql, options?: { isCalculated?: boolean }): Sql
   /** The default of the column. undefined: the service generates it, which SQL cannot. */
   readonly defaultValue: Sql | undefined
   /** Only DEFAULT can stand for its value. */
@@ -341,10 +341,15 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
       path,
       defaultValue: column?.defaultSql,
       isComputed: column?.column.computed !== undefined,
-      valueOf(expression) {
+      valueOf(expression, { isCalculated = false } = {}) {
         const isLocal = column?.column.withoutZone === true
         const given = isLocal ? sql`cast(${expression} as timestamp)` : expression
-        const value = sql`cast(${given} as ${inputType})`
+        const exact = sql`cast(${given} as ${inputType})`
+        const { scale } = column?.column.decimal ?? {}
+        const value =
+          isCalculated && scale !== undefined
+            ? sql`pg_catalog.round(${exact}, ${integer(scale)})`
+            : exact
         // As text, so that numbers keep all digits.
         return type === 'json' || type === 'decimal'
           ? sql`to_json(cast(${value} as text))`

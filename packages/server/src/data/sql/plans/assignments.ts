@@ -6,6 +6,7 @@ import type { Scope } from '../../../dialect/scope.js'
 import { empty, ident, integer, join, type Sql, sql } from '../../../postgres/sql.js'
 import type { StatementTable, TargetColumn } from '../branch-tables.js'
 import { typesByName } from '../written-query.js'
+import { calculatesColumn, isCalculated } from './calculated.js'
 import { type PlanContext, SOURCE } from './plan-context.js'
 
 interface Assignments {
@@ -28,7 +29,7 @@ export function writeAssignments(
     return !(isDefault && targetOf(node, table).isComputed)
   })
   const columns = (nodes ?? []).map((node) => settable(node, table))
-  requireDistinct(columns)
+  requireDistinct(columns, 'set')
   const types = typesByName(table.columns, table.types)
   const sources: Sql[] = []
   const values = columns.map((column, index) => {
@@ -41,11 +42,13 @@ export function writeAssignments(
       if (type?.kind === 'enum') writer.requireValues(type, [node])
       return writer.write(node)
     }
-    if (source === undefined) return column.valueOf(write(value))
+    const valueOf = (node: Node | undefined) =>
+      column.valueOf(write(node), { isCalculated: isCalculated(node) })
+    if (source === undefined) return valueOf(value)
     const row = contentOf(source, 'RowExpr')
     if (row !== undefined) {
       if (row.args?.length !== ncolumns) throw unequalColumns()
-      return column.valueOf(write(row.args[colno - 1]))
+      return valueOf(row.args[colno - 1])
     }
     if (colno === 1) {
       sources.push(rowSource(context, source, columns.slice(index, index + ncolumns), scope))
@@ -89,8 +92,11 @@ function rowSource(
   const query = context.writer.subquery(link.subselect, scope)
   if (query.columns.length !== columns.length) throw unequalColumns()
   const names = columns.map((_, index) => ident(`value ${index}`))
+  const select = contentOf(link.subselect, 'SelectStmt')
   const values = columns.map((column, index) =>
-    column.valueOf(sql`${SOURCE}.${names[index] ?? empty}`),
+    column.valueOf(sql`${SOURCE}.${names[index] ?? empty}`, {
+      isCalculated: calculatesColumn(select, index),
+    }),
   )
   return sql`lateral (
     select (
@@ -112,8 +118,9 @@ function defaultOf({ name, defaultValue }: TargetColumn): Sql {
 
 const unequalColumns = () => invalidSql('SET: number of columns does not match number of values')
 
-export function requireDistinct(columns: readonly TargetColumn[]): void {
+/** `verb` is what a statement does with the columns. */
+export function requireDistinct(columns: readonly TargetColumn[], verb: 'set' | 'named'): void {
   const names = columns.map(({ name }) => name)
   const repeated = names.find((name, index) => names.indexOf(name) !== index)
-  if (repeated !== undefined) throw invalidSql(`column [${repeated}] is set more than once`)
+  if (repeated !== undefined) throw invalidSql(`column [${repeated}] is ${verb} more than once`)
 }

@@ -7,6 +7,7 @@ import { readNextval } from '../setval-call.js'
 import { defaultKey, type InsertValues } from '../statement-plan.js'
 import type { WrittenQuery } from '../written-query.js'
 import { computedError, requireDistinct, targetOf } from './assignments.js'
+import { calculatesColumn } from './calculated.js'
 import { planConflict } from './conflict-plan.js'
 import { type PlanContext, type PlannedWrite, plainColumns, SOURCE } from './plan-context.js'
 import { writeReturning } from './returning.js'
@@ -68,7 +69,9 @@ function planValues(
   requireSameLength(columns, query)
   const names = columns.map((_, index) => ident(`value ${index}`))
   const texts = columns.map((column, index) =>
-    column.valueOf(sql`${SOURCE}.${names[index] ?? empty}`),
+    column.valueOf(sql`${SOURCE}.${names[index] ?? empty}`, {
+      isCalculated: calculatesColumn(rows, index),
+    }),
   )
   return {
     columns: plainColumns(columns),
@@ -85,7 +88,7 @@ function insertColumns(
 ): readonly TargetColumn[] | undefined {
   if (cols === undefined) return undefined
   const columns = cols.map((node) => targetOf(node, table))
-  requireDistinct(columns)
+  requireDistinct(columns, 'named')
   return columns
 }
 

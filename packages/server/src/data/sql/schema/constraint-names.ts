@@ -36,7 +36,8 @@ export function freeName(table: TableModel, start: string): string {
 
 export function requireFree(table: TableModel, name: string): void {
   const isTaken = table.constraints.some((each) => each.name === name)
-  if (!isTaken && findReference(table, name) === undefined) return
+  const user = findReference(table, name) ?? findUnique(table, name)
+  if (!isTaken && user === undefined) return
   throw new AppError(
     'already_exists',
     `constraint [${name}] of table [${table.name}] already exists`,

@@ -76,10 +76,12 @@ export function makeUnique(
   const names = columns.map(({ definition }) => definition.name)
   const usual = cutName(`${table.name}_${names.join('_')}_key`)
   const name = given === undefined ? usual : work.newName(given)
-  if (given !== undefined) requireFree(table, name)
+  // A column that is unique already stays so.
+  const isUsual = name === usual && columns.length === 1
+  if (given !== undefined && !isUsual) requireFree(table, name)
   for (const column of columns) work.model.makeIndexable(table, column)
-  const [column, ...others] = columns
-  if (column !== undefined && others.length === 0 && name === usual) {
+  const [column] = columns
+  if (column !== undefined && isUsual) {
     const { defaultValue, generate } = column.definition
     const isDistinct = generate === undefined || ['uuid', 'sequence'].includes(generate)
     if (defaultValue === undefined && isDistinct) {
