@@ -42,13 +42,13 @@ export function writeAssignments(
       if (type?.kind === 'enum') writer.requireValues(type, [node])
       return writer.write(node)
     }
-    const valueOf = (node: Node | undefined) =>
+    const encode = (node: Node | undefined) =>
       column.valueOf(write(node), { isCalculated: isCalculated(node) })
-    if (source === undefined) return valueOf(value)
+    if (source === undefined) return encode(value)
     const row = contentOf(source, 'RowExpr')
     if (row !== undefined) {
       if (row.args?.length !== ncolumns) throw unequalColumns()
-      return valueOf(row.args[colno - 1])
+      return encode(row.args[colno - 1])
     }
     if (colno === 1) {
       sources.push(rowSource(context, source, columns.slice(index, index + ncolumns), scope))
