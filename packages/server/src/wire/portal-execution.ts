@@ -11,6 +11,7 @@ import { describeLocks, lockWait, readLocks, runLocks } from './lock-statement.j
 import type { Execution, Portal, Prepared } from './portal.js'
 import type { PortalAnswers } from './portal-answers.js'
 import { type PreparedPlan, planPrepared } from './prepared-statement.js'
+import type { RowStream } from './row-stream.js'
 import { answerSession } from './session-answers.js'
 import type { SessionContext } from './session-context.js'
 import { explainColumn, type StatementDescriptions } from './statement-descriptions.js'
@@ -68,89 +69,125 @@ export class PortalExecution {
     return copying
   }
 
-  async #run(
+  #run(
     portal: Portal,
     statement: ClientStatement,
     options: Execution,
   ): Promise<CopyIn | undefined> {
-    if (statement.kind === 'transaction') {
-      await this.#control(portal, statement)
-      return undefined
-    }
+    if (statement.kind === 'transaction') return this.#control(portal, statement)
     this.#context.block.requireUsable()
     switch (statement.kind) {
       case 'session':
-        await this.#answer(portal, statement, options)
-        return undefined
+        return this.#answer(portal, statement, options)
       case 'locks':
-        await this.#lock(portal, statement, options)
-        return undefined
+        return this.#lock(portal, statement, options)
       case 'explain':
-        await this.#explain(portal, statement, options)
-        return undefined
+        return this.#explain(portal, statement, options)
       case 'prepared':
         return this.#runPrepared(portal, statement, options)
       case 'copy':
         return this.#copies.run(portal, statement)
+      case 'catalogue':
+        return this.#runCatalogue(portal, statement, options)
+      case 'cursor':
+        return this.#runCursor(portal, statement, options)
+      case 'branches':
+        return this.#runBranches(portal, statement, options)
       default:
-        await this.#runRows(portal, statement, options)
-        return undefined
+        return this.#hasCursor(portal, statement, options)
+          ? this.#readPart(portal, statement, options)
+          : this.#runQuery(portal, statement, options)
     }
   }
 
-  /** Runs a statement that has rows, or sends the next ones of a portal that has run. */
-  async #runRows(
+  async #runQuery(
     portal: Portal,
-    statement: Extract<ClientStatement, { kind: 'query' | 'branches' | 'catalogue' | 'cursor' }>,
+    statement: StatementRun['statement'],
     options: Execution,
-  ): Promise<void> {
-    const goesOn = portal.stream !== undefined
-    if (statement.kind === 'query' && this.#hasCursor(portal, statement, options)) {
-      await this.#readPart(portal, statement, options)
-      return
+  ): Promise<undefined> {
+    const isNew = portal.stream === undefined
+    if (isNew) {
+      const found = this.#runOf(portal, statement)
+      // Most statements have no values in binary form, and need not wait.
+      const run = found instanceof Promise ? await found : found
+      const stream = this.#answers.streamOf(portal, options)
+      await this.#context.cancellable(() => this.#context.block.run(run, stream))
+      this.#keep(portal, stream)
     }
-    if (!goesOn) {
-      if (statement.kind === 'cursor') await this.#cursors.run(portal, statement, options)
-      else if (statement.kind === 'catalogue') await this.#runCatalogue(portal, statement, options)
-      else await this.#runQuery(portal, statement, options)
-    }
-    if (portal.stream !== undefined) this.#sendRows(portal, portal.stream, { ...options, goesOn })
+    this.#sendRows(portal, options, isNew)
   }
 
-  #sendRows(
-    { verb }: Portal,
-    stream: NonNullable<Portal['stream']>,
-    { rowsMax, goesOn }: Execution & { goesOn: boolean },
-  ): void {
+  async #runBranches(
+    portal: Portal,
+    statement: ClientStatement,
+    options: Execution,
+  ): Promise<undefined> {
+    const isNew = portal.stream === undefined
+    if (isNew) {
+      const stream = this.#answers.streamOf(portal, options)
+      const run = await this.#callBranches(portal, statement)
+      await this.#context.cancellable(() => this.#context.block.run(run, stream))
+      this.#keep(portal, stream)
+    }
+    this.#sendRows(portal, options, isNew)
+  }
+
+  async #runCursor(
+    portal: Portal,
+    statement: ClientStatement,
+    options: Execution,
+  ): Promise<undefined> {
+    const isNew = portal.stream === undefined
+    if (isNew) await this.#cursors.run(portal, statement, options)
+    if (portal.stream !== undefined) this.#sendRows(portal, options, isNew)
+  }
+
+  async #runCatalogue(
+    portal: Portal,
+    statement: ClientStatement,
+    options: Execution,
+  ): Promise<undefined> {
+    const isNew = portal.stream === undefined
+    if (isNew) {
+      const { prepared, values, formats } = portal
+      const { declaredIds } = prepared
+      const run = this.#context.catalogueRunOf(statement, { declaredIds, values, formats })
+      const found = await this.#context.cancellable(() => this.#context.block.runCatalogue(run))
+      this.#answers.begin(portal, found.columns, options.isSimple)
+      portal.stream = found
+    }
+    this.#sendRows(portal, options, isNew)
+  }
+
+  /** Gives a portal the rows of its statement, which has run. */
+  #keep(portal: Portal, stream: RowStream): void {
+    portal.stream = stream
+    if (stream.changed !== undefined) this.#context.types = stream.changed.types
+    for (const notice of stream.notices) this.#answers.notice(notice)
+  }
+
+  /** Sends the rows of a portal, or the next ones that were asked for. */
+  #sendRows({ stream, verb }: Portal, { rowsMax }: Execution, isNew: boolean): void {
+    if (stream === undefined) throw new Error('a portal must have rows')
     const rows = stream.take(rowsMax)
     for (const row of rows) this.#answers.write(row)
     if (rowsMax > 0 && rows.length === rowsMax) {
       this.#answers.suspend()
       return
     }
-    const tag = stream.tag(rowsMax > 0 || goesOn ? rows.length : undefined)
+    const tag = stream.tag(rowsMax > 0 || !isNew ? rows.length : undefined)
     this.#answers.complete(verb === undefined ? tag : tag.replace('SELECT', verb))
   }
 
-  async #runQuery(
+  #runOf(
     portal: Portal,
-    statement: Extract<ClientStatement, { kind: 'query' | 'branches' }>,
-    options: Execution,
-  ): Promise<void> {
-    const stream = this.#answers.streamOf(portal, options)
-    const run =
-      statement.kind === 'branches'
-        ? await this.#callBranches(portal, statement)
-        : await this.#runOf(portal, statement)
-    await this.#context.cancellable(() => this.#context.block.run(run, stream))
-    portal.stream = stream
-    if (stream.changed !== undefined) this.#context.types = stream.changed.types
-    for (const notice of stream.notices) this.#answers.notice(notice)
-  }
-
-  async #runOf(portal: Portal, statement: StatementRun['statement']): Promise<StatementRun> {
-    const parameters = await this.#descriptions.textsOf(portal)
-    return this.#context.runOf(statement, portal.prepared.declaredIds, parameters)
+    statement: StatementRun['statement'],
+  ): StatementRun | Promise<StatementRun> {
+    const { declaredIds } = portal.prepared
+    const parameters = this.#descriptions.textsOf(portal)
+    return parameters instanceof Promise
+      ? parameters.then((texts) => this.#context.runOf(statement, declaredIds, texts))
+      : this.#context.runOf(statement, declaredIds, parameters)
   }
 
   /** Runs the calls about branches of a statement, and returns the statement with their results. */
@@ -179,7 +216,7 @@ export class PortalExecution {
     portal: Portal,
     { node, text }: ClientStatement,
     { isSimple }: Execution,
-  ): Promise<void> {
+  ): Promise<undefined> {
     const { connection } = this.#context
     const plan = planExplain(node, text)
     const [statement] = await this.#context.read(plan.text)
@@ -211,7 +248,7 @@ export class PortalExecution {
     portal: Portal,
     statement: StatementRun['statement'],
     { rowsMax, isSimple }: Execution,
-  ): Promise<void> {
+  ): Promise<undefined> {
     const { cursors } = this.#context
     const run = await this.#runOf(portal, statement)
     const stream = this.#answers.streamOf(portal, { rowsMax: 0, isSimple })
@@ -286,21 +323,8 @@ export class PortalExecution {
     return found[0] ?? []
   }
 
-  async #runCatalogue(
-    portal: Portal,
-    statement: ClientStatement,
-    { isSimple }: Execution,
-  ): Promise<void> {
-    const { prepared, values, formats } = portal
-    const { declaredIds } = prepared
-    const run = this.#context.catalogueRunOf(statement, { declaredIds, values, formats })
-    const found = await this.#context.cancellable(() => this.#context.block.runCatalogue(run))
-    this.#answers.begin(portal, found.columns, isSimple)
-    portal.stream = found
-  }
-
   /** Runs a statement about transactions. */
-  async #control(portal: Portal, statement: ClientStatement): Promise<void> {
+  async #control(portal: Portal, statement: ClientStatement): Promise<undefined> {
     const { block, signal } = this.#context
     const { tag, warning } = await block.control(statement, { signal })
     if (portal.isDescribing) this.#answers.begin(portal, [], false)
@@ -312,7 +336,7 @@ export class PortalExecution {
     portal: Portal,
     statement: ClientStatement,
     { isSimple }: Execution,
-  ): Promise<void> {
+  ): Promise<undefined> {
     const { block, connection, items } = this.#context
     const parameters = await this.#descriptions.textsOf(portal)
     const answer = answerSession(statement, { ...connection.facts, parameters })
@@ -335,7 +359,11 @@ export class PortalExecution {
   }
 
   /** Takes or gives back advisory locks. A connection waits for them without holding anything of PostgreSQL. */
-  async #lock(portal: Portal, statement: ClientStatement, { isSimple }: Execution): Promise<void> {
+  async #lock(
+    portal: Portal,
+    statement: ClientStatement,
+    { isSimple }: Execution,
+  ): Promise<undefined> {
     const { locks, runner, facts, limits } = this.#context.connection
     if (!runner.canWrite) {
       throw new WireError('42501', 'a key that only reads cannot take advisory locks')

@@ -26,6 +26,12 @@ export const explainColumn = ({ isJson }: ExplainPlan): ResultColumn => ({
   typeId: String(isJson ? JSON_ID : TEXT_ID),
 })
 
+const toTexts = (values: Portal['values'], typeIds: readonly number[]): (string | null)[] =>
+  values.map(({ bytes, format }, index) => {
+    if (bytes === null) return null
+    return format === 1 ? fromBinary(typeIds[index] ?? TEXT_ID, bytes) : textIn(bytes)
+  })
+
 /** Describes the statements of a session. */
 export class StatementDescriptions {
   readonly #context: SessionContext
@@ -63,14 +69,12 @@ export class StatementDescriptions {
     return { typeIds: given.map((_, index) => typeIdOf(index, parameterTypeIds[index])), columns }
   }
 
-  /** Returns the texts of the parameters of a portal. */
-  async textsOf(portal: Portal): Promise<(string | null)[]> {
-    const isBinary = portal.values.some(({ bytes, format }) => bytes !== null && format === 1)
-    const typeIds = isBinary ? (await this.describe(portal.prepared)).typeIds : []
-    return portal.values.map(({ bytes, format }, index) => {
-      if (bytes === null) return null
-      return format === 1 ? fromBinary(typeIds[index] ?? TEXT_ID, bytes) : textIn(bytes)
-    })
+  /** Returns the texts of the parameters of a portal. Only values in binary form have to wait for their types. */
+  textsOf({ prepared, values }: Portal): (string | null)[] | Promise<(string | null)[]> {
+    const isBinary = values.some(({ bytes, format }) => bytes !== null && format === 1)
+    return isBinary
+      ? this.describe(prepared).then(({ typeIds }) => toTexts(values, typeIds))
+      : toTexts(values, [])
   }
 
   /** Returns the calls about branches of a statement, and the statement without them, with their results as parameters. */
