@@ -11,7 +11,6 @@ import { describeLocks, lockWait, readLocks, runLocks } from './lock-statement.j
 import type { Execution, Portal, Prepared } from './portal.js'
 import type { PortalAnswers } from './portal-answers.js'
 import { type PreparedPlan, planPrepared } from './prepared-statement.js'
-import type { RowStream } from './row-stream.js'
 import { answerSession } from './session-answers.js'
 import type { SessionContext } from './session-context.js'
 import { explainColumn, type StatementDescriptions } from './statement-descriptions.js'
@@ -92,42 +91,29 @@ export class PortalExecution {
       case 'cursor':
         return this.#runCursor(portal, statement, options)
       case 'branches':
-        return this.#runBranches(portal, statement, options)
+        return this.#runQuery(portal, options, () => this.#callBranches(portal, statement))
       default:
         return this.#hasCursor(portal, statement, options)
           ? this.#readPart(portal, statement, options)
-          : this.#runQuery(portal, statement, options)
+          : this.#runQuery(portal, options, () => this.#runOf(portal, statement))
     }
   }
 
+  /** `runOf` returns how the statement of the portal runs. Most have no values in binary form, and need not wait for it. */
   async #runQuery(
     portal: Portal,
-    statement: StatementRun['statement'],
     options: Execution,
+    runOf: () => StatementRun | Promise<StatementRun>,
   ): Promise<undefined> {
     const isNew = portal.stream === undefined
     if (isNew) {
-      const found = this.#runOf(portal, statement)
-      // Most statements have no values in binary form, and need not wait.
+      const found = runOf()
       const run = found instanceof Promise ? await found : found
       const stream = this.#answers.streamOf(portal, options)
       await this.#context.cancellable(() => this.#context.block.run(run, stream))
-      this.#keep(portal, stream)
-    }
-    this.#sendRows(portal, options, isNew)
-  }
-
-  async #runBranches(
-    portal: Portal,
-    statement: ClientStatement,
-    options: Execution,
-  ): Promise<undefined> {
-    const isNew = portal.stream === undefined
-    if (isNew) {
-      const stream = this.#answers.streamOf(portal, options)
-      const run = await this.#callBranches(portal, statement)
-      await this.#context.cancellable(() => this.#context.block.run(run, stream))
-      this.#keep(portal, stream)
+      portal.stream = stream
+      if (stream.changed !== undefined) this.#context.types = stream.changed.types
+      for (const notice of stream.notices) this.#answers.notice(notice)
     }
     this.#sendRows(portal, options, isNew)
   }
@@ -157,13 +143,6 @@ export class PortalExecution {
       portal.stream = found
     }
     this.#sendRows(portal, options, isNew)
-  }
-
-  /** Gives a portal the rows of its statement, which has run. */
-  #keep(portal: Portal, stream: RowStream): void {
-    portal.stream = stream
-    if (stream.changed !== undefined) this.#context.types = stream.changed.types
-    for (const notice of stream.notices) this.#answers.notice(notice)
   }
 
   /** Sends the rows of a portal, or the next ones that were asked for. */
