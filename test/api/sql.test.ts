@@ -654,6 +654,13 @@ describe('writing', () => {
     ]) {
       expect(await refused(statement)).toContain('has more than 2 digits after the decimal point')
     }
+    for (const value of ['coalesce($1, price * 2)', 'case when true then $1 else price / 2 end']) {
+      const statement = `update rounded set price = ${value}`
+      expect(await ask(statement, { params: ['1.005'] })).toMatchObject({
+        status: 400,
+        body: { message: expect.stringContaining('has more than 2 digits after') },
+      })
+    }
     expect(await refused('update rounded set count = 3 * 0.5')).toContain('got a fraction')
     expect(await refused('update rounded set price = price * 100000')).toContain(
       'column [price]: has more than 3 digits before the decimal point',

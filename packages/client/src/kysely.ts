@@ -237,7 +237,7 @@ function flatten(column: ColumnDefinition): ColumnDefinition[] {
   )
 }
 
-/** What gives a column a value that an insert leaves out. */
+/** The type options by which a column gets a value that an insert leaves out. */
 const DEFAULTS = ['defaultValue', 'generate', 'computed'] as const
 
 function describeColumn(

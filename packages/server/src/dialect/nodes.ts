@@ -55,3 +55,7 @@ export function catalogueName(nodes: readonly Node[] | undefined): string | unde
   if (names.length === 1) return names[0]
   return names.length === 2 && names[0] === 'pg_catalog' ? names[1] : undefined
 }
+
+/** Returns whether an expression is a star, which stands for columns. */
+export const hasStar = (node: Node | undefined): boolean =>
+  contentOf(contentOf(node, 'ColumnRef')?.fields?.at(-1), 'A_Star') !== undefined

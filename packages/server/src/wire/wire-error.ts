@@ -85,7 +85,6 @@ const INVALID: readonly (readonly [RegExp, string])[] = [
   [/^sequence \[.*\] not found/, '42P01'],
   [/^constraint \[.*\] of table \[.*\] not found/, '42704'],
   [/^column \[.*\] of table \[.*\] not found/, '42703'],
-  [/^type \[.*\] already exists/, '42710'],
   [/^type \[.*\] cannot be dropped/, '2BP01'],
   [/^table \[[^\]]*\]: column \[[^\]]*\]: expected [^:]*, got null$/, '23502'],
   [/^invalid input value for enum /, '22P02'],

@@ -4,7 +4,7 @@ import type { Description, RowReceiver } from './evaluate.js'
 import type { SchemaPlan } from './schema/plan-schema.js'
 import type { StatementPlan } from './statement-plan.js'
 
-/** What statements that change the schema have done. */
+/** The result of statements that change the schema. */
 export type SchemaChanged = Pick<SchemaPlan, 'tag' | 'notices' | 'types'>
 
 /** Receives the result of a statement while it runs. */

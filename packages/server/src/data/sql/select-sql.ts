@@ -10,7 +10,14 @@ import type {
 import { BRANCH_SCHEMA } from '../../dialect/expressions/parts.js'
 import { createWriter } from '../../dialect/expressions/writers.js'
 import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
-import { contentOf, kindOf, type NodeOf, namesOf, requireKnown } from '../../dialect/nodes.js'
+import {
+  contentOf,
+  hasStar,
+  kindOf,
+  type NodeOf,
+  namesOf,
+  requireKnown,
+} from '../../dialect/nodes.js'
 import {
   Aliases,
   type ColumnTypes,
@@ -893,9 +900,7 @@ export function partsOf(clause: NodeOf<'WithClause'>): NodeOf<'CommonTableExpr'>
 /** Returns the columns of a query that are constants or parameters, which take the type of what is beside them. */
 function untypedTargets(query: SelectStmt | undefined): readonly (Node | undefined)[] {
   const values = (query?.targetList ?? []).map((node) => contentOf(node, 'ResTarget')?.val)
-  const isStar = (value: Node | undefined) =>
-    (contentOf(value, 'ColumnRef')?.fields ?? []).some((field) => contentOf(field, 'A_Star'))
-  if (values.some(isStar)) return []
+  if (values.some(hasStar)) return []
   return values.map((value) => {
     const { sval, isnull } = contentOf(value, 'A_Const') ?? {}
     const isUntyped = sval !== undefined || isnull || contentOf(value, 'ParamRef') !== undefined

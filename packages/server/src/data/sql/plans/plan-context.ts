@@ -24,7 +24,7 @@ export interface PlannedWrite {
 
 const NO_PARTS: NamedParts = { parts: [], isRecursive: false }
 
-/** What the parts of a statement are planned with. */
+/** The writer, the tables and the steps that the plans of all parts of a statement share. */
 export class PlanContext {
   readonly writer: QueryWriter
   readonly #tables: WritableTables

@@ -28,7 +28,7 @@ const NEW_UUID = new Set(['gen_random_uuid', 'uuid_generate_v4', 'uuidv4', 'uuid
 const MOMENT =
   /^(\d{4}-\d\d-\d\d)(?:[ t](\d\d:\d\d)(:\d\d(?:\.\d+)?)?)? ?(z|utc|[+-]\d\d(?::?\d\d)?)?$/i
 
-/** What constants are read with. */
+/** The enums that defaults can name, and the function that takes notices about them. */
 interface DefaultContext {
   readonly enums: ReadonlyMap<string, readonly string[]>
   note(notice: string): void

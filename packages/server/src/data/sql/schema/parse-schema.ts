@@ -63,8 +63,11 @@ async function parseAll(texts: readonly string[]): Promise<ParsedSchema | undefi
     })
     if (found === undefined) return undefined
     const { nodes, texts } = found
-    const statements = nodes.map((node, at) => ({ node, source, statement: texts[at] ?? source }))
-    parsed.push(await Promise.all(statements.map((each) => unwrap(each))))
+    const statements: ParsedSchemaStatement[] = []
+    for (const [at, node] of nodes.entries()) {
+      statements.push(await unwrap({ node, source, statement: texts[at] ?? source }))
+    }
+    parsed.push(statements)
   }
   if (!parsed.flat().some(({ node }) => isSchemaNode(node))) return undefined
   const expressions = new Map<object, string>()
@@ -72,9 +75,12 @@ async function parseAll(texts: readonly string[]): Promise<ParsedSchema | undefi
   return { texts: parsed, expressions }
 }
 
-/** The block of a DO whose statement does nothing if what it makes exists. Tools for migrations write it. */
+/**
+ * The block of a DO whose statement does nothing if what it makes exists. Tools for migrations write it. There is no white space
+ * at its ends: to look for it there would take time with the square of its length.
+ */
 const SKIPPING_BLOCK =
-  /^\s*begin\s(.*)\sexception(?:\s+when\s+duplicate_(?:object|table|column)\s+then\s+null\s*;)+\s*end\s*;?\s*$/is
+  /^begin\s(.*)\sexception(?:\s+when\s+duplicate_(?:object|table|column)\s+then\s+null\s*;)+\s*end\s*;?$/is
 
 /** Returns the statement that a DO runs, if its block is such a one. */
 async function unwrap(outer: ParsedSchemaStatement): Promise<ParsedSchemaStatement> {
@@ -83,7 +89,7 @@ async function unwrap(outer: ParsedSchemaStatement): Promise<ParsedSchemaStateme
   )
   const textOf = (name: string) =>
     contentOf(parts.find((part) => part?.defname === name)?.arg, 'String')?.sval
-  const [, source] = SKIPPING_BLOCK.exec(textOf('as') ?? '') ?? []
+  const [, source] = SKIPPING_BLOCK.exec((textOf('as') ?? '').trim()) ?? []
   if (source === undefined || (textOf('language') ?? 'plpgsql') !== 'plpgsql') return outer
   const inner = await parseSql(source).catch((error: unknown) => {
     if (error instanceof SqlSyntaxError) throw invalidSql(error.message)

@@ -8,7 +8,7 @@ import type { SchemaWork } from './schema-work.js'
  * are told what that is; anything else of the extension is refused where it is used.
  */
 
-/** What is there without the extension, by its name. */
+/** The feature that tables can use although the extension is not there, by the name of the extension. */
 const PROVIDED: ReadonlyMap<string, string> = new Map([
   ['pgcrypto', 'the default gen_random_uuid()'],
   ['uuid-ossp', 'the default uuid_generate_v4()'],

@@ -46,7 +46,7 @@ export class SchemaWork {
     return tag
   }
 
-  /** What a statement makes exists, so that it has nothing to do if it has IF NOT EXISTS. Returns its tag. */
+  /** The thing that a statement makes exists: the statement is skipped if it has IF NOT EXISTS, or refused. Returns its tag. */
   meetExisting(tag: string, reason: string, isOptional = false): string {
     if (isOptional) return this.skip(tag, reason)
     throw new AppError('already_exists', reason)
