@@ -7,7 +7,7 @@ import { TestBranches } from '../support/branches.js'
 import { holdBranch } from '../support/held-branch.js'
 import { createKey, createUser, createWorkspace } from '../support/people.js'
 import { until } from '../support/process.js'
-import { createTestService, type TestService } from '../support/service.js'
+import { createServiceBeside, createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 
 /*
@@ -30,11 +30,7 @@ let url: string
 
 beforeAll(async () => {
   service = await createTestService({ limits })
-  const { key, workspace, workspaceId } = service
-  const other = await createTestService({ url: service.url, limits: patience })
-  const call: TestService['call'] = (method, path, options) =>
-    other.call(method, path, { key, ...options })
-  patient = { ...other, key, workspace, workspaceId, call }
+  patient = await createServiceBeside(service, { limits: patience })
   url = await service.app.listen({ port: 0, host: '127.0.0.1' })
 })
 afterAll(async () => {

@@ -1,6 +1,7 @@
-import { beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
 import { holdBranch } from '../support/held-branch.js'
+import { createServiceBeside, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 import { hasChromium, testConsole } from './chromium.js'
 import { takeShot } from './shots.js'
@@ -10,16 +11,20 @@ import { takeShot } from './shots.js'
  */
 describe.skipIf(!hasChromium)('long work in the console', () => {
   const tested = testConsole({ limits: { answerWithinMs: 0, mergeLockedRowsMax: 0 } })
+  /** Another process, whose answers are not late. */
+  let patient: TestService
   let branches: TestBranches
 
   beforeAll(async () => {
-    branches = await TestBranches.create(tested.service, 'shop', {
+    patient = await createServiceBeside(tested.service, { limits: { mergeLockedRowsMax: 0 } })
+    branches = await TestBranches.create(patient, 'shop', {
       items: [{ name: 'price', type: 'int' }],
     })
     await branches.put('main', 'items', 'a', { price: 1 })
     await branches.fork('dev')
     await branches.put('dev', 'items', 'b', { price: 2 })
   })
+  afterAll(() => patient.close())
 
   it('a merge shows its progress, also after a reload, and is cancelled or ends', async () => {
     const address = `/console/w/${tested.service.workspaceId}/db/shop/b/dev/merge`

@@ -198,6 +198,22 @@ export async function createTestService(
   }
 }
 
+/** Starts another process on the PostgreSQL of a service, with the key and the workspace of that service. */
+export async function createServiceBeside(
+  service: TestService,
+  options: { limits?: Partial<Limits> },
+): Promise<TestService> {
+  const other = await createTestService({ ...options, url: service.url })
+  const { key, workspace, workspaceId } = service
+  return {
+    ...other,
+    key,
+    workspace,
+    workspaceId,
+    call: (method, path, callOptions) => other.call(method, path, { key, ...callOptions }),
+  }
+}
+
 async function call(
   app: FastifyInstance,
   method: string,
