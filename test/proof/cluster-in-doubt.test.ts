@@ -5,8 +5,8 @@ import { type OnCluster, startOnCluster } from '../support/proof/on-cluster.js'
 import { DATABASE, type ProofService, type Reply } from '../support/proof/service.js'
 
 /*
- * Nodes of a cluster are killed while a request waits for them at a certain point. A merge changes rows on a node and the
- * catalogue on the coordinator, and is committed in two phases; other writes of rows are committed in one. Without
+ * Nodes of a cluster are killed, or hang, while a request waits for them at a certain point. A merge changes rows on a node
+ * and the catalogue on the coordinator, and is committed in two phases; other writes of rows are committed in one. Without
  * OFFSHOOT_TEST_CLUSTER_BIN, the tests are skipped.
  */
 
@@ -44,11 +44,11 @@ describe.skipIf(!canStart)('a write on a cluster', () => {
   }
 
   /** Sends a request until the connection of the coordinator to the worker is held. Returns its answer. */
-  async function sendUntilHeld(held: Promise<void>, request: () => Promise<Reply>) {
+  async function sendUntilHeld(held: Promise<unknown>, request: () => Promise<Reply>) {
     let answer = request()
     // A connection of the coordinator to a worker that was killed before is noticed when it is used.
     await until(async () => {
-      const refused = await Promise.race([held, answer])
+      const refused = await Promise.race([held.then(() => undefined), answer])
       if (refused === undefined) return true
       expect(refused.body).toMatchObject({ code: 'unavailable' })
       answer = request()
@@ -124,6 +124,42 @@ describe.skipIf(!canStart)('a write on a cluster', () => {
       await cluster.kill(cluster.coordinator)
       await cluster.coordinator.start()
       expect((await answerOf('GET', url)).status).toBe(status)
+      expect(await cluster.prepared()).toEqual([])
+    },
+  )
+
+  it.each([
+    { kind: 'merge', text: 'PREPARE TRANSACTION', hanging: 'worker' },
+    { kind: 'merge', text: 'PREPARE TRANSACTION', hanging: 'coordinator' },
+    { kind: 'record', text: COMMIT, hanging: 'worker' },
+    { kind: 'record', text: COMMIT, hanging: 'coordinator' },
+  ])(
+    'does not commit a $kind after others were read, because the $hanging hung',
+    async ({ kind, text, hanging }) => {
+      const id = `${kind}-${hanging}`
+      const branch = `hung-${id}`
+      expect((await answerOf('PUT', branch, { from: 'main' })).status).toBe(201)
+      const path = `tables/items/data/${id}`
+      expect((await answerOf('PUT', `${branch}/${path}`, { value: 7 })).status).toBe(201)
+      const worker = await cluster.workerOf(DATABASE)
+      const held = cluster.proxyOf(worker).holdAt('request', text, { after: RUN })
+      const { answer } = await sendUntilHeld(held, () =>
+        kind === 'merge'
+          ? send('POST', `${branch}/merge`, {})
+          : send('PUT', `main/${path}`, { value: 7 }),
+      )
+      const release = await held
+      const node = hanging === 'worker' ? worker : cluster.coordinator
+      await cluster.pause(node)
+      expect((await answer).status).toBe(503)
+      await cluster.resume(node)
+      const found = await answerOf('GET', `main/${path}`)
+      release()
+      // What was held has had the time to take effect.
+      const after = await answerOf('PUT', `main/tables/items/data/after-${id}`, { value: 1 })
+      expect(after.status).toBe(201)
+      const later = await answerOf('GET', `main/${path}`)
+      expect([found.status, later.status]).toEqual([404, 404])
       expect(await cluster.prepared()).toEqual([])
     },
   )

@@ -8,7 +8,7 @@ interface Hold {
   readonly direction: Direction
   readonly text: string
   readonly after: string
-  reached(): void
+  reached(release: () => void): void
 }
 
 /** A TCP proxy that resets connections in the middle of a transfer. */
@@ -51,9 +51,9 @@ export class CuttingProxy {
 
   /**
    * Holds the next transfer that contains a text, on a connection that has transferred another text before, and all that
-   * follows there. Resolves when it is held.
+   * follows there. Resolves when it is held, with a function that lets it pass.
    */
-  holdAt(direction: Direction, text: string, options: { after: string }): Promise<void> {
+  holdAt(direction: Direction, text: string, options: { after: string }): Promise<() => void> {
     return new Promise((reached) => {
       this.#hold = { direction, text, after: options.after, reached }
     })
@@ -94,7 +94,10 @@ export class CuttingProxy {
         if (passed === hold && chunk.includes(hold.text)) {
           this.#hold = undefined
           from.pause()
-          hold.reached()
+          hold.reached(() => {
+            to.write(chunk)
+            from.resume()
+          })
           return
         }
       }

@@ -122,8 +122,9 @@ export class Cluster implements Server {
     this.#recovery = new Recovery(options.runAside)
   }
 
-  open(client: pg.ClientBase): Promise<void> {
-    return this.#recovery.afterRestart(client)
+  async open(client: pg.ClientBase): Promise<void> {
+    await this.watch.open(client)
+    await this.#recovery.afterRestart(client)
   }
 
   async recover(): Promise<void> {

@@ -42,6 +42,8 @@ const FOREIGN_KEY_VIOLATION = '23503'
 const SERIALIZATION_FAILURE = '40001'
 const DEADLOCK = '40P01'
 export const QUERY_CANCELED = '57014'
+/** A role lacks a privilege. */
+export const PERMISSION_DENIED = '42501'
 const IDLE_IN_TRANSACTION = '25P03'
 const LOCK_NOT_AVAILABLE = '55P03'
 const DISK_FULL = '53100'

@@ -13,7 +13,7 @@ import type pg from 'pg'
 const RECOVERY_WAIT_MS = 2_000
 
 /** It leaves transactions alone that are in progress. */
-const RECOVER = 'select recover_prepared_transactions()'
+export const RECOVER = 'select recover_prepared_transactions()'
 
 /** Ends transactions in doubt. */
 export class Recovery {

@@ -1,6 +1,7 @@
 import { setTimeout as delay, setImmediate } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
+import { AbandonedBackends, type Node } from './abandoned-backends.js'
 import { NodeSilentError } from './failures.js'
 import { breakConnection, bytesReadBy } from './protocol-errors.js'
 
@@ -10,7 +11,8 @@ import { breakConnection, bytesReadBy } from './protocol-errors.js'
  * the transaction before the node answers: to cancel a statement there takes an answer, too. So all connections would soon
  * wait for one node. If a connection is silent for a while, the watch therefore asks each node through a new connection. A
  * node that does not answer is lost: connections that wait for it are closed, and requests for its databases are refused at
- * once, until it answers again. Connections that wait on their own account, such as for a lock, are left alone.
+ * once, until it answers again and the backends of those connections have ended. Connections that wait on their own account,
+ * such as for a lock, are left alone.
  */
 
 /*
@@ -46,6 +48,7 @@ export type OpenProbe = () => Promise<pg.Client>
 export class NodeWatch {
   readonly #open: OpenProbe
   readonly #uses = new Map<pg.ClientBase, Use>()
+  readonly #abandoned = new AbandonedBackends()
   #timer: NodeJS.Timeout | undefined
   #probing: Promise<void> | undefined
   #probedAt = Number.NEGATIVE_INFINITY
@@ -67,6 +70,11 @@ export class NodeWatch {
   /** Fails if the coordinator is lost. */
   requireCoordinator(): void {
     if (this.#isCoordinatorLost) throw lost('the coordinator')
+  }
+
+  /** Prepares for the watch of a new connection. */
+  open(client: pg.ClientBase): Promise<void> {
+    return this.#abandoned.open(client)
   }
 
   /** Watches a connection until it is no longer in use. */
@@ -99,6 +107,7 @@ export class NodeWatch {
   reset(): void {
     this.#isCoordinatorLost = false
     this.#lostSchemas = undefined
+    this.#abandoned.clear()
   }
 
   stop(): void {
@@ -130,14 +139,14 @@ export class NodeWatch {
   async #probe(): Promise<void> {
     const heardBefore = this.#heard
     try {
-      const nodes = await this.#ask<{ groupId: number; host: string; port: number }>(
+      const nodes = await this.#ask<Node & { groupId: number }>(
         `select groupid as "groupId", nodename as host, nodeport as port
         from pg_dist_node
         where groupid > 0 and noderole = 'primary' and isactive`,
       )
-      // A coordinator that is too busy to accept a connection may still answer on others.
-      this.#isCoordinatorLost = nodes === undefined && this.#heard === heardBefore
       if (nodes === undefined) {
+        // A coordinator that is too busy to accept a connection may still answer on others.
+        this.#isCoordinatorLost ||= this.#heard === heardBefore
         if (!this.#isCoordinatorLost) return
         for (const [client] of this.#silentUses()) this.#break(client)
         return
@@ -147,10 +156,18 @@ export class NodeWatch {
           this.#ask('select citus_check_connection_to_node($1, $2)', [host, port]),
         ),
       )
-      const lostIds = nodes.flatMap(({ groupId }, index) =>
-        answers[index] === undefined ? [groupId] : [],
-      )
-      this.#lostSchemas = lostIds.length === 0 ? undefined : await this.#listSchemas(lostIds)
+      const isLost = (_node: Node, index: number) => answers[index] === undefined
+      const lostIds = nodes.filter(isLost).map(({ groupId }) => groupId)
+      const schemas = lostIds.length === 0 ? undefined : await this.#listSchemas(lostIds)
+      const hasEnded = await this.#abandoned.end((text, values) => this.#ask(text, values), {
+        nodes: nodes.filter((node, index) => !isLost(node, index)),
+        isBack: ({ schema = '', definesTables }) =>
+          definesTables ? schemas === undefined : !schemas?.has(schema),
+      })
+      if (hasEnded) {
+        this.#isCoordinatorLost = false
+        this.#lostSchemas = schemas
+      } else this.#lostSchemas = new Set([...(this.#lostSchemas ?? []), ...(schemas ?? [])])
     } catch {
       // The coordinator refuses connections, or ends. Requests notice that by themselves.
       this.reset()
@@ -195,6 +212,8 @@ export class NodeWatch {
   }
 
   #break(client: pg.ClientBase): void {
+    const use = this.#uses.get(client)
+    if (use !== undefined) this.#abandoned.add(client, use)
     this.#uses.delete(client)
     breakConnection(client)
   }
