@@ -24,7 +24,7 @@ interface Backend {
 }
 
 /** What a connection was used for. */
-export interface BackendUse {
+interface BackendUse {
   /** The schema of the database whose rows it used. */
   readonly schema: string | undefined
   /** Whether it defined tables, which concerns all nodes. */
