@@ -108,7 +108,10 @@ const OBJECTS = [
       if run_role is not null then
         perform set_config('role', run_role, true);
       end if;
-      if run_form = 'texts' then
+      if starts_with(run_form, 'explain ') then
+        run_text := run_form || ' ' || run_text;
+      end if;
+      if run_form = 'texts' or starts_with(run_form, 'explain ') then
         for found_row in execute run_text loop
           return next found_row::text;
         end loop;

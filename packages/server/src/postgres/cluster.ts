@@ -22,6 +22,7 @@ import {
 import { empty, type Sql, sql } from './sql.js'
 import {
   type Call,
+  compileSharing,
   compileStatement,
   type Parameter,
   type Statement,
@@ -66,7 +67,8 @@ interface Run {
   /** Where the text has names of tables. */
   readonly names: TableUse['names']
   readonly values: readonly Parameter[]
-  readonly form: 'texts' | 'json'
+  /** Or EXPLAIN with its options. */
+  readonly form: 'texts' | 'json' | `explain ${string}`
   readonly role?: string | undefined
   readonly timeZone?: string | undefined
 }
@@ -273,6 +275,10 @@ export class Cluster implements Server {
   /** A cursor would be one of the coordinator, and the rows are on a node. */
   readonly wrapsQueries = false
 
+  explain(options: Sql, query: Sql, values: readonly Parameter[]): Call {
+    return { statement: compileSharing(query), values, explainedBy: `explain ${options.text}` }
+  }
+
   /** Without BEGIN, Citus runs each statement in a transaction of its own on the nodes. */
   readonly joinsCalls = false
 
@@ -332,7 +338,14 @@ export class Cluster implements Server {
 }
 
 /** Returns how a call is run by the function of a node. undefined: it can be sent as it is. */
-function runOf({ statement, values: given, describes, input, node }: Call): Run | undefined {
+function runOf({
+  statement,
+  values: given,
+  describes,
+  input,
+  node,
+  explainedBy,
+}: Call): Run | undefined {
   const { text, use } = statement
   const schema = node?.schema ?? use?.schema
   if (schema === undefined || describes || input !== undefined) return undefined
@@ -348,7 +361,7 @@ function runOf({ statement, values: given, describes, input, node }: Call): Run 
     text,
     names: use?.names ?? [],
     values,
-    form: 'texts',
+    form: explainedBy ?? 'texts',
     isQuery: asks,
     role: node?.role,
     timeZone: node?.timeZone,

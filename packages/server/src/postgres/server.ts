@@ -4,7 +4,9 @@ import { schemaIn, tableText } from './place.js'
 import { ident, join, raw, type Sql, sql } from './sql.js'
 import {
   type Call,
+  compileSharing,
   compileStatement,
+  type Parameter,
   slot,
   type TextRows,
   toCall,
@@ -52,8 +54,10 @@ export interface Server {
   readAs(reader: Reader, calls: readonly Call[]): ReadCalls
   /** Returns a call for the time of the rows that a transaction writes. undefined: it is that of the transaction. */
   rowTime(schema: string): Call | undefined
-  /** Whether a query of users can be part of another statement: of DECLARE or EXPLAIN. */
+  /** Whether a query of users can be part of another statement, such as DECLARE. */
   readonly wrapsQueries: boolean
+  /** Returns a call that explains a query. `options` are those of EXPLAIN, in parentheses. */
+  explain(options: Sql, query: Sql, values: readonly Parameter[]): Call
   /** Whether calls that are sent together are one transaction, although none begins it. */
   readonly joinsCalls: boolean
   /** Whether an error of a COPY tells its cause. */
@@ -198,6 +202,11 @@ export const SINGLE: Server = {
   }),
   rowTime: () => undefined,
   wrapsQueries: true,
+  explain: (options, query, values) => ({
+    statement: compileSharing(sql`explain ${options} ${query}`),
+    values,
+    isUnnamed: true,
+  }),
   joinsCalls: true,
   explainsCopies: true,
 

@@ -256,6 +256,8 @@ export interface Call {
   readonly forward?: RowForward | undefined
   /** Receives the columns of the result before its rows, unless it has none. */
   describeRows?(fields: readonly Field[]): void
+  /** On a cluster, the query is explained, not run: EXPLAIN with its options. */
+  readonly explainedBy?: `explain ${string}`
   /** The text that the statement passes to a node of a cluster, for tracing. */
   readonly passedText?: string
   /** On a cluster, the statement runs on the node with this schema, as this role and in this zone. It must not write. */

@@ -238,10 +238,12 @@ export class BranchRunner {
   /** Returns the plan of a statement, as lines. */
   explain(
     run: StatementRun,
-    { words, runs }: { words: Sql; runs: boolean },
+    { options, runs }: { options: Sql; runs: boolean },
   ): Promise<readonly string[]> {
     return this.admitted(() =>
-      this.#onSession(run, (context, statement) => explainSql(context, { statement, words, runs })),
+      this.#onSession(run, (context, statement) =>
+        explainSql(context, { statement, options, runs }),
+      ),
     )
   }
 

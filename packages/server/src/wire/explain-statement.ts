@@ -6,8 +6,8 @@ import { argumentText } from './copy-statement.js'
 import { unsupported, WireError } from './wire-error.js'
 
 export interface ExplainPlan {
-  /** What precedes the statement. */
-  readonly words: Sql
+  /** The options, in parentheses. */
+  readonly options: Sql
   /** Whether the statement is run. */
   readonly runs: boolean
   /** The statement that is explained. */
@@ -39,7 +39,7 @@ export function planExplain(node: Node, text: string): ExplainPlan {
   if (inner === undefined) {
     throw unsupported('EXPLAIN is supported for SELECT, VALUES, INSERT, UPDATE and DELETE')
   }
-  const words: Sql[] = []
+  const options: Sql[] = []
   let runs = false
   let format = 'text'
   for (const option of contentOf(node, 'ExplainStmt')?.options ?? []) {
@@ -57,11 +57,11 @@ export function planExplain(node: Node, text: string): ExplainPlan {
     if (known === undefined) throw unsupported(`EXPLAIN option "${defname}" is not supported`)
     const isOn = /^(?:on|true|1)$/i.test(value)
     if (defname === 'analyze') runs = isOn
-    words.push(sql`${known} ${isOn ? sql`on` : sql`off`}`)
+    options.push(sql`${known} ${isOn ? sql`on` : sql`off`}`)
   }
-  words.push(sql`format ${FORMATS[format] ?? sql`text`}`)
+  options.push(sql`format ${FORMATS[format] ?? sql`text`}`)
   return {
-    words: sql`explain (${join(words, ', ')})`,
+    options: sql`(${join(options, ', ')})`,
     runs,
     text: inner,
     isJson: format === 'json',

@@ -1,7 +1,6 @@
 import { invalidSql } from '../../dialect/invalid-sql.js'
 import { serverOf } from '../../postgres/server.js'
-import { type Sql, sql } from '../../postgres/sql.js'
-import { compileSharing } from '../../postgres/statement.js'
+import type { Sql } from '../../postgres/sql.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import type { Session } from '../session/session.js'
 import { evaluatorIn } from './evaluators.js'
@@ -16,7 +15,7 @@ type ExplainedPlan = Exclude<StatementPlan, { kind: 'setval' }>
 /** The plan of PostgreSQL for a statement, as lines with the names that callers know. */
 export async function explainSql(
   context: SqlContext,
-  { statement, words, runs }: { statement: RunStatement; words: Sql; runs: boolean },
+  { statement, options, runs }: { statement: RunStatement; options: Sql; runs: boolean },
 ): Promise<string[]> {
   const { session, readers, bounds } = context
   requireLimits(context.limits, [statement])
@@ -34,11 +33,8 @@ export async function explainSql(
   if (query !== undefined) {
     const role = await readers.find(session.branch.schemaName)
     const explain = async (transaction: OpenTransaction) => {
-      if (!serverOf(transaction.client).wrapsQueries) {
-        throw invalidSql('EXPLAIN is not supported on a cluster')
-      }
       const found = await evaluatorIn(context, { transaction, role, countsOn: false }).run([
-        { statement: compileSharing(sql`${words} ${query}`), values: parameters, isUnnamed: true },
+        serverOf(transaction.client).explain(options, query, parameters),
       ])
       lines.push(...(found[0] ?? []).map(([line]) => line ?? ''))
     }
@@ -66,8 +62,8 @@ function target(plan: ExplainedPlan): string[] {
     : [`${words} on ${plan.table}`]
 }
 
-/** Tables, indexes and columns of the storage, as a plan names them. */
-const STORED = /\b(?:(?:heap|past)_(\w+?)((?:_c\d+)?_[a-z]\w*)?|c(\d+))\b/g
+/** Tables, indexes and columns of the storage, as a plan names them. On a cluster, the number of the shard follows. */
+const STORED = /\b(?:(?:heap|past)_(\d+)((?:_c\d+)?_[a-z]\w*?)?(?:_\d+)?|c(\d+))\b/g
 
 /** Returns a function that replaces the names of the storage by those of tables and columns. */
 function namesFor({ schema, branch }: Session): (line: string) => string {
