@@ -234,15 +234,19 @@ describe('150 lookups at once', () => {
       expect(answers.map(({ status, body }) => [status, body.records])).toEqual(
         answers.map((_, index) => [200, [{ name: `n${index}`, age: index }]]),
       )
-      const stop = setInterval(() => {
-        void client.query(
+      let isAnswered = false
+      const ended = Promise.all(long).finally(() => {
+        isAnswered = true
+      })
+      await until(async () => {
+        await client.query(
           `select pg_cancel_backend(pid) from pg_stat_activity
           where query like $1 and pid <> pg_backend_pid()`,
           [LONG_TEXT],
         )
-      }, 100)
-      await Promise.all(long)
-      clearInterval(stop)
+        return isAnswered
+      })
+      await ended
     } finally {
       await client.end()
     }

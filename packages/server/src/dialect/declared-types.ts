@@ -200,7 +200,11 @@ const LISTED_MAX = 20
 const SHOWN_MAX = 100
 
 /** Throws if a text is no value of an enum. */
-export function requireValueOf({ name, values }: EnumType, text: string, position?: number): void {
+export function requireValueOf(
+  { name, values }: EnumType,
+  text: string,
+  position?: () => number | undefined,
+): void {
   let labels = LABELS.get(values)
   if (labels === undefined) {
     labels = new Set(values)
@@ -212,7 +216,7 @@ export function requireValueOf({ name, values }: EnumType, text: string, positio
   const shown = text.length > SHOWN_MAX ? `${text.slice(0, SHOWN_MAX)}…` : text
   throw invalidSql(
     `invalid input value for enum ${name}: "${shown}"; it has ${listed}${more}`,
-    position,
+    position?.(),
   )
 }
 

@@ -113,9 +113,10 @@ export class ExpressionWriter {
 
   /** Writes values of which one becomes the result, such as those of COALESCE. */
   writeAlternatives(nodes: readonly (Node | undefined)[]): Sql[] {
+    const type = this.commonType(nodes)
     // PostgreSQL finds the type of values that have different ones.
-    if (this.commonType(nodes) === undefined) return nodes.map((node) => this.writeTyped(node))
-    return nodes.map((node) => this.writeBeside(node, nodes))
+    if (type === undefined) return nodes.map((node) => this.writeTyped(node))
+    return nodes.map((node) => this.#typed(this.write(node), { node, type }))
   }
 
   /** Writes a subquery. Its types are asked for before it is a part of an expression. */
@@ -133,11 +134,23 @@ export class ExpressionWriter {
    */
   writeBeside(node: Node | undefined, others: readonly (Node | undefined)[]): Sql {
     const value = this.write(node)
-    this.requireValues(this.enumOf(others), [node])
+    const types = others.map((each) => this.declaredType(each))
+    const type =
+      types.find((each) => each?.kind === 'enum') ??
+      types.find((each) => each?.kind === 'timestamp')
+    return this.#typed(value, { node, type })
+  }
+
+  /** Returns a value as one of a type, if its node has none. */
+  #typed(
+    value: Sql,
+    { node, type }: { node: Node | undefined; type: DeclaredType | undefined },
+  ): Sql {
+    if (type?.kind === 'enum') this.requireValues(type, [node])
+    if (type?.kind !== 'timestamp') return value
     const isUntyped =
       contentOf(node, 'ParamRef') !== undefined || contentOf(node, 'A_Const')?.sval !== undefined
-    const isTime = isUntyped && others.some((each) => this.declaredType(each)?.kind === 'timestamp')
-    return isTime ? withoutZone(value) : value
+    return isUntyped ? withoutZone(value) : value
   }
 
   /** Throws if a text is no value of an enum. Parameters are checked when their values are known. */
@@ -146,7 +159,7 @@ export class ExpressionWriter {
     for (const node of nodes) {
       const { sval, location } = contentOf(node, 'A_Const') ?? {}
       if (sval !== undefined) {
-        requireValueOf(type, sval.sval ?? '', this.context.positionOf(location))
+        requireValueOf(type, sval.sval ?? '', () => this.context.positionOf(location))
       }
       const { number } = contentOf(node, 'ParamRef') ?? {}
       if (number !== undefined) this.context.compareParameter?.(number, type)
