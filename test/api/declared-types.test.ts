@@ -385,6 +385,51 @@ describe('whole numbers have the type that they are declared with', () => {
   })
 
   it.each([
+    ['numeric', '1.19', 'select medium * $1 as v from items where id = 1'],
+    ['double precision', '4', 'select medium / $1 as v from items where id = 1'],
+    ['numeric', '1.19', 'select sum(medium * $1) as v from items where id < 3'],
+    ['numeric', '10.6', 'select medium % $1 as v from items where id = 1'],
+    ['numeric', '10.6', 'select greatest(small, $1) as v from items where id < 3 order by id'],
+    [
+      'numeric',
+      '10.6',
+      'select case when id = 1 then medium else $1 end as v from items order by id',
+    ],
+    ['numeric', '0.5', 'select coalesce(medium, $1) as v from items where id < 3 order by id'],
+    ['numeric', '1.19', 'select floor(medium * $1) as v from items where id = 1'],
+    ['numeric', '1.5', 'select max(medium) * $1 as v from (select * from items) q where id < 3'],
+    ['bigint', '5000000000', 'select medium + $1 as v from items where id = 1'],
+    ['integer', '70000', 'select small * $1 as v from items where id = 1'],
+    ['smallint', '7', 'select small + $1 as v from items where id = 1'],
+    [
+      'timestamptz',
+      `'2026-03-04 05:06:07+00'`,
+      'select coalesce(until, $1) as v from visits order by id',
+    ],
+    [
+      'timestamp',
+      `'2026-03-04 05:06:07'`,
+      'select coalesce(until, $1) as v from visits order by id',
+    ],
+    ['text', `'x'`, `select concat($1, 'y', id) as v from items order by id`],
+    ['varchar', `'x'`, `select jsonb_build_object($1, id)::text as v from items order by id`],
+    ['text', `'x'`, `select to_jsonb($1)::text as v`],
+    ['text', `'x'`, `select format('%s-%s', $1, id) as v from items order by id`],
+    ['text', `'2'`, `select json_agg($1)::text as v from items`],
+  ])('beside parameters that are declared as %s (%s): %s', async (type, value, statement) => {
+    const [found, expected] = await Promise.all(
+      [client, await plain.pool.connect()].map(async (each) => {
+        await each.query(`prepare declared (${type}) as ${statement}`)
+        const { rows, fields } = await each.query(`execute declared (${value})`)
+        await each.query('deallocate declared')
+        if (each !== client) (each as pg.PoolClient).release()
+        return { rows, types: fields.map(({ dataTypeID }) => dataTypeID) }
+      }),
+    )
+    expect(found).toEqual(expected)
+  })
+
+  it.each([
     'insert into items (small) values (32768)',
     'insert into items (medium) values (2147483648)',
     'insert into items (id) values (2147483648)',

@@ -36,12 +36,16 @@ interface TypeSource {
   columnType(names: readonly string[]): DeclaredType | undefined
   /** Returns the enum that the name of a type stands for. */
   enumNamed(names: readonly Node[] | undefined): EnumType | undefined
+  /** Returns the type that a caller declares for a parameter, as a name of PostgreSQL. undefined: none. */
+  parameterType(number: number): string | undefined
   /** Returns the type of the only column of a subquery. */
   queryType(link: NodeOf<'SubLink'>): DeclaredType | undefined
 }
 
 /** A constant or parameter that takes the type of what is beside it. */
 const ANY = 'any'
+/** The declared type of a parameter that is a text where nothing else tells its type. */
+export const TEXT = 'text'
 type Found = DeclaredType | typeof ANY | undefined
 
 /** The types of the expressions of one scope. */
@@ -99,7 +103,13 @@ const READERS: Partial<Record<string, unknown>> = {
     if (ival !== undefined) return { kind: 'integer', bits: 32, isKnown: true }
     return isnull || sval !== undefined ? ANY : undefined
   },
-  ParamRef: () => ANY,
+  ParamRef({ number = 0 }, _read, source) {
+    const name = source.parameterType(number)
+    if (name === undefined || name === TEXT) return ANY
+    if (name === 'timestamp') return { kind: 'timestamp' }
+    const bits = INTEGERS.get(name)
+    return bits && { kind: 'integer', bits, isKnown: true }
+  },
   ColumnRef: ({ fields }, _read, source) => {
     const names = namesOf(fields)
     return names.includes(undefined) ? undefined : source.columnType(names as readonly string[])

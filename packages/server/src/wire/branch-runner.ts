@@ -6,6 +6,7 @@ import type { CopyLoad } from '../data/sql/copy-load.js'
 import { describeSql } from '../data/sql/describe-sql.js'
 import type { Description, ResultColumn } from '../data/sql/evaluate.js'
 import { explainSql } from '../data/sql/explain.js'
+import type { ParameterTypes } from '../data/sql/parameters.js'
 import type { RunStatement } from '../data/sql/prepare-sql.js'
 import type { KnownQuery } from '../data/sql/quick-queries.js'
 import { rowsForm } from '../data/sql/result-forms.js'
@@ -19,7 +20,7 @@ import {
   holdTransaction,
   type SavepointStep,
 } from '../data/sql/sql-transaction.js'
-import type { ParameterTypes } from '../data/sql/typed-plan.js'
+import { TEXT } from '../dialect/declared-types.js'
 import type { Principal } from '../domain/access/principal.js'
 import type { Need } from '../domain/access/scope.js'
 import { Ticket } from '../http/admission/ticket.js'
@@ -417,10 +418,14 @@ function enterLane(ticket: Ticket, lane: Ticket['lane']): Promise<void> | undefi
   })
 }
 
+/** A declared text is a value of a column in the type of the column. */
+const typeOf = (declared: string | undefined, inferred: string | undefined) =>
+  declared === TEXT ? (inferred ?? TEXT) : (declared ?? inferred)
+
 function toRun(session: Session, run: StatementRun): RunStatement {
   const { statement, declared, parameters, copied, load } = run
   const inferred = columnTypes(statement.node, session)
-  const parameterTypes = parameters.map((_, index) => declared[index] ?? inferred[index])
+  const parameterTypes = parameters.map((_, index) => typeOf(declared[index], inferred[index]))
   return {
     statement: (copied && copiedRows(session, copied)) ?? statement.text,
     params: [...parameters],

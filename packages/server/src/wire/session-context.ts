@@ -1,6 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
+import type { ParameterTypes } from '../data/sql/parameters.js'
 import type { SchemaTypes } from '../data/sql/schema/enum-types.js'
-import type { ParameterTypes } from '../data/sql/typed-plan.js'
 import type { Tracer } from '../telemetry/tracer.js'
 import type { LockOwner } from './advisory-locks.js'
 import type { BranchRunner, StatementRun } from './branch-runner.js'

@@ -1,3 +1,4 @@
+import { TEXT } from '../dialect/declared-types.js'
 import { parseArray } from '../postgres/array-literal.js'
 import { arrayLiteral } from '../postgres/carriers.js'
 import { textIn } from './frames.js'
@@ -524,14 +525,17 @@ export function typeIdOf(name: string, { isArray }: { isArray: boolean }): numbe
   return isArray ? (TYPES.get(id)?.arrayId ?? 0) : id
 }
 
-/** Types whose values a statement may compare with anything that has the same text. */
-const LOOSE = new Set([18, 19, 2278, 25, 705, 1042, 1043])
+/** Types of texts. A statement may compare their values with anything that has the same text. */
+const TEXTS = new Set([18, 19, 25, 1042, 1043])
+/** Types that tell nothing. */
+const UNKNOWN = new Set([705, 2278])
 
-/** Returns the name of a declared type that PostgreSQL must know, or undefined if it infers the type. */
+/** Returns the name of a declared type, or undefined if PostgreSQL infers it. */
 export function declaredName(typeId: number): string | undefined {
   const element = ELEMENTS.get(typeId)
   if (element !== undefined && typeId !== 0) return `${TYPES.get(element)?.name}[]`
-  return LOOSE.has(typeId) ? undefined : TYPES.get(typeId)?.name
+  if (TEXTS.has(typeId)) return TEXT
+  return UNKNOWN.has(typeId) ? undefined : TYPES.get(typeId)?.name
 }
 
 /** Bytes of the binary form of a type; -1 if they vary. */

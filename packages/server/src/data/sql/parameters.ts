@@ -4,6 +4,17 @@ import { arrayLiteral } from '../../postgres/carriers.js'
 import type { Parameter } from '../../postgres/statement.js'
 import { checkText } from '../../rows/columns/text-types.js'
 
+/** Names of types of PostgreSQL, by parameter. undefined: PostgreSQL infers the type. */
+export type ParameterTypes = readonly (string | undefined)[]
+
+/** What is known of parameters when a statement is planned. */
+export interface GivenParameters {
+  /** The size of the text of each parameter, in bytes. */
+  readonly parameterSizes: readonly number[]
+  /** The types that the caller declares. */
+  readonly parameterTypes?: ParameterTypes | undefined
+}
+
 /** Elements of an array that are written in one step. */
 const ELEMENTS_PER_STEP = 1000
 

@@ -5,6 +5,7 @@ import { Sql } from '../../postgres/sql.js'
 import { Constant, Slot } from '../../postgres/statement.js'
 import type { StoredTable } from '../../rows/columns/stored-schema.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
+import type { GivenParameters } from './parameters.js'
 import type { StatementPlan } from './statement-plan.js'
 import { StepRows } from './step-rows.js'
 
@@ -24,7 +25,7 @@ export type PlanRequest =
   | ({ readonly kind: 'table' } & TableDescription)
   /** The values of the enums that the statement names, by the names of their types. */
   | { readonly kind: 'enums'; readonly enums: ReadonlyMap<string, readonly string[]> }
-  | { readonly kind: 'plan'; readonly parameterSizes: readonly number[] }
+  | ({ readonly kind: 'plan' } & GivenParameters)
 
 export interface TableDescription {
   readonly table: StoredTable

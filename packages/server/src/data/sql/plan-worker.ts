@@ -44,8 +44,9 @@ async function handle(request: PlanRequest): Promise<ParseAnswer | PlanAnswer | 
       return { names: [...parsed.relationNames], typeNames: [...parsed.typeNames] }
     case 'plan': {
       if (parsed === undefined) throw new Error('a statement is parsed before it is planned')
-      const { parameterSizes } = request
-      return { plan: toWire(planStatement(parsed, { tables: openTables(), parameterSizes })) }
+      const { parameterSizes, parameterTypes } = request
+      const options = { tables: openTables(), parameterSizes, parameterTypes }
+      return { plan: toWire(planStatement(parsed, options)) }
     }
   }
 }

@@ -37,6 +37,7 @@ import {
 import { textLength } from '../../postgres/place.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { outputName } from './output-name.js'
+import type { GivenParameters } from './parameters.js'
 import { listColumnRefs } from './schema/parse-schema.js'
 import {
   orderedQuery,
@@ -99,17 +100,17 @@ export class QueryWriter implements StatementContext {
   readonly reads = new Set<string>()
   /** The enums that parameters must be values of. */
   readonly compared: ComparedParameter[] = []
-  readonly #parameterSizes: readonly number[]
+  readonly #given: GivenParameters
 
   constructor(
     statement: { readonly text: string; readonly nodeCount: number; readonly callCount: number },
     tables: SqlTables,
-    parameterSizes: readonly number[],
+    given: GivenParameters,
   ) {
     this.#statement = statement.text
     this.effort = new Effort(statement)
     this.#tables = tables
-    this.#parameterSizes = parameterSizes
+    this.#given = given
   }
 
   useParameter(number: number): void {
@@ -154,7 +155,11 @@ export class QueryWriter implements StatementContext {
   }
 
   parameterSize(number: number): number {
-    return this.#parameterSizes[number - 1] ?? 0
+    return this.#given.parameterSizes[number - 1] ?? 0
+  }
+
+  parameterType(number: number): string | undefined {
+    return this.#given.parameterTypes?.[number - 1]
   }
 
   /** Writes a subquery. Throws if the node is not a query. */

@@ -20,6 +20,7 @@ import { tooManyStatements } from '../../postgres/user-connections.js'
 import type { Session } from '../session/session.js'
 import { BranchTables, TableNames, TooManyCellsError } from './branch-tables.js'
 import { type Description, PlainQuery, SentQuery } from './evaluate.js'
+import type { GivenParameters } from './parameters.js'
 import { parseStatement } from './parse-statement.js'
 import {
   type ErrorAnswer,
@@ -32,16 +33,13 @@ import {
 import { planStatement } from './plans/planner.js'
 import { tooManyRelations, writtenTooLong } from './select-sql.js'
 import { lengthOf, type SinglePlan, type StatementPlan, type WithStep } from './statement-plan.js'
-import { type ParameterTypes, withTypes } from './typed-plan.js'
+import { withTypes } from './typed-plan.js'
 
 /** A statement, and the sizes of the texts of its parameters in bytes. */
-export interface GivenStatement {
+export interface GivenStatement extends GivenParameters {
   readonly text: string
-  readonly parameterSizes: readonly number[]
   /** The size of parameters that the plan is kept for; `KEPT_PARAMETER_BYTES` by default. */
   readonly parameterBytesMax?: number
-  /** The types of parameters that the caller declares, as names of PostgreSQL. */
-  readonly parameterTypes?: ParameterTypes
   /** Whether the tables lack the columns of metadata. */
   readonly hidesMetadata?: boolean
 }
@@ -279,9 +277,9 @@ function planAtOnce(
     },
     { cellsMax: CELLS_AT_ONCE_MAX },
   )
-  return planEach(statements, async ({ text, parameterSizes }) => {
+  return planEach(statements, async ({ text, parameterSizes, parameterTypes }) => {
     const parsed = await parseStatement(text, parameterSizes.length)
-    return planStatement(parsed, { tables, parameterSizes })
+    return planStatement(parsed, { tables, parameterSizes, parameterTypes })
   })
 }
 
@@ -302,7 +300,7 @@ class PlanningInThread {
     this.#tell({ kind: 'begin', ...options })
   }
 
-  async plan({ text, parameterSizes }: GivenStatement): Promise<StatementPlan> {
+  async plan({ text, parameterSizes, parameterTypes }: GivenStatement): Promise<StatementPlan> {
     const parameterCount = parameterSizes.length
     const { names, typeNames } = await this.#ask<ParseAnswer>({
       kind: 'parse',
@@ -320,7 +318,7 @@ class PlanningInThread {
       })
       this.#tell({ kind: 'enums', enums: new Map(named) })
     }
-    const { plan } = await this.#ask<PlanAnswer>({ kind: 'plan', parameterSizes })
+    const { plan } = await this.#ask<PlanAnswer>({ kind: 'plan', parameterSizes, parameterTypes })
     return fromWire(plan)
   }
 

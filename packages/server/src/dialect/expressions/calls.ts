@@ -8,7 +8,7 @@ import {
   VALUE_BYTES_MAX,
 } from '../allowed.js'
 import { collected } from '../bounded-values.js'
-import { type EnumType, keepsType } from '../declared-types.js'
+import { type EnumType, keepsType, TEXT } from '../declared-types.js'
 import { catalogueName, contentOf, type NodeOf, namesOf, requireKnown } from '../nodes.js'
 import type { ExpressionWriter } from './expression-writer.js'
 import { inColumnCollation, lettersOfCall } from './letters.js'
@@ -136,10 +136,12 @@ function writeArguments(
   name: string,
   call: NodeOf<'FuncCall'>,
 ): WrittenArguments {
-  const { args: nodes = [] } = call
+  const nodes = (call.args ?? []).map((node) => withText(writer, node))
   const cost = FUNCTIONS.get(name) ?? { kind: 'linear' }
   const filter = call.agg_filter === undefined ? undefined : writer.write(call.agg_filter)
-  if (cost.kind === 'collects') return writeCollected(writer, call, { filter, ...cost })
+  if (cost.kind === 'collects') {
+    return writeCollected(writer, { ...call, args: nodes }, { filter, ...cost })
+  }
   const what = `function [${name}]`
   const keeps = keepsType(name) && writer.declaredType({ FuncCall: call }) !== undefined
   const args = nodes.map((node, index) => {
@@ -151,6 +153,14 @@ function writeArguments(
   })
   const letters = lettersOfCall(writer, name, call)
   return { args: letters === undefined ? args : args.map(letters), replaced: new Map(), filter }
+}
+
+/** Returns a parameter that is declared as a text as one: functions can take values of any type. */
+function withText(writer: ExpressionWriter, node: Node): Node {
+  const { number, location = 0 } = contentOf(node, 'ParamRef') ?? {}
+  if (number === undefined || writer.context.parameterType?.(number) !== TEXT) return node
+  const typeName = { names: [{ String: { sval: TEXT } }], location }
+  return { TypeCast: { arg: node, typeName } }
 }
 
 function argumentMax(

@@ -44,6 +44,8 @@ export interface StatementContext {
   misplaceParameter(number: number, location: number | undefined): void
   /** Writes a subquery of an expression. */
   subquery(node: Node | undefined, scope: Scope): Subquery
+  /** Returns the type that a caller declares for a parameter, as a name of PostgreSQL. undefined: none. */
+  parameterType?(number: number): string | undefined
   /** Returns the size of the text of a parameter, in bytes. */
   parameterSize(number: number): number
   /** Returns the size of the values of a column, if its type limits it. */
@@ -81,6 +83,7 @@ export class ExpressionWriter {
     this.#types = new DeclaredTypes({
       columnType: (names) => scope.typeOf(names),
       enumNamed: (names) => this.#enumNamed(names),
+      parameterType: (number) => context.parameterType?.(number),
       queryType: (link) => this.query(link).types?.[0],
     })
   }

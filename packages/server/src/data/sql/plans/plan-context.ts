@@ -8,6 +8,7 @@ import type {
   WritableTables,
   WrittenColumn,
 } from '../branch-tables.js'
+import type { GivenParameters } from '../parameters.js'
 import type { ParsedStatement } from '../parse-statement.js'
 import { type NamedParts, namesSql, QueryWriter, withSql } from '../select-sql.js'
 import type { SinglePlan } from '../statement-plan.js'
@@ -37,12 +38,11 @@ export class PlanContext {
 
   constructor(
     statement: ParsedStatement,
-    options: { tables: WritableTables; parameterSizes: readonly number[] },
+    { tables, ...given }: { tables: WritableTables } & GivenParameters,
   ) {
-    const { tables, parameterSizes } = options
-    this.writer = new QueryWriter(statement, tables, parameterSizes)
+    this.writer = new QueryWriter(statement, tables, given)
     this.#tables = tables
-    this.valueCount = parameterSizes.length
+    this.valueCount = given.parameterSizes.length
   }
 
   tableOf(relation: NodeOf<'RangeVar'> | undefined): StatementTable {

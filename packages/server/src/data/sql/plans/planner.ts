@@ -8,6 +8,7 @@ import { ident, type Sql, sql } from '../../../postgres/sql.js'
 import { slot } from '../../../postgres/statement.js'
 import type { WritableTables } from '../branch-tables.js'
 import { isLookup } from '../lookup.js'
+import type { GivenParameters } from '../parameters.js'
 import { type ParsedStatement, wordsOf, writingWith } from '../parse-statement.js'
 import { otherRelations, returnsOthers } from '../returned-relations.js'
 import { partsOf } from '../select-sql.js'
@@ -23,11 +24,7 @@ import { requireSingleRows } from './single-rows.js'
 /** Rewrites a statement for the tables of a branch. */
 export function planStatement(
   statement: ParsedStatement,
-  options: {
-    tables: WritableTables
-    /** The size of the text of each parameter, in bytes. */
-    parameterSizes: readonly number[]
-  },
+  options: { tables: WritableTables } & GivenParameters,
 ): StatementPlan {
   const parameterCount = options.parameterSizes.length
   const planner = new Planner(new PlanContext(statement, options), { parameterCount })
