@@ -597,3 +597,28 @@ describe('a revert that is refused', () => {
     expect(await prices(branches)).toEqual({ ...BEFORE, a: 50 })
   })
 })
+
+describe('a merge of a branch that has reverted a change of a type', () => {
+  it.each([
+    { taken: 'other tables', body: { only: { tables: ['other'] } } },
+    { taken: 'the side of the target', body: { strategy: 'ours' } },
+  ])('leaves the values of the target alone if only $taken is taken', async ({ body }) => {
+    const branches = await TestBranches.create(service, `revert${++number}`, {
+      items: [{ name: 'n', type: 'int' }],
+      other: [],
+    })
+    await branches.put('main', 'items', 'a', { n: 1 })
+    await branches.fork('changed')
+    await branches.fork('back', 'changed')
+    const changes = { type: 'string' }
+    expectOk(await branches.call('changed', 'PATCH', '/tables/items/columns/n', changes))
+    const pulled = expectOk(await branches.call('back', 'POST', '/pull', {}))
+    const revert = { entry: pulled.body.entry, allowDataLoss: true }
+    expectOk(await reverting(branches, revert, 'back'))
+    await branches.put('back', 'other', 'x', {})
+    expectOk(await branches.call('back', 'POST', '/merge', body))
+    expect(await branches.read('changed', 'items', ['a'])).toMatchObject({ a: { n: '1' } })
+    expect(await branches.read('back', 'items', ['a'])).toMatchObject({ a: { n: 1 } })
+    expect(await branches.read('changed', 'other', ['x'])).toHaveProperty('x')
+  })
+})

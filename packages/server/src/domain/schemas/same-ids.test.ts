@@ -20,6 +20,28 @@ function idsOf({ tables }: StoredSchema): unknown {
   return tables.map(({ id, columns }) => [id, ...columns.map((each) => each.id)])
 }
 
+describe('the column that a column was made of', () => {
+  const origin = column(2, 'n', { type: 'int' })
+  const theirs = { ...schema(column(9, 'n', { type: 'int' })), sameIds: [[2, 9]] }
+
+  test('is read by the id under which ours has its values', () => {
+    const ours = schema(column(5, 'n', { from: origin }))
+    const ids = new SameIds({ ours, theirs })
+    expect(ids.read(ours).tables).toEqual(ours.tables)
+    expect(idsOf(ids.read(theirs))).toEqual([[1, 2]])
+    expect(ids.readIds(theirs).columns.get(2)).toMatchObject({ id: 9 })
+  })
+
+  test('keeps its id, although another column of ours is the same', () => {
+    const ours = {
+      ...schema(column(5, 'n', { from: origin }), column(9, 'm', { type: 'int' })),
+      sameIds: [[2, 9]],
+    }
+    const ids = new SameIds({ ours, theirs })
+    expect(ids.read(ours).tables).toEqual(ours.tables)
+  })
+})
+
 describe('what both sides have added', () => {
   const added = (ours: StoredColumn, theirs: StoredColumn, base = BASE) => {
     const sides = {

@@ -1,6 +1,7 @@
 import { toCanonicalJson } from '../../common/write-json.js'
 import {
   listAllColumns,
+  listOrigins,
   type StoredColumn,
   type StoredSchema,
   type StoredTable,
@@ -32,6 +33,7 @@ export class SameIds {
   readonly #sides: ComparedSchemas
   /** The ids that each side uses. Most merges do not need them, and a schema can have 20,000 columns. */
   #used: readonly ReadonlySet<number>[] | undefined
+  #known: ReadonlySet<number> | undefined
   /** By id: all ids of the table or column. */
   readonly #groups = new Map<number, ReadonlySet<number>>()
 
@@ -49,6 +51,16 @@ export class SameIds {
     const { ours, theirs } = this.#sides
     this.#used ??= [new Set(idsOf(ours)), new Set(idsOf(theirs))]
     return this.#used
+  }
+
+  /** The ids of columns that columns of ours were made of. Rows of ours have values under them. */
+  get #origins(): ReadonlySet<number> {
+    this.#known ??= new Set(
+      this.#sides.ours.tables.flatMap((table) =>
+        listAllColumns(table.columns).flatMap((column) => listOrigins(column).map(({ id }) => id)),
+      ),
+    )
+    return this.#known
   }
 
   /** Joins two ids, unless one of the sides uses both, for different tables or columns. */
@@ -70,6 +82,7 @@ export class SameIds {
     const all = [...group]
     return (
       all.find((each) => ours?.has(each)) ??
+      all.find((each) => this.#origins.has(each)) ??
       all.find((each) => theirs?.has(each)) ??
       Math.min(...all)
     )
@@ -114,7 +127,7 @@ export class SameIds {
     const idOf = (id: number) => readIds.get(id) ?? id
     const readOrigin = ({ from, ...column }: StoredColumn): StoredColumn => ({
       ...column,
-      id: this.idOf(column.id),
+      id: this.#origins.has(column.id) ? column.id : this.idOf(column.id),
       ...(from && { from: readOrigin(from) }),
     })
     const readColumn = ({ columns, link, from, ...column }: StoredColumn): StoredColumn => ({
