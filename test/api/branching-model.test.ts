@@ -483,7 +483,7 @@ class Run {
       expect(answer.status, JSON.stringify(answer.body)).toBe(from === into ? 400 : 409)
       return
     }
-    if (model.haveSeveralBases(from, into) || model.haveAddedSame(from, into)) return
+    if (model.haveSeveralBases(from, into) || model.needsNames(from, into)) return
     const isPreviewed = wish.only === undefined && this.random.chance(0.3)
     if (isPreviewed) await this.#preview(from, into, wish)
     const { state: before } = into

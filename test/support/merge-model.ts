@@ -61,6 +61,12 @@ interface Named {
   readonly name: string
 }
 
+/** What the tables or columns of one side are compared with. */
+interface Compared {
+  readonly other: State
+  readonly base: readonly Named[] | undefined
+}
+
 /** A branch from its creation or reset to its next reset or deletion. */
 interface Line {
   readonly inheritsFrom: Line | undefined
@@ -361,24 +367,38 @@ export class MergeModel {
 
   /**
    * Returns whether both branches have added a table or column of one name. The model of writes covers what a merge makes
-   * of them.
+   * of them. One that the other branch has removed counts if the base does not have it: `baseOf` returns that of a table.
    */
-  haveAddedSame({ state: theirs }: ModelBranch, { state: ours }: ModelBranch): boolean {
-    const isAdded = (uid: number, own: readonly Named[], other: State) =>
-      own.every((item) => item.uid !== uid) && !other.removed.has(uid)
-    const areSame = (there: readonly Named[], here: readonly Named[]) =>
+  haveAddedSame(
+    { state: theirs }: ModelBranch,
+    { state: ours }: ModelBranch,
+    baseOf?: (uid: number) => State | undefined,
+  ): boolean {
+    const isAdded = (uid: number, own: readonly Named[], { other, base }: Compared) =>
+      own.every((item) => item.uid !== uid) &&
+      (!other.removed.has(uid) || (base !== undefined && !base.some((item) => item.uid === uid)))
+    const areSame = (there: readonly Named[], here: readonly Named[], base?: readonly Named[]) =>
       there.some((one) =>
         here.some(
           (other) =>
             one.name === other.name &&
-            isAdded(one.uid, here, ours) &&
-            isAdded(other.uid, there, theirs),
+            isAdded(one.uid, here, { other: ours, base }) &&
+            isAdded(other.uid, there, { other: theirs, base }),
         ),
       )
     return (
       areSame(theirs.tables, ours.tables) ||
-      theirs.tables.some(({ uid, columns }) => areSame(columns, find(ours, uid)?.columns ?? []))
+      theirs.tables.some(({ uid, columns }) => {
+        const base = baseOf?.(uid)
+        const before = base && find(base, uid)?.columns
+        return areSame(columns, find(ours, uid)?.columns ?? [], before)
+      })
     )
+  }
+
+  /** Returns whether a merge has to decide between tables or columns of one name. */
+  needsNames(from: ModelBranch, into: ModelBranch): boolean {
+    return this.haveAddedSame(from, into, (uid) => this.#base(from, into, uid))
   }
 
   #base(left: ModelBranch, right: ModelBranch, uid: number | undefined): State | undefined {
