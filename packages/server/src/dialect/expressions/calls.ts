@@ -118,7 +118,7 @@ export function sortedLike(
   { isDistinct }: { isDistinct: boolean },
 ) {
   return (node: Node | undefined) => {
-    if (!isDistinct && writer.enumOf([node]) !== undefined) return writer.writeSorted(node)
+    if (!isDistinct && writer.hasEnum(node)) return writer.writeSorted(node)
     const value = writer.writeTyped(node)
     return replaced.get(textOf(value)) ?? value
   }

@@ -169,8 +169,18 @@ export class ExpressionWriter {
     }
   }
 
+  /** Whether an expression is an enum, or a row with one. */
+  hasEnum(node: Node | undefined): boolean {
+    const { args = [] } = contentOf(node, 'RowExpr') ?? {}
+    return this.enumOf([node]) !== undefined || args.some((each) => this.hasEnum(each))
+  }
+
   /** Writes what an expression is sorted by. Values of an enum are sorted by their places in its list. */
   writeSorted(node: Node | undefined): Sql {
+    const { args = [] } = contentOf(node, 'RowExpr') ?? {}
+    if (args.length > 0 && this.hasEnum(node)) {
+      return sql`row(${list(args.map((each) => this.writeSorted(each)))})`
+    }
     const type = this.enumOf([node])
     const value = this.write(node)
     return type === undefined ? value : this.placeOf(value, type)
