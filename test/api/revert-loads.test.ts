@@ -459,7 +459,11 @@ describe('the records of a bulk load', () => {
     expectOk(await reverting(branches, { entry: removal.entries[0].id }))
     expect(Object.keys(await prices(branches, { table: 'fresh' }))).toHaveLength(3)
     // They have come back as other records of another table.
-    expectOk(await reverting(branches, { entry }))
+    const refused = await reverting(branches, { entry })
+    expect(refused.body).toMatchObject({
+      code: 'not_revertible',
+      message: expect.stringContaining('its table was removed and brought back since'),
+    })
   })
 
   it('are not known any more after 30 days', async () => {

@@ -2,6 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
 import { empty, sql } from '../../postgres/sql.js'
+import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import type { TableBase } from '../../rows/merging/table-states.js'
 import type { Storage } from '../../rows/storage.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -164,6 +165,20 @@ async function getPairStep(
   }
 }
 
+/** Throws if a table was removed and brought back: nobody knows its records any more by when they were created. */
+function requireNotRestored(
+  { tables, sameIds = [] }: StoredSchema,
+  { tableId, name }: { tableId: number; name: string },
+): void {
+  const live = new Set(tables.map(({ id }) => id))
+  const isRestored = sameIds.some((ids) => ids.includes(tableId) && ids.some((id) => live.has(id)))
+  if (live.has(tableId) || !isRestored) return
+  throw new AppError(
+    'not_revertible',
+    `${name}: its table was removed and brought back since, so it cannot be reverted; revert from one checkpoint to another instead`,
+  )
+}
+
 /**
  * Returns the states before and after a change of a branch, whose present state is given. With `locks`, they are kept until
  * the transaction ends.
@@ -176,6 +191,7 @@ export async function getStepStates(
   if ('loaded' in kept) {
     // A table that was removed since has no records to take back.
     const { loaded } = kept
+    requireNotRestored(now.schema, { tableId: loaded.tableId, name })
     const after = { rows: now.rows, schema: now.schema }
     const before = { rows: loaded.removedFrom(now.rows), schema: now.schema }
     return { before, after, loaded }
