@@ -3,6 +3,13 @@ import { mkdir, mkdtemp, open, readFile, realpath, rm, stat, writeFile } from 'n
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
+import {
+  ColumnSchema,
+  ConstraintSchema,
+  type Schema,
+  type Table,
+  TableSchema,
+} from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createAccount, createClient } from '../../packages/client/src/index.js'
 import { type Banner, endAll, PROGRAM, request, startOffshoot } from '../support/process.js'
@@ -542,6 +549,84 @@ describe('the command line', () => {
     expect((await run(['merge', 'dev', '--dry-run'])).code).toBe(3)
     expect((await run(['merge', 'dev', '--theirs'])).code).toBe(0)
     expect(await sql("select name from people where id = 'p1'")).toEqual([{ name: 'A' }])
+  })
+
+  it('pulls all of a schema, so that another database gets the same one of the file', async () => {
+    const { cwd, run, call, at } = await createProject()
+    const file = path.join(cwd, 'offshoot.schema.json')
+    const schema = {
+      tables: [
+        {
+          name: 'teams',
+          idType: 'int',
+          idBits: 32,
+          columns: [{ name: 'name', type: 'string', notNull: true, unique: true }],
+          history: { keep: '30d' },
+        },
+        {
+          name: 'people',
+          idType: 'uuid',
+          columns: [
+            { name: 'mail', type: 'email', description: 'For letters.' },
+            { name: 'code', type: 'string', maxLength: 20, defaultValue: 'new' },
+            { name: 'age', type: 'int', bits: 16 },
+            { name: 'number', type: 'int', generate: 'sequence' },
+            { name: 'twice', type: 'int', computed: 'age * 2' },
+            { name: 'price', type: 'decimal', decimal: { precision: 10, scale: 2 } },
+            { name: 'born', type: 'datetime', withoutZone: true },
+            { name: 'mood', type: 'enum', enum: { values: ['sad', 'glad'], type: 'mood' } },
+            { name: 'likes', type: 'vector', vector: { dimension: 3 } },
+            { name: 'photo', type: 'file', file: { defaultPublicAccess: true } },
+            { name: 'scans', type: 'file[]', 'file[]': { defaultPublicAccess: true } },
+            {
+              name: 'team',
+              type: 'link',
+              link: { table: 'teams', onDelete: 'cascade', constraint: 'in_a_team' },
+            },
+            { name: 'place', type: 'object', columns: [{ name: 'city', type: 'text' }] },
+          ],
+          constraints: [
+            { name: 'adult', check: 'age >= 18' },
+            { name: 'once', unique: ['mail', 'code'] },
+            { name: 'shown_as_index', unique: ['age', 'code'], index: true },
+          ],
+        },
+      ],
+    }
+    await writeFile(file, JSON.stringify(schema))
+    expect(await run(['schema', 'apply', '--yes'])).toMatchObject({ code: 0 })
+    const { schema: applied } = await call('GET', at('main'))
+
+    // A field that the schema gets later belongs into the one above.
+    const fieldsOf = (items: readonly object[]) => [...new Set(items.flatMap(Object.keys))].sort()
+    const tables = applied.tables as readonly Table[]
+    const columns = tables.flatMap((table) => table.columns)
+    const constraints = tables.flatMap((table) => table.constraints ?? [])
+    expect(fieldsOf(tables)).toEqual(Object.keys(TableSchema.properties).sort())
+    expect(fieldsOf(columns)).toEqual(Object.keys(ColumnSchema.properties).sort())
+    expect(fieldsOf(constraints)).toEqual(Object.keys(ConstraintSchema.properties).sort())
+    for (const name of ['link', 'vector', 'decimal', 'enum', 'file', 'file[]'] as const) {
+      const details = columns.flatMap((column) => column[name] ?? [])
+      expect(fieldsOf(details)).toEqual(
+        Object.keys(ColumnSchema.properties[name].properties).sort(),
+      )
+    }
+
+    expect(await run(['schema', 'pull'])).toMatchObject({ code: 0 })
+    expect(await run(['schema', 'plan'])).toMatchObject({ code: 0, stdout: '' })
+    expect(JSON.parse(await readFile(file, 'utf8'))).toEqual({
+      tables: tables.map(({ id: _, revLinks: __, ...table }) => table),
+    })
+    const other = await createProject()
+    const flags = ['--file', file]
+    expect(await other.run(['schema', 'apply', '--yes', ...flags])).toMatchObject({ code: 0 })
+    expect(await other.run(['schema', 'plan', ...flags])).toMatchObject({ code: 0, stdout: '' })
+    const { schema: again } = await other.call('GET', other.at('main'))
+    const withoutIds = ({ tables, ...rest }: Schema) => ({
+      ...rest,
+      tables: tables.map(({ id: _, ...table }) => table),
+    })
+    expect(withoutIds(again)).toEqual(withoutIds(applied))
   })
 
   it('writes types that are checked for drift', async () => {

@@ -94,9 +94,9 @@ async function readSchema(file: string): Promise<SchemaDefinition> {
   }
 }
 
-/** Ids belong to one database, so they are not written. */
+/** Ids belong to one database, and links from other tables are theirs. Everything else is what `apply` reads. */
 function withoutIds({ tables }: SchemaDefinition): SchemaDefinition {
-  return { tables: tables.map(({ name, columns }) => ({ name, columns })) }
+  return { tables: tables.map(({ id: _, revLinks: __, ...table }) => table) }
 }
 
 function show(operations: readonly SchemaOperation[]): void {

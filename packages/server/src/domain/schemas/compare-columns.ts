@@ -95,7 +95,8 @@ function isSameList(source: readonly Column[], target: readonly Column[]): boole
   const { removed, added, altered } = compareColumns(source, target)
   // Columns inside of an object cannot be altered.
   const isDetailed = altered.some(
-    ({ bits, maxLength, withoutZone }) => (bits ?? maxLength ?? withoutZone) !== undefined,
+    ({ bits, maxLength, withoutZone, link }) =>
+      (bits ?? maxLength ?? withoutZone ?? link) !== undefined,
   )
   return removed.length === 0 && added.length === 0 && !isDetailed
 }

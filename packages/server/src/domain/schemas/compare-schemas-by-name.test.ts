@@ -42,6 +42,104 @@ describe('compareSchemasByName', () => {
     expect(compareSchemasByName(one, other)).toEqual([])
   })
 
+  const column = (definition: object, own: object = {}): Schema => ({
+    tables: [
+      users,
+      { ...own, name: 'items', columns: [{ name: 'c', type: 'string', ...definition } as Column] },
+    ],
+  })
+  const ofTable = (own: object) => column({}, own)
+  const link = (more: object) => ({ type: 'link', link: { table: 'users', ...more } })
+  const nested = (more: object) => ({ type: 'object', columns: [{ name: 'n', ...more }] })
+
+  test.each<[string, Schema, Schema]>([
+    ['type', column({}), column({ type: 'text' })],
+    ['notNull', column({}), column({ notNull: true })],
+    ['unique', column({}), column({ unique: true })],
+    ['defaultValue', column({ defaultValue: 'a' }), column({ defaultValue: 'b' })],
+    ['description', column({ description: 'a' }), column({ description: 'b' })],
+    ['maxLength', column({ maxLength: 2 }), column({ maxLength: 3 })],
+    ['bits', column({ type: 'int', bits: 16 }), column({ type: 'int' })],
+    ['withoutZone', column({ type: 'datetime' }), column({ type: 'datetime', withoutZone: true })],
+    ['generate', column({ type: 'uuid' }), column({ type: 'uuid', generate: 'uuid' })],
+    ['computed', column({ computed: '1 + 1' }), column({ computed: '1 + 2' })],
+    [
+      'precision',
+      column({ type: 'decimal', decimal: { precision: 9, scale: 2 } }),
+      column({ type: 'decimal', decimal: { precision: 8, scale: 2 } }),
+    ],
+    [
+      'scale',
+      column({ type: 'decimal', decimal: { precision: 9, scale: 2 } }),
+      column({ type: 'decimal', decimal: { precision: 9, scale: 3 } }),
+    ],
+    [
+      'values of an enum',
+      column({ type: 'enum', enum: { values: ['a', 'b'] } }),
+      column({ type: 'enum', enum: { values: ['a', 'c'] } }),
+    ],
+    [
+      'order of the values of an enum',
+      column({ type: 'enum', enum: { values: ['a', 'b'] } }),
+      column({ type: 'enum', enum: { values: ['b', 'a'] } }),
+    ],
+    [
+      'type of an enum',
+      column({ type: 'enum', enum: { values: ['a'], type: 'x' } }),
+      column({ type: 'enum', enum: { values: ['a'], type: 'y' } }),
+    ],
+    [
+      'dimension',
+      column({ type: 'vector', vector: { dimension: 2 } }),
+      column({ type: 'vector', vector: { dimension: 3 } }),
+    ],
+    ['onDelete', column(link({ onDelete: 'cascade' })), column(link({ onDelete: 'setNull' }))],
+    [
+      'name of the rule of a link',
+      column(link({ onDelete: 'cascade', constraint: 'x' })),
+      column(link({ onDelete: 'cascade', constraint: 'y' })),
+    ],
+    ['type inside of an object', column(nested({ type: 'int' })), column(nested({ type: 'text' }))],
+    [
+      'onDelete inside of an object',
+      column(nested(link({ onDelete: 'cascade' }))),
+      column(nested(link({ onDelete: 'restrict' }))),
+    ],
+    ['idBits', ofTable({ idType: 'int', idBits: 32 }), ofTable({ idType: 'int' })],
+    ['history', ofTable({ history: { keep: '1d' } }), ofTable({ history: { keep: '2d' } })],
+    [
+      'name of a constraint',
+      ofTable({ constraints: [{ name: 'x', check: 'true' }] }),
+      ofTable({ constraints: [{ name: 'y', check: 'true' }] }),
+    ],
+    [
+      'check',
+      ofTable({ constraints: [{ name: 'x', check: 'true' }] }),
+      ofTable({ constraints: [{ name: 'x', check: 'false' }] }),
+    ],
+    [
+      'unique list',
+      ofTable({ constraints: [{ name: 'x', unique: ['c', 'd'] }] }),
+      ofTable({ constraints: [{ name: 'x', unique: ['c'] }] }),
+    ],
+    [
+      'index of a constraint',
+      ofTable({ constraints: [{ name: 'x', unique: ['c'], index: true }] }),
+      ofTable({ constraints: [{ name: 'x', unique: ['c'], index: false }] }),
+    ],
+    ['constraints', ofTable({ constraints: [{ name: 'x', check: 'true' }] }), ofTable({})],
+  ])('a difference of %s needs an edit in both directions', (what, one, other) => {
+    expect(compareSchemasByName(one, other)).not.toEqual([])
+    // A schema need not name what generates values.
+    if (what !== 'generate') expect(compareSchemasByName(other, one)).not.toEqual([])
+  })
+
+  test('ids of another type are refused', () => {
+    const compare = () =>
+      compareSchemasByName(ofTable({ idType: 'int' }), ofTable({ idType: 'uuid' }))
+    expect(compare).toThrow('ids have the type [int], which cannot become [uuid]')
+  })
+
   test('all tables are added before any column', () => {
     expect(compareSchemasByName({ tables: [] }, { tables: [orders, users] })).toEqual([
       { addTable: { table: 'orders' } },
