@@ -193,6 +193,45 @@ describe('the command line', () => {
     expect(changes).toEqual([])
   })
 
+  it.each([
+    ['csv', 'id,n,constructor,__proto__,toString,valueOf.x\na,1,,,,\nb,2,"",[],x,y\n'],
+    [
+      'ndjson',
+      '{"id":"a","n":1,"constructor":null,"__proto__":null,"toString":null,"valueOf":null}\n' +
+        '{"id":"b","n":2,"constructor":"","__proto__":[],"toString":"x","valueOf":{"x":"y"}}\n',
+    ],
+    [
+      'json',
+      '[\n  {"id":"a","n":1,"constructor":null,"__proto__":null,"toString":null,"valueOf":null},\n' +
+        '  {"id":"b","n":2,"constructor":"","__proto__":[],"toString":"x","valueOf":{"x":"y"}}\n]\n',
+    ],
+  ])('exports columns whose names objects inherit to %s', async (format, expected) => {
+    const { cwd, run, json, call, at, sql } = await createProject()
+    const columns = [
+      { name: 'n', type: 'int' },
+      { name: 'constructor', type: 'text' },
+      { name: '__proto__', type: 'json' },
+      { name: 'toString', type: 'string' },
+      { name: 'valueOf', type: 'object', columns: [{ name: 'x', type: 'string' }] },
+    ]
+    await call('PUT', `${at('main')}/tables/items`)
+    await call('PUT', `${at('main')}/tables/items/schema`, { columns })
+    const records = [
+      '{"id":"a","n":1}',
+      '{"id":"b","n":2,"constructor":"","__proto__":[],"toString":"x","valueOf":{"x":"y"}}',
+    ].map((text) => JSON.parse(text))
+    await call('POST', `${at('main')}/tables/items/bulk`, { records })
+    const exported = await run(['export', '--table', 'items', '--format', format])
+    expect(exported.stdout).toBe(expected)
+    const again = path.join(cwd, `items.${format}`)
+    await writeFile(again, exported.stdout)
+    await call('PUT', at('copy'), { from: 'main' })
+    await sql('delete from items', 'copy')
+    const outcome = await run(['import', again, '--table', 'items', '--branch', 'copy'])
+    expect(outcome).toMatchObject({ code: 0 })
+    expect((await json('diff', 'copy')).changes).toEqual([])
+  })
+
   it.each(['csv', 'ndjson'])('keeps JSON, links and objects in %s as they are', async (format) => {
     const { cwd, run, json, call, at, sql } = await createProject()
     const columns = [

@@ -2,7 +2,14 @@ import { createWriteStream } from 'node:fs'
 import type { Writable } from 'node:stream'
 import type { ColumnType } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
-import { emptyRecord, flatColumns, setAt, valueAt, writeCell } from '../shared/csv-values.js'
+import {
+  emptyRecord,
+  flatColumns,
+  ownValue,
+  setAt,
+  valueAt,
+  writeCell,
+} from '../shared/csv-values.js'
 import { documentOf, isPlain, numbersOf, parseMarked } from '../shared/documents.js'
 import { UsageError } from '../shared/failure.js'
 import { notice, Progress, stdoutWriter } from '../shared/output.js'
@@ -142,7 +149,7 @@ function importable(record: Row, columns: readonly Column[]): Row {
     const [outer = '', ...inner] = column.name.split('.')
     if (inner.length > 0) {
       // An object as a whole has a value or none.
-      result[outer] ??= record[outer] === undefined ? null : emptyRecord()
+      result[outer] ??= ownValue(record, outer) === undefined ? null : emptyRecord()
       const value = importableValue(record, column)
       if (value !== null) setAt(result, column.name, value)
     } else result[outer] = importableValue(record, column)

@@ -322,7 +322,7 @@ function withoutComputed(columns: readonly ColumnDefinition[], toRecord: (row: R
   return (row: Row): Row => {
     const record = toRecord(row)
     for (const { name } of computed) {
-      if (!(name in record)) continue
+      if (!Object.hasOwn(record, name)) continue
       delete record[name]
       if (!announced.has(name)) notice(`Left out: ${name} (computed)`)
       announced.add(name)

@@ -196,13 +196,20 @@ export function setAt(record: Record<string, unknown>, name: string, value: unkn
   place[last] = value
 }
 
+/** Reads a field. Every object inherits some, such as `constructor`, and columns can have their names. */
+export function ownValue(record: unknown, name: string): unknown {
+  if (typeof record !== 'object' || record === null || !Object.hasOwn(record, name))
+    return undefined
+  return (record as Record<string, unknown>)[name]
+}
+
 /** Reads the value at a dotted name. A link is read as the id of its record. */
 export function valueAt(
   record: Readonly<Record<string, unknown>>,
   { name, type }: { name: string; type: ColumnType },
 ): unknown {
   let value: unknown = record
-  for (const part of name.split('.')) value = (value as Record<string, unknown> | undefined)?.[part]
+  for (const part of name.split('.')) value = ownValue(value, part)
   return type === 'link' ? (value as { id: string } | undefined)?.id : value
 }
 

@@ -211,7 +211,8 @@ export function recordOf(
   row: readonly string[],
   targets: readonly (ColumnDefinition | undefined)[],
 ): { readonly record: Record<string, unknown>; readonly faults: readonly string[] } {
-  const record: Record<string, unknown> = {}
+  // A column can have the name `__proto__`, which only an object without a prototype keeps.
+  const record = Object.create(null) as Record<string, unknown>
   const faults: string[] = []
   targets.forEach((column, index) => {
     if (column === undefined) return

@@ -19,3 +19,22 @@ it('writes lines of NDJSON that an import stores as they were', () => {
     { id: 'c', label: 'x', doc: { a: 1 } },
   ])
 })
+
+it.each(['csv', 'ndjson'] as const)(
+  'finds no values for names of %s that objects inherit',
+  (format) => {
+    const columns = [
+      { name: 'n', type: 'int' },
+      { name: 'constructor', type: 'text' },
+      { name: '__proto__', type: 'json' },
+      { name: 'toString', type: 'string' },
+    ] as const
+    const line = lineOf({ n: 1 } as never, columns, format)
+    expect(line).toBe(
+      {
+        csv: '1,,,\r\n',
+        ndjson: '{"n":1,"constructor":null,"__proto__":null,"toString":null}\n',
+      }[format],
+    )
+  },
+)

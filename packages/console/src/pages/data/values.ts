@@ -31,9 +31,9 @@ export type Row = Readonly<Record<string, unknown>> & {
   }
 }
 
-/** Returns the value of a column, also of the metadata. */
+/** Returns the value of a column, also of the metadata. Columns can have the names of inherited fields, as `constructor`. */
 export function columnValue(row: Readonly<Record<string, unknown>>, name: string): unknown {
-  if (!name.startsWith('service.')) return row[name]
+  if (!name.startsWith('service.')) return Object.hasOwn(row, name) ? row[name] : undefined
   return (row.service as Record<string, unknown> | undefined)?.[name.slice('service.'.length)]
 }
 
