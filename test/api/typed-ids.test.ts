@@ -362,6 +362,76 @@ describe('the type of ids', () => {
   })
 })
 
+describe('ids in a merge', () => {
+  const UPPER = 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'
+
+  /** Creates a table with a record on `main`, which `main` and a fork have changed. */
+  async function contradict(table: string, type: string, id: string) {
+    await createTable(table, type, [{ name: 'name', type: 'string' }])
+    expectOk(await main('PUT', `/tables/${table}/data/${id}`, { body: { name: 'base' } }))
+    const branch = await fork(`${table}-fork`)
+    expectOk(await branch('PATCH', `/tables/${table}/data/${id}`, { body: { name: 'theirs' } }))
+    expectOk(await main('PATCH', `/tables/${table}/data/${id}`, { body: { name: 'ours' } }))
+    return branch
+  }
+  const nameOf = async (table: string, id: string) =>
+    (await main('GET', `/tables/${table}/data/${id}`)).body.name
+
+  it.each([
+    ['upper', 'uuid', UPPER, UPPER],
+    ['number', 'int', '8', 8],
+    ['text', 'int', '8', '8'],
+    ['any', 'string', 'A', 'A'],
+  ])('are written as in requests of records (%s)', async (name, type, id, given) => {
+    const table = `merged-${name}`
+    const branch = await contradict(table, type, id)
+    const merge = (body: object) => branch('POST', '/merge', { body })
+    const only = { records: [{ table, id: given }] }
+    const dryRun = expectOk(await merge({ dryRun: true, only })).body
+    expect(dryRun).toMatchObject({ conflictCount: 1 })
+    const token = dryRun.conflicts[0].token
+    const resolution = { table, id: given, take: 'theirs', token }
+    const merged = expectOk(await merge({ only, resolutions: [resolution] })).body
+    expect(merged).toMatchObject({ merged: true, tables: [{ name: table, updated: 1 }] })
+    expect(await nameOf(table, id)).toBe('theirs')
+  })
+
+  it('decide a record once, however they are written', async () => {
+    const branch = await contradict('decided', 'uuid', UPPER)
+    const { body } = expectOk(await branch('POST', '/merge', { body: { dryRun: true } }))
+    const { token } = body.conflicts.find(({ table }: { table: string }) => table === 'decided')
+    const resolutions = [UPPER, UPPER.toLowerCase()].map((id) => {
+      return { table: 'decided', id, take: 'theirs', token }
+    })
+    const only = { tables: ['decided'] }
+    const refused = await branch('POST', '/merge', { body: { only, resolutions } })
+    expect([refused.status, refused.body.message]).toEqual([
+      400,
+      'body: field [resolutions.1]: decides the same as field [resolutions.0]; nothing was merged',
+    ])
+  })
+
+  it.each([
+    ['int', '08', 'column [id]: is not a whole number'],
+    ['int', 'zz', 'column [id]: is not a whole number'],
+    ['uuid', 'zz', 'column [id]: is not a UUID'],
+    ['string', 8, 'column [id]: expected a record id, got a number'],
+  ])('that a table with ids of type %s cannot have are refused: %j', async (type, id, reason) => {
+    const table = `refused-${type}-${id}`
+    const branch = await contradict(table, type, type === 'uuid' ? UPPER : '8')
+    const message = `table [${table}]: record [${id}]: ${reason}`
+    const only = { records: [{ table, id }] }
+    const partial = await branch('POST', '/merge', { body: { only } })
+    expect([partial.status, partial.body.code]).toEqual([400, 'invalid_request'])
+    expect(partial.body.message).toContain(`body: field [only.records.0.id]: ${message}`)
+    const resolutions = [{ table, id, take: 'theirs', token: 'any' }]
+    const body = { only: { tables: [table] }, resolutions }
+    const decided = await branch('POST', '/merge', { body })
+    expect([decided.status, decided.body.code]).toEqual([400, 'invalid_resolution'])
+    expect(decided.body.message).toContain(`body: field [resolutions.0]: ${message}`)
+  })
+})
+
 describe('a number that is refused', () => {
   const LAST = Number.MAX_SAFE_INTEGER
   const NDJSON = { 'content-type': 'application/x-ndjson' }

@@ -535,9 +535,9 @@ export type Resolution =
           readonly constraint?: string
           readonly take: Take
         }
-      | { readonly id: string; readonly take: Take }
+      | { readonly id: string | number; readonly take: Take }
       | {
-          readonly id: string
+          readonly id: string | number
           /** Decides what `columns` do not. Of a record that one side has deleted: the side that has it. */
           readonly take?: Take
           readonly columns: Readonly<Record<string, CellResolution>>
@@ -557,7 +557,7 @@ export type CellResolution = { readonly take: Take } | { readonly value: unknown
 /** A part of a difference. What is left out is still there in the next difference. */
 export type Only =
   | { readonly tables: readonly string[] }
-  | { readonly records: readonly { readonly table: string; readonly id: string }[] }
+  | { readonly records: readonly { readonly table: string; readonly id: string | number }[] }
 
 /** What is merged, and how conflicts are decided. */
 export interface ConflictOptions {

@@ -7,9 +7,9 @@ import { ConflictPageSchema, conflictFields, ResolutionsSchema } from './merge-c
 import {
   BranchNameSchema,
   DatabaseNameSchema,
+  GivenIdSchema,
   MigrationStatusSchema,
   NAME_PATTERN,
-  RecordIdSchema,
   TableNameSchema,
   TEXT_PATTERN,
 } from './names.js'
@@ -155,7 +155,7 @@ const OnlySchema = Type.Object(
       }),
     ),
     records: Type.Optional(
-      Type.Array(Type.Object({ table: TableNameSchema, id: RecordIdSchema }, closed), {
+      Type.Array(Type.Object({ table: TableNameSchema, id: GivenIdSchema }, closed), {
         description:
           'Records that are inserted, updated or deleted as the merged branch has them. Their tables must ' +
           'have the same schema already.',

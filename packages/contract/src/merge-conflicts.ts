@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox'
 import { LIMITS } from './limits.js'
-import { NAME_PATTERN, RecordIdSchema, TableNameSchema } from './names.js'
+import { GivenIdSchema, NAME_PATTERN, TableNameSchema } from './names.js'
 
 const closed = { additionalProperties: false } as const
 
@@ -37,7 +37,7 @@ const TakeSchema = Type.Enum(['ours', 'theirs'], {
 const ResolutionSchema = Type.Object(
   {
     table: TableNameSchema,
-    id: Type.Optional(RecordIdSchema),
+    id: Type.Optional(GivenIdSchema),
     kind: Type.Optional(
       Type.Enum(['schema'], { description: 'Decides a conflict of the schema, not of records.' }),
     ),

@@ -73,6 +73,9 @@ export const RecordIdSchema = Type.String({
   examples: ['rec_d2m4o9k8v3q1t7h5n6c0'],
 })
 
+/** The id of a record in a request. Ids of type `int` can be numbers. */
+export const GivenIdSchema = Type.Union([RecordIdSchema, Type.Integer()])
+
 export const FILE_NAME_PATTERN = "^[0-9a-zA-Z!\\-_.*'()]*$"
 export const MEDIA_TYPE_PATTERN = '^\\w+/[-+.\\w]+$'
 

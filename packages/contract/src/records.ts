@@ -2,7 +2,12 @@ import { Type } from 'typebox'
 import { AtQuerySchema } from './checkpoints.js'
 import { brokenRule, ViolationCodeSchema } from './errors.js'
 import { LIMITS } from './limits.js'
-import { DatabaseBranchNameSchema, RecordIdSchema, TableNameSchema } from './names.js'
+import {
+  DatabaseBranchNameSchema,
+  GivenIdSchema,
+  RecordIdSchema,
+  TableNameSchema,
+} from './names.js'
 
 const closed = { additionalProperties: false } as const
 
@@ -74,9 +79,6 @@ export const InputRecordSchema = Type.Unsafe<Record<string, unknown>>(
     },
   ),
 )
-
-/** The id of a record in a request. Ids of type `int` can be numbers. */
-const GivenIdSchema = Type.Union([RecordIdSchema, Type.Integer()])
 
 const metadata = Type.Object({
   version: Type.Number({

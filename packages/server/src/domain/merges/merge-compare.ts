@@ -19,7 +19,7 @@ import {
 } from './merge-conflicts.js'
 import type { MergePlan } from './merge-plan.js'
 import { progressOf } from './progress.js'
-import type { RecordResolution, TableResolution } from './resolutions.js'
+import type { GivenResolution, TableResolution } from './resolutions.js'
 import { TableResolutions } from './resolve-rows.js'
 
 /** The effect of a merge, and the conflicts that prevent it. */
@@ -103,7 +103,7 @@ async function compareTable(
   options: {
     plan: MergePlan
     table: StoredTable
-    requests: readonly RecordResolution[]
+    requests: readonly GivenResolution[]
     /** Decides the conflicts of records that no other resolution decides. */
     rest: TableResolution | undefined
     comparison: Comparison

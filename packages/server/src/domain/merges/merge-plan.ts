@@ -165,7 +165,7 @@ export async function findSides(
     ownRowsMax,
     restored,
     ruleOf: rulesOf(options, { theirs, ours }),
-    records: recordsByTable(options.only, named),
+    records: recordsByTable(options.only, named, options.limits),
   }
 }
 

@@ -1,6 +1,9 @@
 import type { Only } from '@offshoot/contract/branch-changes'
 import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import { Fault } from '../../rows/columns/fault.js'
 import type { StoredTable } from '../../rows/columns/stored-schema.js'
+import { compileTable, type TableCodec } from '../../rows/columns/table-codec.js'
 
 /*
  * A merge can take a part of a difference. With tables, all others are left out, and the history records it: each of them
@@ -44,21 +47,41 @@ export function isNamed(only: Only | undefined, name: string): boolean {
   return only === undefined || namesIn(only).includes(name)
 }
 
-/** Returns the records to merge by the ids of their tables. undefined: all records of the tables. */
+/**
+ * Returns the records to merge by the ids of their tables, with ids as the tables store them. undefined: all records of the
+ * tables. Throws if an id is one that no table of the name can have.
+ */
 export function recordsByTable(
   only: Only | undefined,
-  tables: readonly Pick<StoredTable, 'id' | 'name'>[],
+  tables: readonly StoredTable[],
+  limits: Limits,
 ): ReadonlyMap<number, readonly string[]> | undefined {
   if (only?.records === undefined) return undefined
-  const byName = new Map<string, Set<string>>()
-  for (const { table, id } of only.records) {
-    byName.set(table, (byName.get(table) ?? new Set()).add(id))
-  }
+  const wanted = new Set(namesIn(only))
+  // Both sides may have different names for a table, and different tables of a name.
+  const byName = new Map<string, { codec: TableCodec; records: Set<string> }[]>()
   const byId = new Map<number, Set<string>>()
-  // Both sides may have different names for a table.
-  for (const { id, name } of tables) {
-    const named = byName.get(name)
-    if (named !== undefined) byId.set(id, new Set([...(byId.get(id) ?? []), ...named]))
+  for (const table of tables.filter(({ name }) => wanted.has(name))) {
+    const records = byId.get(table.id) ?? new Set()
+    byId.set(table.id, records)
+    const codec = compileTable(table, { limits, jsonAsText: false })
+    byName.set(table.name, [...(byName.get(table.name) ?? []), { codec, records }])
+  }
+  for (const [index, { table, id }] of only.records.entries()) {
+    const faults: Fault[] = []
+    const named = byName.get(table) ?? []
+    for (const { codec, records } of named) {
+      const text = codec.encodeId(id)
+      if (text instanceof Fault) faults.push(text)
+      else records.add(text)
+    }
+    const [fault] = faults
+    if (fault !== undefined && faults.length === named.length) {
+      throw new AppError(
+        'invalid_request',
+        `body: field [only.records.${index}.id]: table [${table}]: record [${id}]: ${fault.message}`,
+      )
+    }
   }
   return new Map([...byId].map(([id, records]) => [id, [...records]]))
 }

@@ -27,6 +27,12 @@ export interface RecordResolution {
   readonly token: string
 }
 
+/** The same, with its id and its table as they were given. */
+export type GivenResolution = Omit<RecordResolution, 'id'> & {
+  readonly id: string | number
+  readonly table: string
+}
+
 export type CellDecision = { readonly take: Take } | { readonly value: unknown }
 
 interface Sides {
@@ -64,7 +70,7 @@ export class Resolutions {
   readonly #ofTables: TableResolution[] = []
   readonly #ofSchemas: (TableResolution & Pick<Resolution, 'column' | 'constraint'>)[] = []
   readonly #renames: Rename[] = []
-  readonly #ofRecords: (RecordResolution & { readonly table: string })[] = []
+  readonly #ofRecords: GivenResolution[] = []
   readonly #used = new Set<number>()
   readonly #faults: { index: number; message: string; code: ErrorCode }[] = []
 
@@ -80,7 +86,7 @@ export class Resolutions {
       ])
       const earlier = seen.get(key)
       if (earlier !== undefined) {
-        this.refuse(index, `decides the same as field [resolutions.${earlier}]`)
+        this.refuseSame(index, earlier)
         continue
       }
       seen.set(key, index)
@@ -143,6 +149,11 @@ export class Resolutions {
 
   refuse(index: number, message: string, code: ErrorCode = 'invalid_resolution'): void {
     this.#faults.push({ index, message: `body: field [resolutions.${index}]: ${message}`, code })
+  }
+
+  /** Refuses a resolution that decides the same as an earlier one. */
+  refuseSame(index: number, earlier: number): void {
+    this.refuse(index, `decides the same as field [resolutions.${earlier}]`)
   }
 
   get hasSchemas(): boolean {
@@ -218,7 +229,7 @@ export class Resolutions {
       const earlier = id === undefined ? undefined : byId.get(id)
       if (earlier !== undefined) {
         // A table that one side has renamed was named by both names.
-        this.refuse(resolution.index, `decides the same as field [resolutions.${earlier.index}]`)
+        this.refuseSame(resolution.index, earlier.index)
       } else if (id !== undefined) byId.set(id, resolution)
     }
     return byId
@@ -242,8 +253,8 @@ export class Resolutions {
   }
 
   /** Returns the decisions about records by the id of their table. */
-  ofRecords(merged: StoredSchema, sides: Sides): Map<number, RecordResolution[]> {
-    const ofTables = new Map<number, RecordResolution[]>()
+  ofRecords(merged: StoredSchema, sides: Sides): ReadonlyMap<number, readonly GivenResolution[]> {
+    const ofTables = new Map<number, GivenResolution[]>()
     for (const resolution of this.#ofRecords) {
       const id = this.#mergedTable(resolution, merged, sides)
       if (id !== undefined) ofTables.set(id, [...(ofTables.get(id) ?? []), resolution])

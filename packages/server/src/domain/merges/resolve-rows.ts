@@ -1,11 +1,18 @@
 import type { Transaction } from '../../postgres/run-transaction.js'
+import { Fault } from '../../rows/columns/fault.js'
 import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { TableComparison } from '../../rows/merging/comparison.js'
 import type { RowResolution } from '../../rows/merging/settle.js'
 import type { RowConflict } from '../../rows/merging/stage.js'
 import type { MergeStrategy, Take } from '../schemas/merge-definitions.js'
 import { conflictPaths } from './merge-conflicts.js'
-import type { CellDecision, RecordResolution, Resolutions, TableResolution } from './resolutions.js'
+import type {
+  CellDecision,
+  GivenResolution,
+  RecordResolution,
+  Resolutions,
+  TableResolution,
+} from './resolutions.js'
 
 type Cells = RowResolution['cells']
 type Cell = Cells extends ReadonlyMap<number, infer Item> ? Item : never
@@ -45,7 +52,7 @@ export class TableResolutions {
   constructor(
     compared: TableComparison,
     options: {
-      requests: readonly RecordResolution[]
+      requests: readonly GivenResolution[]
       rest: TableResolution | undefined
       strategy: MergeStrategy
       resolutions: Resolutions
@@ -53,10 +60,28 @@ export class TableResolutions {
   ) {
     this.#compared = compared
     this.#codec = compared.codec
-    this.#requests = options.requests
     this.#rest = options.rest
     this.#strategy = options.strategy
     this.#resolutions = options.resolutions
+    this.#requests = this.#stored(options.requests)
+  }
+
+  /** Returns the requests with ids as the table stores them. Refuses ids that it cannot have. */
+  #stored(requests: readonly GivenResolution[]): RecordResolution[] {
+    const byId = new Map<string, RecordResolution>()
+    for (const { table, ...request } of requests) {
+      const id = this.#codec.encodeId(request.id)
+      if (id instanceof Fault) {
+        const message = `table [${table}]: record [${request.id}]: ${id.message}`
+        this.#resolutions.refuse(request.index, message)
+        continue
+      }
+      const earlier = byId.get(id)
+      // The id was written in two forms, or its table has another name on the other side.
+      if (earlier !== undefined) this.#resolutions.refuseSame(request.index, earlier.index)
+      else byId.set(id, { ...request, id })
+    }
+    return [...byId.values()]
   }
 
   /** The token of all conflicts of the table. undefined: there are none, or a strategy decides them. */
