@@ -69,18 +69,23 @@ describe('a change of the type', () => {
     readonly unknown[],
     readonly unknown[],
   ][] = [
-    [n, { type: 'int' }, ['1', '-20', '9007199254740991', '2.0'], [1, -20, 9007199254740991, 2]],
-    [n, { type: 'float' }, ['1.5', '-2e3', '0'], [1.5, -2000, 0]],
+    [n, { type: 'int' }, ['1', '-20', '9007199254740991', '0'], [1, -20, 9007199254740991, 0]],
+    [
+      n,
+      { type: 'float' },
+      ['1.5', '-2000', '0', '1e+20', '-1.5e-07', '0.1'],
+      [1.5, -2000, 0, 1e20, -1.5e-7, 0.1],
+    ],
     [n, { type: 'bool' }, ['true', 'false'], [true, false]],
     [n, { type: 'date' }, ['2024-02-29'], ['2024-02-29']],
-    [n, { type: 'time' }, ['09:30', '23:59:59.5'], ['09:30:00', '23:59:59.5']],
+    [n, { type: 'time' }, ['09:30:00', '23:59:59.5'], ['09:30:00', '23:59:59.5']],
     [
       n,
       { type: 'datetime' },
-      ['2026-01-31T10:30:00+01:00', '2026-01-31'],
-      [at, '2026-01-31T00:00:00.000Z'],
+      [at, '2026-01-31T09:30:00.000500Z'],
+      [at, '2026-01-31T09:30:00.000500Z'],
     ],
-    [n, { type: 'uuid' }, [uuid.toUpperCase()], [uuid]],
+    [n, { type: 'uuid' }, [uuid], [uuid]],
     [n, { type: 'email' }, ['ada@example.com'], ['ada@example.com']],
     [n, { type: 'text' }, ['any'], ['any']],
     [n, { type: 'multiple' }, ['any'], [['any']]],
@@ -88,8 +93,8 @@ describe('a change of the type', () => {
     [
       n,
       { type: 'decimal', decimal: { precision: 5, scale: 2 } },
-      ['1.5', '-999.99', '2'],
-      ['1.50', '-999.99', '2.00'],
+      ['1.50', '-999.99', '2', '0.5', '7.000'],
+      ['1.50', '-999.99', '2.00', '0.50', '7.00'],
     ],
     [{ name: 'n', type: 'int' }, { type: 'string' }, [1, -20], ['1', '-20']],
     [{ name: 'n', type: 'int' }, { type: 'float' }, [1], [1]],
@@ -183,18 +188,33 @@ describe('a change of the type', () => {
 
   it.each([
     [n, { type: 'int' }, ['', '1.5', '1e400', 'x', '9007199254740992', ' 1', '0x10']],
+    [n, { type: 'int' }, ['01234', '00', '-01', '1e3', '1.0', '+1', '-0', '1 ', '1_000']],
+    [n, { type: 'float' }, ['01.5', '+1.5', '1.50', '1e3', '1E+20', '.5', '5.', 'NaN', '1e999']],
+    // A float has fewer digits.
+    [n, { type: 'float' }, ['0.12345678901234567', '12345678901234567890']],
     [n, { type: 'date' }, ['2026-02-29', '0000-01-01', '31.1.2026']],
-    [n, { type: 'time' }, ['24:00', '9:30']],
+    [n, { type: 'time' }, ['24:00:00', '9:30:00', '09:30', '09:30:00.50', '09:30:00.']],
     [
       n,
       { type: 'datetime' },
-      ['2026-01-31T09:30:00', '2026-13-01T00:00:00Z', '9999-12-31T23:00:00-02:00'],
+      ['2026-01-31T09:30:00', '2026-13-01T00:00:00.000Z', '9999-12-31T23:00:00-02:00'],
     ],
-    [n, { type: 'uuid' }, ['0190a5c17d3e7cc29f0b2a6f1c3d4e5f']],
+    [
+      n,
+      { type: 'datetime' },
+      ['2026-01-31', '2026-01-31T09:30:00Z', '2026-01-31T09:30:00.000000Z', at.toLowerCase()],
+    ],
+    [n, { type: 'datetime' }, ['2026-01-31T09:30:00.000+00:00', '2026-01-31 09:30:00.000Z']],
+    [n, { type: 'uuid' }, ['0190a5c17d3e7cc29f0b2a6f1c3d4e5f', uuid.toUpperCase(), `{${uuid}}`]],
     [n, { type: 'bool' }, ['yes', 'TRUE']],
     [n, { type: 'email' }, ['ada', `${'a'.repeat(250)}@example.com`]],
     [n, { type: 'enum', enum: { values: ['a'] } }, ['A']],
     [n, { type: 'decimal', decimal: { precision: 3, scale: 1 } }, ['1.25', '100', '1e2']],
+    [
+      n,
+      { type: 'decimal', decimal: { precision: 5, scale: 1 } },
+      ['01.5', '+1', '-0.0', '1e1', '.5'],
+    ],
     [{ name: 'n', type: 'float' } as Column, { type: 'int' }, [1.5, 1e300]],
     [{ name: 'n', type: 'datetime' } as Column, { type: 'date' }, ['2026-01-31T09:30:00Z']],
     [{ name: 'n', type: 'text' } as Column, { type: 'string' }, ['x'.repeat(2049)]],
@@ -214,6 +234,31 @@ describe('a change of the type', () => {
     expect(answer.body.problems).toEqual(dryRun.problems)
     expect(answer.body.message).toContain('table [items]: column [n]: ')
     expect(await definition(branches, 'n')).toEqual(column)
+  })
+
+  it.each<readonly [Partial<Column> & { type: Column['type'] }, readonly unknown[]]>([
+    [{ type: 'int' }, [0, -1, Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER]],
+    [
+      { type: 'float' },
+      [0, -0, 0.1, 1 / 3, 1e15, 1e21, 123456789012345680, 1e-5, 1e-7, -1.7e299, 1e-299],
+    ],
+    [{ type: 'decimal', decimal: { precision: 9, scale: 3 } }, ['0', '-0.001', '1', '123456.5']],
+    [{ type: 'bool' }, [true, false]],
+    [{ type: 'date' }, ['0001-01-01', '2024-02-29', '9999-12-31']],
+    [{ type: 'time' }, ['00:00', '23:59:59.999999', '09:30:00.100']],
+    [
+      { type: 'datetime' },
+      ['0001-01-01T00:00:00Z', '9999-12-31T23:59:59.999999Z', '2026-01-31t10:30:00.5+01:00'],
+    ],
+    [{ type: 'uuid' }, [uuid.toUpperCase()]],
+    [{ type: 'enum', enum: { values: ['a'] } }, ['a']],
+  ])('to text and back leaves all values of %j', async (definition, values) => {
+    const records = Object.fromEntries(values.map((value, index) => [`r${index}`, { n: value }]))
+    const branches = await items([{ name: 'n', ...definition }], records)
+    const before = await valuesOf(branches, 'n')
+    await altered(branches, 'n', { type: 'text' })
+    await altered(branches, 'n', definition)
+    expect(await valuesOf(branches, 'n')).toEqual(before)
   })
 
   it('lists the first records and the beginning of their values', async () => {
@@ -332,11 +377,12 @@ describe('unique', () => {
 
   it('compares converted values', async () => {
     const branches = await items([n], { a: { n: '1' }, b: { n: '1.0' } })
-    const answer = await alter(branches, 'n', { type: 'int', unique: true })
+    const changes = { type: 'decimal', decimal: { precision: 5, scale: 2 }, unique: true }
+    const answer = await alter(branches, 'n', changes)
     expect(answer.body.problems).toMatchObject([{ kind: 'unique', records: 2 }])
     await branches.put('main', 'items', 'b', { n: '2' })
     await branches.fork('fork')
-    await altered(branches, 'n', { type: 'int', unique: true }, 'fork')
+    await altered(branches, 'n', changes, 'fork')
     const taken = await branches.call('fork', 'PUT', '/tables/items/data/x', { n: 2 })
     expect(taken.body.code).toBe('unique_violation')
   })

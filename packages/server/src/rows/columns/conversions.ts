@@ -11,14 +11,15 @@ import { idInRangeSql, inRangeSql, isFewerBits, wholeRange } from './whole-numbe
  * fails. Rows that a branch inherits are converted when they are read, also in conditions that PostgreSQL evaluates for
  * rows that the branch does not see, so a failure would make statements fail that have nothing to do with the value.
  *
- * A conversion keeps the whole value or does not convert it: nothing is rounded or cut off.
+ * A conversion keeps the whole value or does not convert it: nothing is rounded or cut off. A text converts if it is what
+ * the service writes for the value, so that the value converts back to the same text. Only the zeros at the end of a decimal
+ * depend on its column, so any number of them will do.
  */
 
 /** A definition of a column, as far as conversions depend on it. */
 type Typed = Pick<StoredColumn, 'type' | 'decimal' | 'enum' | 'vector'>
 
 const TEXT_TYPES: readonly ColumnType[] = ['string', 'text', 'email', 'enum', 'link']
-const NUMBER_TYPES: readonly ColumnType[] = ['int', 'float', 'decimal']
 
 /** Types whose values are texts, and texts that can be read as a value of the type. */
 const FROM_TEXT: readonly ColumnType[] = [
@@ -127,12 +128,16 @@ function conversion(value: Sql, from: Typed, to: Typed): Sql {
   }
 }
 
-const UUID = '^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$'
-const TIME = '^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\\.[0-9]{1,6})?)?$'
+const UUID = '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$'
+const TIME = '^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{0,5}[1-9])?$'
 const DATE = '^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$'
+/** Milliseconds, or microseconds if there are any. */
 const DATETIME =
-  '^[0-9-]{10}[T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\\.[0-9]{1,6})?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])$'
-const NUMBER = '^[+-]?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$'
+  '^[0-9-]{10}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\\.[0-9]{3}((?!000)[0-9]{3})?Z$'
+const INT = '^(0|-?[1-9][0-9]*)$'
+const DECIMAL = '^(?!-[0.]*$)-?(0|[1-9][0-9]*)(\\.[0-9]+)?$'
+/** Any number that PostgreSQL writes for a float. */
+const FLOAT = '^-?[0-9]+(\\.[0-9]+)?(e[+-][0-9]{1,3})?$'
 /** With this length, a number has no more digits than PostgreSQL stores. */
 const NUMBER_LENGTH_MAX = 400
 
@@ -155,16 +160,29 @@ function textOf(value: Sql, { type }: Typed): Sql {
 
 function numberFrom(value: Sql, from: Typed, to: Typed): Sql {
   if (from.type === 'bool') return sql`case when ${value} then 1 when not ${value} then 0 end`
-  const isNumber = NUMBER_TYPES.includes(from.type)
-  const text = sql`(${value})::text`
+  if (TEXT_TYPES.includes(from.type)) return numberFromText(value, to)
   // A float is read by its shortest text, which has the digits that its owner wrote.
-  const exact = from.type === 'int' || from.type === 'decimal' ? value : text
-  const numeric = sql`(${exact})::numeric`
-  const inRange = rangeOf(numeric, to)
-  const converted = to.type === 'decimal' ? sql`round(${numeric}, ${scaleOf(to)})` : numeric
-  const isNumeric = sql`${text} ~ ${literal(NUMBER)} and char_length(${text}) <= ${number(NUMBER_LENGTH_MAX)}`
-  const inner = sql`case when ${inRange} then ${converted} end`
-  return isNumber && from.type !== 'float' ? inner : sql`case when ${isNumeric} then ${inner} end`
+  return from.type === 'float' ? ifNumber(sql`(${value})::text`, FLOAT, to) : ifFits(value, to)
+}
+
+function numberFromText(text: Sql, to: Typed): Sql {
+  if (to.type !== 'float') return ifNumber(text, to.type === 'int' ? INT : DECIMAL, to)
+  const float = sql`(${text})::double precision`
+  const converted = sql`case when (${float})::text = ${text} then ${float} end`
+  return ifNumber(text, FLOAT, to, converted)
+}
+
+/** Returns the number of a text that has a pattern, or null. */
+function ifNumber(text: Sql, pattern: string, to: Typed, converted?: Sql): Sql {
+  const isNumber = sql`${text} ~ ${literal(pattern)} and char_length(${text}) <= ${number(NUMBER_LENGTH_MAX)}`
+  return sql`case when ${isNumber} then ${ifFits(text, to, converted)} end`
+}
+
+/** Returns a number if its column can have it, or null. */
+function ifFits(value: Sql, to: Typed, converted?: Sql): Sql {
+  const numeric = sql`(${value})::numeric`
+  const fitting = to.type === 'decimal' ? sql`round(${numeric}, ${scaleOf(to)})` : numeric
+  return sql`case when ${rangeOf(numeric, to)} then ${converted ?? fitting} end`
 }
 
 const scaleOf = ({ decimal }: Typed): Sql => number(decimal?.scale ?? 0)
@@ -199,17 +217,10 @@ function dateFrom(text: Sql): Sql {
     then (${text})::date end end`
 }
 
-/** A moment with an offset from UTC, or a date, which stands for its midnight in UTC. */
 function datetimeFrom(text: Sql): Sql {
   const date = dateFrom(sql`left(${text}, 10)`)
-  return sql`case
-    when ${text} ~ ${literal(DATE)} then (${dateFrom(text)})::timestamp at time zone 'UTC'
-    when ${text} ~ ${literal(DATETIME)} then case
-      -- An offset moves no moment out of the years that can be stored.
-      when left(${text}, 4) in ('0001', '9999') and right(${text}, 1) <> 'Z' then null
-      when (${date}) is not null then (${text})::timestamptz
-    end
-  end`
+  return sql`case when ${text} ~ ${literal(DATETIME)} then
+    case when (${date}) is not null then (${text})::timestamptz end end`
 }
 
 /** The lengths that a column may have. */
