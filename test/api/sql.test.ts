@@ -250,6 +250,22 @@ describe('POST /db/{branch}/sql', () => {
     expect(await records(statement, { params })).toEqual([expected])
   })
 
+  it.each([
+    "select '\ud800'",
+    "select '\udc00\ud800' as a",
+    'select 1 as "\ud800"',
+    'select 1 -- \udfff',
+    'create table "\ud800" (id text)',
+    "alter table users add column x text default '\ud800'",
+  ])('refuses half of a surrogate pair in a statement: %j', async (statement) => {
+    const { status, body } = await ask(statement)
+    expect([status, body.message]).toEqual([
+      400,
+      'invalid SQL: the statement contains half of a surrogate pair',
+    ])
+    expect(await records("select '\ud83d\ude00' as a")).toEqual([{ a: '\u{1f600}' }])
+  })
+
   it('writes every value as JSON has it', async () => {
     const statement = `select 9007199254740993 as big, 1.10::numeric as exact, 'NaN'::float8 as nan,
       '\\x01ff'::bytea as bytes, interval '1 day' as span, array[1, null] as list, row(1, 'a') as row,

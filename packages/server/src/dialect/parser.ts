@@ -1,5 +1,6 @@
 import type { Node, ParseResult, TypeName } from 'libpg-query'
 import type { ParserModule } from 'libpg-query/wasm/libpg-query.js'
+import { isWellFormed } from '../common/is-well-formed.js'
 import { invalidSql } from './invalid-sql.js'
 import { namesOf } from './nodes.js'
 import { DEPTH_MAX, NODES_MAX, OPERATOR_STEPS_MAX } from './sql-limits.js'
@@ -34,6 +35,7 @@ export interface ParsedText {
 /** Parses a text into the syntax trees of its statements. */
 export async function parseSql(text: string): Promise<ParsedText> {
   if (text.includes('\0')) throw invalidSql('the statement contains a NUL character')
+  if (!isWellFormed(text)) throw invalidSql('the statement contains half of a surrogate pair')
   requireShortOperators(text)
   loading ??= load().catch((error: unknown) => {
     loading = undefined

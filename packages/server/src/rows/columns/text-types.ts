@@ -1,4 +1,5 @@
 import { EMAIL_PATTERN } from '@offshoot/contract/names'
+import { isWellFormed } from '../../common/is-well-formed.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
 import {
   type CodecOptions,
@@ -20,13 +21,10 @@ const NEEDS_JSON_ESCAPE = /["\\\u0000-\u001f]/
 /** UTF-8 needs at most this many bytes for one UTF-16 code unit. */
 const BYTES_PER_LENGTH_MAX = 3
 
-/** Every supported Node.js has this method; the TypeScript `lib` setting does not declare it. */
-type WellFormed = string & { isWellFormed(): boolean }
-
 /** Returns a fault if PostgreSQL cannot store the text unchanged. */
 export function checkText(text: string): Fault | undefined {
   if (text.includes('\0')) return new Fault('contains a NUL character, which cannot be stored')
-  if (!(text as WellFormed).isWellFormed()) {
+  if (!isWellFormed(text)) {
     return new Fault('contains half of a surrogate pair, which cannot be stored')
   }
   return undefined
