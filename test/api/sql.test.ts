@@ -251,6 +251,38 @@ describe('POST /db/{branch}/sql', () => {
   })
 
   it.each([
+    'select $1::jsonb',
+    'select $1::json as a',
+    'select id from things where document = $1',
+    "insert into things (id, document) values ('array', $1)",
+    "insert into things (id, document) values ('array', $1::jsonb)",
+    "insert into things (id, document) values ('a', null), ('b', $1)",
+    "insert into things (id, document) select 'array', $1",
+    "insert into things (id, document) select 'array', $1::jsonb",
+    "insert into things (id) values ('a') on conflict (id) do update set document = $1",
+    "with w as (insert into things (id, document) values ('a', $1) returning id) select id from w",
+    'update things set document = $1',
+    'with w as (update things set document = $1 returning id) select id from w',
+  ])('refuses arrays as documents, also empty ones: %s', async (statement) => {
+    for (const array of [[1, 2], []]) {
+      const { status, body } = await ask(statement, { params: [array] })
+      expect([status, body.message]).toEqual([
+        400,
+        'invalid SQL: invalid input syntax for type json',
+      ])
+    }
+  })
+
+  it('takes empty arrays as arrays and as texts, and empty objects as documents', async () => {
+    const statement = 'select $1::text[] as a, $2::int[] as b, $3::text as c, $4::jsonb as d'
+    const params = [[], [], [], {}]
+    expect(await records(statement, { params })).toEqual([{ a: [], b: [], c: '{}', d: {} }])
+    expect(await records(`${statement}, $5::jsonb as e`, { params: [...params, '[]'] })).toEqual([
+      { a: [], b: [], c: '{}', d: {}, e: [] },
+    ])
+  })
+
+  it.each([
     "select '\ud800'",
     "select '\udc00\ud800' as a",
     'select 1 as "\ud800"',

@@ -11,7 +11,7 @@ import {
 } from './prepare-sql.js'
 import { parseSchema } from './schema/parse-schema.js'
 import type { SqlContext } from './sql-context.js'
-import type { SinglePlan, StatementPlan } from './statement-plan.js'
+import { type SinglePlan, type StatementPlan, singlePlans } from './statement-plan.js'
 import type { PlannedStatement, ReadySteps } from './statement-planner.js'
 import { findTypeNames } from './type-names.js'
 import { rowsOfStep, textsOfRows, withRows } from './with-steps.js'
@@ -74,6 +74,31 @@ export async function describe(run: Run): Promise<Description> {
   await requireResultTypes(run.context, description.columns)
   planned.description = description
   return description
+}
+
+/** Returns the numbers of parameters that a statement inserts as documents. */
+function documentsOf(plan: StatementPlan): readonly number[] {
+  if (plan.kind === 'with') return singlePlans(plan).flatMap(documentsOf)
+  return plan.kind === 'insert' ? plan.values.documents : []
+}
+
+/** The ids of the types `json` and `jsonb`, which PostgreSQL never changes. */
+const JSON_TYPE_IDS: ReadonlySet<string | undefined> = new Set(['114', '3802'])
+
+/**
+ * Refuses empty arrays where a document is expected, as PostgreSQL refuses other arrays there. It would read an empty one
+ * as an empty document.
+ */
+export async function requireNoArrayAsJson(run: Run): Promise<void> {
+  const { emptyArrays, plan } = run.statement
+  if (emptyArrays === undefined) return
+  const { parameterTypeIds } = await describe(run)
+  const inserted = new Set(documentsOf(plan))
+  const isDocument = (position: number) =>
+    JSON_TYPE_IDS.has(parameterTypeIds[position]) || inserted.has(position + 1)
+  if (emptyArrays.some(isDocument)) {
+    throw invalidSql('invalid input syntax for type json')
+  }
 }
 
 /** Returns the queries that have the parameters of a statement, and the one that has its result. */

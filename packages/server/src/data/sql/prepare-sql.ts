@@ -20,6 +20,8 @@ export interface PreparedStatement {
   readonly planned: PlannedStatement
   readonly plan: StatementPlan
   readonly parameters: readonly Parameter[]
+  /** The positions of parameters that are empty arrays. They are written as an empty document would be. */
+  readonly emptyArrays?: readonly number[]
 }
 
 /** Refuses a batch with too many statements. It is cheap, and comes before the statements are validated. */
@@ -84,6 +86,14 @@ export async function prepareAll(
     } catch (error) {
       throw statements.length === 1 ? error : inBatch(error, index)
     }
-    return { planned, plan, parameters }
+    const emptyArrays = listEmptyArrays(statements[index]?.params ?? [])
+    return { planned, plan, parameters, ...(emptyArrays.length > 0 && { emptyArrays }) }
   })
+}
+
+/** Returns the positions of parameters that are empty arrays. */
+function listEmptyArrays(params: readonly unknown[]): number[] {
+  return params.flatMap((value, position) =>
+    Array.isArray(value) && value.length === 0 ? [position] : [],
+  )
 }

@@ -2,7 +2,7 @@ import { invalidSql, tooCostly } from '../../dialect/invalid-sql.js'
 import type { Parameter } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { rowSet } from '../sets/row-set.js'
-import { readySteps, type WithPlan } from './describe-sql.js'
+import { readySteps, requireNoArrayAsJson, type WithPlan } from './describe-sql.js'
 import type { SentQuery } from './evaluate.js'
 import type { Run } from './evaluators.js'
 import { PendingWrites } from './pending-writes.js'
@@ -15,6 +15,7 @@ import { idsOf, planOperations, writeRecords } from './write-records.js'
 export async function runQuery(run: Run, form: ResultForm): Promise<string> {
   const { plan, parameters } = run.statement
   if (plan.kind !== 'select') throw new Error('only a query can be run outside of a transaction')
+  await requireNoArrayAsJson(run)
   const found = await form.read(run, plan.query, parameters)
   return form.finish(run, { found, total: found.rows.length })
 }
@@ -26,6 +27,7 @@ export async function runOne(
   const { context, statement } = run
   const { plan, parameters } = statement
   if (plan.kind === 'select') return runQuery(run, form)
+  await requireNoArrayAsJson(run)
   if (plan.kind === 'with') return runWith(run, plan, form)
   if (plan.kind === 'setval') {
     const { next, notices } = await setNumber(run, plan)

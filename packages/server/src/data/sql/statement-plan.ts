@@ -80,6 +80,8 @@ export interface InsertValues {
   readonly rows: Sql | undefined
   /** The values that are DEFAULT, as `defaultKey` of row and column. */
   readonly defaults: ReadonlySet<string>
+  /** The numbers of parameters that are documents. Their type in the query is text. */
+  readonly documents: readonly number[]
 }
 
 /** The plan of ON CONFLICT, for records that conflict with existing ones. */

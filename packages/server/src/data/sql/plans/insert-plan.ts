@@ -44,7 +44,7 @@ function planValues(
   const given = insertColumns(statement, table) ?? table.targets
   const source = contentOf(statement.selectStmt, 'SelectStmt')
   if (source === undefined) {
-    return { columns: [], rows: undefined, defaults: new Set() }
+    return { columns: [], rows: undefined, defaults: new Set(), documents: [] }
   }
   const scope = context.newScope()
   const named = context.writer.writeWith(statement.withClause, scope)
@@ -79,7 +79,23 @@ function planValues(
       ${context.with(scope, named)}select to_json(array[${join(texts, ', ')}]::json[])::text as row
       from (${query.text}) as ${SOURCE}(${join(names, ', ')})`,
     defaults,
+    documents: listDocuments(rows, columns),
   }
+}
+
+/** Returns the numbers of parameters that are whole values of columns with documents. */
+function listDocuments(
+  { valuesLists, targetList = [] }: NodeOf<'SelectStmt'>,
+  columns: readonly TargetColumn[],
+): number[] {
+  const selected = targetList.map((node) => contentOf(node, 'ResTarget')?.val)
+  const rows = valuesLists?.map((node) => contentOf(node, 'List')?.items ?? []) ?? [selected]
+  return rows.flatMap((items) =>
+    items.flatMap((item, index) => {
+      const { number } = contentOf(item, 'ParamRef') ?? {}
+      return number !== undefined && columns[index]?.isDocument === true ? [number] : []
+    }),
+  )
 }
 
 function insertColumns(

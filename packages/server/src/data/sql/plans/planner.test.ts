@@ -37,6 +37,7 @@ function fakeTable(name: string, columns: readonly string[]): StatementTable {
       valueOf: (expression) => sql`to_json(${expression})`,
       defaultValue: undefined,
       isComputed: false,
+      isDocument: false,
     }),
   )
   return {
