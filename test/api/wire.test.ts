@@ -305,6 +305,56 @@ describe('access', () => {
   })
 })
 
+describe('a query without columns', () => {
+  const kindsOf = (messages: readonly { readonly type: string }[]) =>
+    messages.map(({ type }) => type).join('')
+  let raw: RawClient
+
+  beforeAll(async () => {
+    await client.query('create table bare (a int); insert into bare (a) values (1), (2)')
+    raw = await wire.openRaw()
+  })
+  afterAll(async () => {
+    raw?.close()
+    await client.query('set offshoot.allow_data_loss = on; drop table bare')
+  })
+
+  it.each([
+    ['select from bare', 'TDDCZ'],
+    ['select from bare where a > 5', 'TCZ'],
+    ['select', 'TDCZ'],
+    ['with x as (select a from bare) select from x', 'TDDCZ'],
+    ['prepare none as select from bare; execute none; deallocate none', 'CTDDCCZ'],
+    [
+      'begin; declare none cursor for select from bare; fetch 1 from none; move 1 from none; commit',
+      'CCTDCCCZ',
+    ],
+    ['select count(*) from bare x where exists (select from bare y where y.a > x.a)', 'TDCZ'],
+    ['update bare set a = a', 'CZ'],
+  ])('describes no columns before its rows: %s', async (text, kinds) => {
+    raw.send(query(text))
+    expect(kindsOf(await raw.until('Z'))).toBe(kinds)
+  })
+
+  it.each([
+    ['select from bare', 'T', 'DD'],
+    ['select from bare where a > 5', 'T', ''],
+    ['execute none', 'T', 'DD'],
+    ['update bare set a = a', 'n', ''],
+    ['prepare other as select', 'n', ''],
+  ])('describes no columns of a statement and of a portal: %s', async (text, told, rows) => {
+    raw.send(query('prepare none as select from bare'))
+    await raw.until('Z')
+    const portal = message('D', Buffer.from('P\0'))
+    raw.send(parse(text), describeStatement(), bind([]), portal, sync())
+    expect(kindsOf(await raw.until('Z'))).toBe(`1t${told}2${told}Z`)
+    raw.send(bind([]), portal, execute(), sync())
+    expect(kindsOf(await raw.until('Z'))).toBe(`2${told}${rows}CZ`)
+    raw.send(query('deallocate all'))
+    await raw.until('Z')
+  })
+})
+
 describe('the extended protocol', () => {
   it('describes parameters and columns before values are bound', async () => {
     const raw = await wire.openRaw()

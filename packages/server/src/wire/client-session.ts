@@ -2,7 +2,7 @@ import { MessageWriter } from '../postgres/message-writer.js'
 import { type ClientStatement, joinSchemaStatements } from './client-statement.js'
 import type { CopyIn } from './copy-in.js'
 import { type Frame, FrameContent, ProtocolError } from './frames.js'
-import type { Portal } from './portal.js'
+import { type Portal, toldColumns } from './portal.js'
 import { PortalAnswers } from './portal-answers.js'
 import { PortalExecution } from './portal-execution.js'
 import { formatOf } from './row-description.js'
@@ -301,11 +301,11 @@ export class ClientSession {
 
   async #describeStatement(name: string): Promise<void> {
     const prepared = this.#context.items.statement(name)
-    const { typeIds, columns } = await this.#descriptions.describe(prepared)
+    const { typeIds, columns, executed } = await this.#descriptions.describe(prepared)
     const writer = new MessageWriter('t').int16(typeIds.length)
     for (const typeId of typeIds) writer.int32(typeId)
     this.#answers.write(writer.toBuffer())
-    this.#answers.describe(columns, [])
+    this.#answers.describe(toldColumns(executed ?? prepared, columns), [])
     prepared.told = columns
   }
 
@@ -315,9 +315,12 @@ export class ClientSession {
     this.#described = undefined
     if (!portal?.isDescribing) return undefined
     portal.isDescribing = false
+    const { prepared, formats } = portal
     return this.#descriptions
-      .describe(portal.prepared)
-      .then(({ columns }) => this.#answers.describe(columns, portal.formats))
+      .describe(prepared)
+      .then(({ columns, executed }) =>
+        this.#answers.describe(toldColumns(executed ?? prepared, columns), formats),
+      )
   }
 
   #close(content: FrameContent): void {

@@ -1,7 +1,7 @@
 import type { ResultColumn } from '../data/sql/evaluate.js'
 import { MessageWriter } from '../postgres/message-writer.js'
 import { rowMessage } from './frames.js'
-import type { Execution, Portal } from './portal.js'
+import { type Execution, type Portal, toldColumns } from './portal.js'
 import { formatOf, rowDescription } from './row-description.js'
 import { RowStream } from './row-stream.js'
 import type { ClientConnection } from './session-context.js'
@@ -37,17 +37,18 @@ export class PortalAnswers {
     this.write(errorMessage(warning, 'WARNING'))
   }
 
-  /** Describes columns. */
-  describe(columns: readonly ResultColumn[], formats: readonly number[]): void {
+  /** Describes columns. undefined: there are no rows. */
+  describe(columns: readonly ResultColumn[] | undefined, formats: readonly number[]): void {
     this.write(rowDescription(columns, formats))
   }
 
   /** Tells the client which columns follow, if it has asked. What it was told before must still be true. */
   begin(portal: Portal, columns: readonly ResultColumn[], isSimple: boolean): void {
     const { told } = portal.prepared
-    if (portal.isDescribing || (isSimple && columns.length > 0)) {
+    const shown = toldColumns(portal.prepared, columns)
+    if (portal.isDescribing || (isSimple && shown !== undefined)) {
       portal.isDescribing = false
-      this.describe(columns, portal.formats)
+      this.describe(shown, portal.formats)
     } else if (told !== undefined && !isSame(told, columns)) {
       throw new WireError('0A000', 'cached plan must not change result type')
     }

@@ -1,4 +1,5 @@
 import type { ResultColumn } from '../data/sql/evaluate.js'
+import { contentOf } from '../dialect/nodes.js'
 import type { CatalogueRows } from './catalogue/catalogue.js'
 import type { ClientStatement } from './client-statement.js'
 import type { RowStream } from './row-stream.js'
@@ -38,6 +39,17 @@ export interface Execution {
   readonly rowsMax: number
   /** The statement is one of a simple query. */
   readonly isSimple: boolean
+}
+
+/** Returns the columns that a client is told. undefined: the statement returns no rows, not even rows without columns. */
+export function toldColumns(
+  { statement }: Prepared,
+  columns: readonly ResultColumn[],
+): readonly ResultColumn[] | undefined {
+  if (columns.length > 0) return columns
+  const isQuery = contentOf(statement?.node, 'SelectStmt') !== undefined
+  const fetch = contentOf(statement?.node, 'FetchStmt')
+  return isQuery || (fetch !== undefined && !fetch.ismove) ? columns : undefined
 }
 
 /** Bytes of the values and the rows of a portal. */

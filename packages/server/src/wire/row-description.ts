@@ -7,12 +7,15 @@ const NO_DATA = new MessageWriter('n').toBuffer()
 /** The descriptions of columns whose values are texts. A statement that runs again has the same list of columns. */
 const textDescriptions = new WeakMap<readonly ResultColumn[], Buffer>()
 
-/** Returns the message that describes the columns of a result. `formats`: one for all columns, one for each, or none: texts. */
+/**
+ * Returns the message that describes the columns of a result. undefined: the statement returns no rows. A query can have rows
+ * without columns. `formats`: one for all columns, one for each, or none: texts.
+ */
 export function rowDescription(
-  columns: readonly ResultColumn[],
+  columns: readonly ResultColumn[] | undefined,
   formats: readonly number[],
 ): Buffer {
-  if (columns.length === 0) return NO_DATA
+  if (columns === undefined) return NO_DATA
   if (formats.some((format) => format !== 0)) return write(columns, formats)
   let description = textDescriptions.get(columns)
   if (description === undefined) {

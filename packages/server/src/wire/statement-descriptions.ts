@@ -19,6 +19,8 @@ const [TEXT_ID, JSON_ID] = [25, 114]
 interface StatementDescription {
   readonly typeIds: readonly number[]
   readonly columns: readonly ResultColumn[]
+  /** Of an EXECUTE: the statement that it executes. */
+  readonly executed?: Prepared
 }
 
 export const explainColumn = ({ isJson }: ExplainPlan): ResultColumn => ({
@@ -94,8 +96,9 @@ export class StatementDescriptions {
   async #describePrepared({ node, text }: ClientStatement): Promise<StatementDescription> {
     const plan = planPrepared(node, text)
     if (plan.kind === 'prepare') return { typeIds: [], columns: [] }
-    const { columns } = await this.describe(this.#context.items.executable(plan.name))
-    return { typeIds: [], columns }
+    const executed = this.#context.items.executable(plan.name)
+    const { columns } = await this.describe(executed)
+    return { typeIds: [], columns, executed }
   }
 
   async #describeCursor(
