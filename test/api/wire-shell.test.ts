@@ -1,4 +1,4 @@
-import type pg from 'pg'
+import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { HELD_CURSORS_MAX } from '../../packages/server/src/wire/held-cursors.js'
 import { CURSORS_MAX } from '../../packages/server/src/wire/transaction-block.js'
@@ -320,6 +320,40 @@ describe('settings', () => {
     expect(await codeOf(client.query(`set timezone = 'Europe/Nowhere'`))).toBe('22023')
   })
 
+  it.each(['ISO', 'iso, mdy', 'ISO,MDY', 'MDY', 'iso, us', 'default'])(
+    'read dates with the month first, as DateStyle %s says',
+    async (style) => {
+      await connected()
+      await client.query(`set datestyle = '${style}'`)
+      expect(await rowsOf('show datestyle')).toEqual([{ DateStyle: 'ISO, MDY' }])
+      const given = new pg.Client({
+        connectionString: wire.url('shop:main'),
+        options: `-c DateStyle=${style.replaceAll(' ', '\\ ')}`,
+      })
+      await given.connect()
+      const { rows } = await given.query(`select '01/02/2024'::date::text as day`)
+      expect(rows).toEqual([{ day: '2024-01-02' }])
+      await given.end()
+    },
+  )
+
+  it.each(['ISO, DMY', 'dmy', 'ISO, YMD', 'SQL, MDY', 'german', 'Postgres', 'ISO, European', 'x'])(
+    'refuse the DateStyle %s, which means other dates',
+    async (style) => {
+      await connected()
+      expect(await codeOf(client.query(`set datestyle = '${style}'`))).toBe('0A000')
+      expect(await codeOf(client.query(`select set_config('DateStyle', '${style}', false)`))).toBe(
+        '0A000',
+      )
+      const given = new pg.Client({
+        connectionString: wire.url('shop:main'),
+        options: `-c DateStyle=${style.replaceAll(' ', '\\ ')}`,
+      })
+      given.on('error', () => undefined)
+      await expect(given.connect()).rejects.toMatchObject({ code: '0A000' })
+    },
+  )
+
   it('keep the zones of sessions apart, also for the same statement', async () => {
     const [one, other] = [await wire.connect('shop:main'), await wire.connect('shop:main')]
     await other.query(`set timezone = 'Asia/Tokyo'`)
@@ -422,8 +456,7 @@ describe('settings', () => {
   })
 
   it('can be given when the client connects', async () => {
-    const { default: postgres } = await import('pg')
-    const given = new postgres.Client({
+    const given = new pg.Client({
       connectionString: wire.url('shop:main'),
       options: '-c TimeZone=Asia/Tokyo -c statement_timeout=5s',
     })
@@ -527,9 +560,8 @@ describe('a dump', () => {
   })
 
   it('of plain PostgreSQL is restored', async () => {
-    const { default: postgres } = await import('pg')
     await branches.fork('restored')
-    const restoring = new postgres.Client({ connectionString: wire.url('shop:restored') })
+    const restoring = new pg.Client({ connectionString: wire.url('shop:restored') })
     await restoring.connect()
     for (const statement of [
       'SET statement_timeout = 0',

@@ -5,11 +5,19 @@ import { unsupported, WireError } from './wire-error.js'
  * only remembered.
  */
 
+const DATE_STYLE = 'ISO, MDY'
+/** Words for the form of dates and for the order of their parts, as PostgreSQL reads them. Others mean other dates. */
+const DATE_STYLE_WORD = /^(?:iso|mdy|us|noneuro\w*|default)$/i
+
+/** Returns whether dates are written and read in this style. */
+const isDateStyle = (value: string): boolean =>
+  value.split(',').every((word) => DATE_STYLE_WORD.test(word.trim()))
+
 /** What the service does, whatever a client sets. */
 const FIXED: Readonly<Record<string, { readonly value: string; accepts(value: string): boolean }>> =
   {
     client_encoding: { value: 'UTF8', accepts: (value) => /^(?:utf-?8|unicode)$/i.test(value) },
-    datestyle: { value: 'ISO, MDY', accepts: (value) => /iso/i.test(value) },
+    datestyle: { value: DATE_STYLE, accepts: isDateStyle },
     intervalstyle: { value: 'postgres', accepts: (value) => /^postgres$/i.test(value) },
     standard_conforming_strings: {
       value: 'on',
@@ -98,6 +106,7 @@ const BOOLEANS = new Set(['default_transaction_read_only', TRANSACTION_READ_ONLY
 /** Returns a value as SHOW returns it. Throws if the setting cannot have it. */
 function validValue(name: string, value: string): string {
   const key = name.toLowerCase()
+  requireDateStyle(key, value)
   if (key === 'timezone' && !isTimeZone(value)) {
     throw new WireError('22023', `invalid value for parameter "TimeZone": "${value}"`)
   }
@@ -106,6 +115,12 @@ function validValue(name: string, value: string): string {
   if (/^(?:on|t(?:r(?:ue?)?)?|y(?:es?)?|1)$/i.test(value.trim())) return 'on'
   if (/^(?:off?|f(?:a(?:l(?:se?)?)?)?|no?|0)$/i.test(value.trim())) return 'off'
   throw new WireError('22023', `parameter "${name}" requires a Boolean value`)
+}
+
+/** Throws if dates would have to be read in another way, because clients would get other days than they mean. */
+function requireDateStyle(key: string, value: string): void {
+  if (key !== 'datestyle' || isDateStyle(value)) return
+  throw unsupported(`DateStyle can only be "${DATE_STYLE}", not "${value}"`)
 }
 
 /** The transaction that is open, as far as it is a setting. */
@@ -214,6 +229,7 @@ export class SessionSettings {
     const fixed = FIXED[key]
     if (fixed !== undefined) {
       if (fixed.accepts(given)) return undefined
+      requireDateStyle(key, given)
       if (key === 'client_encoding') throw unsupported('only the encoding UTF8 is supported')
       return `"${name}" is always ${fixed.value}: the new value is ignored`
     }
@@ -344,11 +360,17 @@ function milliseconds(text: string): number {
 
 /** Returns the settings that a client sends when it connects, by names that are known here. */
 export function initialSettings(startup: ReadonlyMap<string, string>): Record<string, string> {
-  const options = [...(startup.get('options') ?? '').matchAll(/(?:-c\s*|--)([\w.]+)=(\S*)/g)]
-  const given = [...startup, ...options.map(([, name = '', value = '']) => [name, value] as const)]
+  const options = (startup.get('options') ?? '').matchAll(/(?:-c\s*|--)([\w.]+)=((?:\\.|\S)*)/g)
+  // A backslash makes the next character, such as a space, a part of the value.
+  const unescaped = Array.from(
+    options,
+    ([, name = '', value = '']) => [name, value.replace(/\\(.)/g, '$1')] as const,
+  )
+  const given = [...startup, ...unescaped]
   return Object.fromEntries(
     given
       .map(([name, value]) => [name.toLowerCase(), value] as const)
-      .filter(([name]) => name in REMEMBERED && name !== 'session_authorization'),
+      .filter(([name]) => name === 'datestyle' || name in REMEMBERED)
+      .filter(([name]) => name !== 'session_authorization'),
   )
 }
