@@ -781,6 +781,70 @@ describe('alter, rename, drop, index and comment', () => {
     await run(`insert into versions (num) values ('1')`)
   })
 
+  it('make tables whose ids only a list of columns has, unless they have a column for them', async () => {
+    const { run, sql, table, branches } = await open()
+    await run(`create table code (code text primary key, label text);
+      create table m (a int, b int, v text, primary key (a, b));
+      create table bare (n int);
+      create table known (id text primary key, n int)`)
+    expect(await table('code')).toMatchObject({ hiddenId: true })
+    expect(await table('known')).not.toHaveProperty('hiddenId')
+    await run(`insert into code values ('DE', 'Germany'), ('AT', default)`)
+    await run(`insert into code select 'IT', 'Italy'`)
+    await run(`insert into code values ('FR')`)
+    await run(`insert into code (id, code) values ('own', 'NL')`)
+    await run(`insert into m values (1, 2, 'x') on conflict (a, b) do nothing`)
+    await run('insert into bare values (7)')
+    await run(`insert into known values ('k', 3)`)
+    expect((await run('select code, label from code order by code')).records).toEqual([
+      { code: 'AT', label: null },
+      { code: 'DE', label: 'Germany' },
+      { code: 'FR', label: null },
+      { code: 'IT', label: 'Italy' },
+      { code: 'NL', label: null },
+    ])
+    expect((await run('select a, b, v from m')).records).toEqual([{ a: 1, b: 2, v: 'x' }])
+    expect((await run('select id, n from bare')).records).toEqual([
+      { id: expect.stringMatching(/^rec_/), n: 7 },
+    ])
+    expect((await run('select id, n from known')).records).toEqual([{ id: 'k', n: 3 }])
+    const refused = await sql(`insert into code values ('c1', 'PL', 'Poland')`)
+    expect(refused).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining('more expressions than target columns') },
+    })
+    // Forks, and branches that get the table by a merge, know it, too.
+    await branches.fork('dev')
+    await run('create table late (a text primary key)', { branch: 'dev' })
+    await branches.merge('dev')
+    await run(`insert into late values ('x')`)
+    expect((await run('select a from late')).records).toEqual([{ a: 'x' }])
+  })
+
+  it('refuse ids of `*` as values of a table whose ids only a list of columns has', async () => {
+    const { run, sql } = await open()
+    await run(`create table code (code text primary key, label text);
+      create table archive (code text, label text, note text, at timestamptz default now());
+      insert into code values ('DE', 'Germany')`)
+    for (const query of [
+      'select * from code',
+      'table code',
+      'select * from (select * from code) c',
+      `select c.* from code c union all select '1', '2', '3'`,
+    ]) {
+      expect(await sql(`insert into archive ${query}`)).toMatchObject({
+        status: 400,
+        body: { message: expect.stringContaining('list the columns') },
+      })
+    }
+    await run('insert into archive (id, code, label) select id, code, label from code')
+    await run('insert into archive select code, label from code')
+    await run('insert into archive select * from (select code, label from code) c')
+    expect((await run('select code, label from archive')).records).toEqual(
+      Array.from({ length: 3 }, () => ({ code: 'DE', label: 'Germany' })),
+    )
+  })
+
   it('refuse to lose values, unless that is allowed', async () => {
     const { run, sql, schema } = await open()
     await run('create table t (id text primary key, a int)')

@@ -85,6 +85,37 @@ describe('COPY', () => {
     raw.close()
   })
 
+  it('has no ids of a table that SQL made without a column for them, unless it names them', async () => {
+    await client.query(
+      `create table codes (code text primary key, label text);
+       create table pairs (a int, b int, v text, primary key (a, b))`,
+    )
+    expect(await copyIn('copy codes from stdin', 'DE\tGermany\nAT\tAustria\n')).toBe('COPY 2')
+    expect(
+      await copyIn('copy codes from stdin (format csv, header match)', 'code,label\nIT,\n'),
+    ).toBe('COPY 1')
+    expect(await copyIn('copy pairs from stdin', '1\t2\tx\n')).toBe('COPY 1')
+    expect(await copyIn('copy codes from stdin', 'id1\tFR\tFrance\n')).toBe('22P04')
+    expect(await copyIn('copy codes (id, code, label) from stdin', 'id1\tFR\tFrance\n')).toBe(
+      'COPY 1',
+    )
+    await client.query('insert into codes values ($1, $2)', ['NL', 'Netherlands'])
+    const raw = await wire.openRaw()
+    raw.send(query('copy codes to stdout'))
+    expect(linesOf(await raw.until('Z')).sort()).toEqual([
+      'AT\tAustria\n',
+      'DE\tGermany\n',
+      'FR\tFrance\n',
+      'IT\t\\N\n',
+      'NL\tNetherlands\n',
+    ])
+    raw.send(query('copy pairs to stdout (header)'))
+    expect(linesOf(await raw.until('Z'))).toEqual(['a\tb\tv\n', '1\t2\tx\n'])
+    raw.send(query(`copy codes (id, code) to stdout`))
+    expect(linesOf(await raw.until('Z'))).toContain('id1\tFR\n')
+    raw.close()
+  })
+
   it('inserts rows of a table, and returns them as they were', async () => {
     const raw = await wire.openRaw()
     raw.send(query('copy people from stdin csv'))

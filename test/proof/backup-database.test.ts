@@ -229,6 +229,7 @@ describe('a database with numbers as ids', () => {
     await branches.edit(
       'main',
       { addTable: { table: 'makers', idType: 'int', idBits: 32 } },
+      { addTable: { table: 'codes', hiddenId: true } },
       { addTable: { table: 'cars', idType: 'uuid' } },
       {
         addColumn: {

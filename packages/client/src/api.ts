@@ -144,6 +144,8 @@ export interface TableDefinition {
   readonly idType?: IdType
   /** The size of ids of type `int`. Left out: 64 bits. */
   readonly idBits?: IntBits
+  /** SQL statements without a list of columns have no id. */
+  readonly hiddenId?: true
   readonly columns: readonly ColumnDefinition[]
   readonly constraints?: readonly ConstraintDefinition[]
   /** Left out, if versions of records are not kept. */
@@ -162,6 +164,7 @@ export type SchemaOperation =
         readonly table: string
         readonly idType?: IdType
         readonly idBits?: IntBits
+        readonly hiddenId?: true
         readonly history?: TableHistory
       }
     }

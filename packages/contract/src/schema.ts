@@ -70,6 +70,11 @@ export const IdBitsSchema = Type.Enum([...INT_BITS], {
     'The size of ids of type `int`, and of links to the table: 16 or 32 bits. Without it, ids have 64 bits.',
 })
 
+export const HiddenIdSchema = Type.Literal(true, {
+  description:
+    'The id is not among the columns of SQL statements without a list of columns: `insert into t values (...)` and `copy t`. Tables that SQL creates without a column `id` have it.',
+})
+
 /** What a column is for, in the words of its owner. */
 export const ColumnDescriptionSchema = Type.String({
   maxLength: LIMITS.labelLengthMax,
@@ -325,6 +330,7 @@ export const TableSchema = Type.Object(
     name: TableNameSchema,
     idType: Type.Optional(IdTypeSchema),
     idBits: Type.Optional(IdBitsSchema),
+    hiddenId: Type.Optional(HiddenIdSchema),
     columns: Type.Array(Type.Ref('Column')),
     constraints: Type.Optional(Type.Array(Type.Ref('Constraint'))),
     history: Type.Optional(TableHistorySchema),
@@ -338,6 +344,8 @@ export interface Table {
   readonly idType?: IdType
   /** The size of ids of type `int`. undefined: 64 bits. */
   readonly idBits?: IntBits
+  /** SQL statements without a list of columns have no id. Never changes. */
+  readonly hiddenId?: true
   readonly columns: readonly Column[]
   readonly constraints?: readonly Constraint[]
   /** undefined: versions of records are not kept. */

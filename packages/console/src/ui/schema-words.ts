@@ -45,10 +45,11 @@ export function describeColumn(column: ColumnDefinition): string {
 /** Describes a schema operation in words. */
 export function describeOperation(operation: SchemaOperation): string {
   if ('addTable' in operation) {
-    const { table, idType, idBits, history } = operation.addTable
+    const { table, idType, idBits, hiddenId, history } = operation.addTable
     const options = [
       idType !== undefined && `ids of type ${idType}`,
       idBits !== undefined && `${idBits} bits`,
+      hiddenId && 'ids that SQL lists only by name',
       history !== undefined && `versions kept for ${history.keep}`,
     ].filter(Boolean)
     return `Add table ${table}${options.length === 0 ? '' : `: ${options.join(', ')}`}`

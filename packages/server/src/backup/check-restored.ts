@@ -131,6 +131,7 @@ const StoredSchemaSchema = Type.Object(
           name: TableNameSchema,
           idType: StoredIdType,
           idBits: StoredBits,
+          hiddenId: Type.Optional(Type.Literal(true)),
           columns: Type.Array(Type.Unknown()),
           searchIndex: Type.Optional(Type.Boolean()),
           constraints: Type.Optional(Type.Array(StoredConstraintSchema)),

@@ -323,13 +323,14 @@ const shownColumns = ({ physical, inOrder }: TableCodec) =>
     return found === undefined || found.column.type === 'object' ? [] : [found]
   })
 
-/** Lists the names of the columns that a record gives values for: all but computed ones. */
-const givenColumns = (codec: TableCodec): string[] => [
-  'id',
-  ...shownColumns(codec).flatMap(({ path, column }) =>
+/** Lists the names of the columns that a statement without a list of columns has: all but computed ones and a hidden id. */
+function givenColumns(codec: TableCodec): string[] {
+  const names = shownColumns(codec).flatMap(({ path, column }) =>
     column.computed === undefined ? path.join('.') : [],
-  ),
-]
+  )
+  // A COPY needs a column.
+  return codec.table.hiddenId && names.length > 0 ? names : ['id', ...names]
+}
 
 /** Returns the query for all rows of a table, with the columns that a COPY has. */
 export function copiedRows(session: Session, table: string): string | undefined {

@@ -18,8 +18,10 @@ export interface StatementTable extends SqlTable {
   readonly fullName: string
   /** Returns a column that a statement can name as its target. Throws if there is none. */
   target(name: string): TargetColumn
-  /** All columns that a statement can name as its targets, in order. */
+  /** The columns that an INSERT without a list of columns has, in order. */
   readonly targets: readonly TargetColumn[]
+  /** The id is not among them. */
+  readonly hidesId: boolean
   /** The unique keys, the id first. */
   readonly keys: readonly TableKey[]
   /**
@@ -158,6 +160,7 @@ function createTable(
 ): StatementTable {
   const columns = listColumns(codec, metadataKey)
   const targets = columns.flatMap((column) => targetOf(column) ?? [])
+  const hidesId = codec.table.hiddenId === true
   const names = columns.map(({ name }) => name)
   const repeated = names.find((name, index) => names.indexOf(name) !== index)
   if (repeated !== undefined) {
@@ -172,7 +175,8 @@ function createTable(
     rows: writeRows(rows, columns),
     fullName: codec.table.name,
     idType: ID_TYPES[codec.table.idType ?? 'text'],
-    targets,
+    targets: hidesId ? targets.filter(({ name }) => name !== 'id') : targets,
+    hidesId,
     keys: listKeys(codec, columns),
     proposed: (records) => writeProposed(rows, columns, records),
     target(name) {

@@ -20,11 +20,11 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
   const addComputed: SchemaOperation[] = []
   const listFor = ({ computed }: { readonly computed?: string }) =>
     computed === undefined ? addColumns : addComputed
-  for (const { name: table, idType, idBits, history, columns, constraints = [] } of target.tables) {
+  for (const wanted of target.tables) {
+    const { name: table, idType, idBits, history, columns, constraints = [] } = wanted
     const old = sourceTables.get(table)
     // A table that the target lists twice is added the second time, which applying the edits refuses.
-    if (!sourceTables.delete(table))
-      addTables.push(addTable({ name: table, idType, idBits, history }))
+    if (!sourceTables.delete(table)) addTables.push(addTable(wanted))
     else if (old !== undefined) {
       requireSameIds(old, { name: table, idType })
       // A schema that does not name it leaves it as it is: a file of columns must not delete versions.
@@ -67,16 +67,18 @@ interface NewTable {
   readonly name: string
   readonly idType?: IdType | undefined
   readonly idBits?: IntBits | undefined
+  readonly hiddenId?: true | undefined
   readonly history?: TableHistory | undefined
 }
 
 /** Returns the edit that adds a table. */
-export function addTable({ name, idType, idBits, history }: NewTable): SchemaOperation {
+export function addTable({ name, idType, idBits, hiddenId, history }: NewTable): SchemaOperation {
   return {
     addTable: {
       table: name,
       ...(idType !== undefined && { idType }),
       ...(idBits !== undefined && { idBits }),
+      ...(hiddenId !== undefined && { hiddenId }),
       ...(history !== undefined && { history }),
     },
   }

@@ -18,6 +18,7 @@ export function toPublicSchema(schema: StoredSchema): Schema {
         name: table.name,
         ...(table.idType && { idType: table.idType }),
         ...(table.idBits && { idBits: table.idBits }),
+        ...(table.hiddenId && { hiddenId: table.hiddenId }),
         columns: table.columns.map((column) => toPublicColumn(column, names, table.columns)),
         ...(table.constraints && {
           constraints: table.constraints.map((each) => toPublicConstraint(each, table.columns)),

@@ -130,9 +130,10 @@ export class SchemaDraft {
     table: string
     idType?: IdType
     idBits?: IntBits
+    hiddenId?: true
     history?: TableHistory
   }): void {
-    const { table: name, idType = 'string', idBits, history } = added
+    const { table: name, idType = 'string', idBits, hiddenId, history } = added
     this.#checkTableName(name)
     if (idBits !== undefined) checkIdBits(name, idType, idBits)
     if (history !== undefined) checkHistory(name, history)
@@ -141,6 +142,7 @@ export class SchemaDraft {
       ...{ id, name, columns: [] },
       ...(idType !== 'string' && { idType }),
       ...(idBits && { idBits }),
+      ...(hiddenId && { hiddenId }),
       ...(history !== undefined && { history: { keep: history.keep } }),
     }
     this.#tables.set(table)

@@ -34,6 +34,8 @@ export interface StoredTable {
   readonly idType?: Exclude<IdType, 'string'>
   /** The size of ids of type `int`. undefined: all whole numbers that JSON represents exactly. */
   readonly idBits?: IntBits
+  /** SQL statements without a list of columns have no id, because SQL has created the table without it. Never changes. */
+  readonly hiddenId?: true
   readonly columns: readonly StoredColumn[]
   /** Whether text columns have a search index, including columns added later. */
   readonly searchIndex?: boolean

@@ -1,6 +1,6 @@
 import type { Node } from 'libpg-query'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
-import { contentOf, type NodeOf, requireKnown } from '../../../dialect/nodes.js'
+import { contentOf, hasStar, type NodeOf, requireKnown } from '../../../dialect/nodes.js'
 import { empty, ident, join, sql } from '../../../postgres/sql.js'
 import type { StatementTable, TargetColumn } from '../branch-tables.js'
 import { readNextval } from '../setval-call.js'
@@ -66,7 +66,9 @@ function planValues(
   }
   const stored = given.filter((each) => !each.isComputed)
   const columns = statement.cols === undefined ? stored.slice(0, query.columns.length) : stored
-  requireSameLength(columns, query)
+  const hidesId = statement.cols === undefined && table.hidesId
+  if (hidesId) requireNoIds(source, query, table)
+  requireSameLength(columns, query, hidesId)
   const names = columns.map((_, index) => ident(`value ${index}`))
   const texts = columns.map((column, index) =>
     column.valueOf(sql`${SOURCE}.${names[index] ?? empty}`, {
@@ -143,12 +145,33 @@ function withoutDefaults(
   return { ...query, valuesLists }
 }
 
-function requireSameLength(columns: readonly TargetColumn[], query: WrittenQuery): void {
+/** `hidesId`: the id is not among the target columns, because the statement has no list of them. */
+function requireSameLength(
+  columns: readonly TargetColumn[],
+  query: WrittenQuery,
+  hidesId: boolean,
+): void {
   const [targets, expressions] = [columns.length, query.columns.length]
   if (targets === expressions) return
+  if (targets > expressions) throw invalidSql('INSERT has more target columns than expressions')
+  const reason = hidesId ? '; without a list of columns, the column [id] is not among them' : ''
+  throw invalidSql(`INSERT has more expressions than target columns${reason}`)
+}
+
+/** Throws if `*` has ids among the values of a table that hides its own: they would go to another column. */
+function requireNoIds(
+  source: NodeOf<'SelectStmt'>,
+  query: WrittenQuery,
+  { name }: StatementTable,
+): void {
+  if (!listsStar(source) || !query.columns.includes('id')) return
   throw invalidSql(
-    targets > expressions
-      ? 'INSERT has more target columns than expressions'
-      : 'INSERT has more expressions than target columns',
+    `INSERT into [${name}] without a list of columns: its id is not among them, but * has a column [id]; list the columns`,
   )
+}
+
+/** Whether the columns of a query, or of one of those that it is the union of, are those of its tables. */
+function listsStar({ targetList = [], larg, rarg }: NodeOf<'SelectStmt'>): boolean {
+  const isListed = targetList.some((target) => hasStar(contentOf(target, 'ResTarget')?.val))
+  return isListed || [larg, rarg].some((part) => part !== undefined && listsStar(part))
 }

@@ -47,6 +47,7 @@ function fakeTable(name: string, columns: readonly string[]): StatementTable {
     idType: sql`text`,
     fullName: name,
     targets,
+    hidesId: false,
     keys: [
       {
         name: `${name}_pkey`,

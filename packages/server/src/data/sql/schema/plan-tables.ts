@@ -56,7 +56,8 @@ export function createTable(work: SchemaWork, statement: NodeOf<'CreateStmt'>): 
     work.note(`table [${name}] has no primary key: its records get a column [id] of texts`)
   }
   if (id !== undefined) requireIdKey(id, key)
-  const table = work.model.addTable(name, id === undefined ? { type: 'string' } : idType(work, id))
+  const form = id === undefined ? { type: 'string' as const, isHidden: true } : idType(work, id)
+  const table = work.model.addTable(name, form)
   for (const column of columns) if (column !== id) addColumn(work, table, column)
   for (const each of constraints) addConstraint(work, table, each)
   return tag

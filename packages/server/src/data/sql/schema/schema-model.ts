@@ -54,6 +54,8 @@ export interface TableModel {
 export interface IdForm {
   readonly type: IdType
   readonly bits?: IntBits | undefined
+  /** The statement that creates the table has no column for ids. */
+  readonly isHidden?: boolean
 }
 
 /** An index that a column gets or loses. */
@@ -89,11 +91,12 @@ export class SchemaModel {
     return findName(this.tables, name, (table) => cutName(table.name))
   }
 
-  addTable(name: string, { type: idType, bits }: IdForm): TableModel {
+  addTable(name: string, { type: idType, bits, isHidden }: IdForm): TableModel {
     const added = {
       table: name,
       ...(idType !== 'string' && { idType }),
       ...(bits && { idBits: bits }),
+      ...(isHidden && { hiddenId: true as const }),
     }
     this.operations.push({ addTable: added })
     const table = { name, idType, idBits: bits, added, columns: [], constraints: [] }
