@@ -360,6 +360,11 @@ describe('whole numbers have the type that they are declared with', () => {
     "select substr('abcdef', small), left('abc', small), '[1, 2, 3]'::jsonb -> small as j, (array['a', 'b', 'c'])[small] as e from items where id < 3 order by id",
     "select '2026-01-01'::date + small as d, make_date(2026, small, small) as m, '2026-01-01'::timestamp + make_interval(days => small) as i from items where id < 3 order by id",
     'select n, n + small as s from items, generate_series(1, small) n where id < 3 order by id, n',
+    'select * from (select * from items i join parts p on p.item = i.id) x',
+    'with x as (select * from items i left join parts p on p.item = i.id) select x.*, 1 as one from x order by large, item',
+    'select x.* from (select q.* from (select i.small, p.* , i.id from items i, parts p) q) x where item = 1 and small = 2 order by medium',
+    'select * from (select small as a, medium as a, large as a from items) x order by 1, 2',
+    'select * from (select small, small from items) x(a, b) order by a',
     'select min(small) as a, sum(distinct medium) as b, round(avg(small), 2) as c, to_json(array_agg(medium))::text as d from items where id = 1',
   ])('in results: %s', async (statement) => {
     await expectSameTypes(statement)
@@ -470,6 +475,7 @@ describe('times without a zone are those of the session', () => {
     "select id from visits where at > '2026-03-04 05:06:07' and at < '2026-07-08 23:00' order by id",
     "select at + interval '1 day' as a, at - interval '1 hour' as b, until - at as c from visits order by id",
     "select date_trunc('day', at) as day, count(*) from visits group by 1 order by 1",
+    'select * from (select v.*, w.at from visits v join visits w on w.id = v.id) x order by zoned',
     'select max(at), min(until), coalesce(until, at) as c from visits group by until, at order by 1',
     'select at::date as day, at::time as time, extract(hour from at)::int as hour, to_char(at, $$HH24:MI$$) as t from visits order by id',
     'select at from visits union select until from visits where until is not null order by 1',

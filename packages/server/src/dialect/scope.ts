@@ -25,6 +25,8 @@ export interface Relation {
   readonly columns: readonly string[]
   /** The declared types of columns, by their names. */
   readonly types?: ReadonlyMap<string, DeclaredType> | undefined
+  /** The declared types of columns, in their order: also those of columns that share their name. */
+  readonly typesInOrder?: ColumnTypes | undefined
   readonly names: NameIndex
   /** The relation is a table of the branch, so its values are no larger than a record. */
   readonly isStored: boolean

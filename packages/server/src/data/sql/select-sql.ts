@@ -538,6 +538,7 @@ export class QueryWriter implements StatementContext {
       alias: this.#aliases.take(name),
       columns,
       types: typesByName(columns, options.types),
+      typesInOrder: options.types,
       names: new NameIndex(columns),
       isStored: options.isStored ?? false,
       isScalar: options.isScalar ?? false,

@@ -40,8 +40,12 @@ export const relationOf = (text: Sql, relation: Relation): WrittenQuery => ({
 export const valuesOf = ({ alias, columns }: Relation): Sql[] =>
   columns.map((column) => sql`${ident(alias)}.${ident(column)}`)
 
-export function typesOf({ columns, types }: Relation): ColumnTypes {
-  return columns.map((column) => types?.get(column))
+export function typesOf({ columns, types, typesInOrder }: Relation): ColumnTypes {
+  // The place of a value in its enum is found by the name of its column, which only one column may have.
+  return columns.map((column, index) => {
+    const type = typesInOrder?.[index]
+    return type?.kind === 'enum' ? types?.get(column) : type
+  })
 }
 
 /** Returns the types of columns by their names. A name that several columns have stands for none of them. */
