@@ -74,7 +74,7 @@ const LINEAR = costing(
 
   age clock_timestamp date_add date_bin date_part date_subtract date_trunc extract isfinite
   justify_days justify_hours justify_interval make_date make_interval make_time make_timestamp
-  make_timestamptz now statement_timestamp timeofday timezone transaction_timestamp
+  make_timestamptz now overlaps statement_timestamp timeofday timezone transaction_timestamp
 
   json_array_length json_extract_path json_extract_path_text json_strip_nulls json_typeof
   jsonb_array_length jsonb_extract_path jsonb_extract_path_text jsonb_strip_nulls jsonb_typeof

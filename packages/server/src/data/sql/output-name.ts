@@ -41,7 +41,7 @@ function nameOf(node: Node | undefined, scope: Scope): string | undefined {
   const extreme = contentOf(node, 'MinMaxExpr')
   if (extreme !== undefined) return extreme.op === 'IS_GREATEST' ? 'greatest' : 'least'
   const time = contentOf(node, 'SQLValueFunction')
-  if (time !== undefined) return time.op?.replace('SVFOP_', '').toLowerCase()
+  if (time !== undefined) return time.op?.replace(/^SVFOP_|_N$/g, '').toLowerCase()
   return contentOf(node, 'SubLink') === undefined ? FIXED_NAMES[kindOf(node)] : subqueryName(node)
 }
 

@@ -1,4 +1,4 @@
-import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, integer, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { slot } from '../../postgres/statement.js'
 import { COLLATIONS } from '../allowed.js'
 import { collected } from '../bounded-values.js'
@@ -182,10 +182,12 @@ const WRITERS: Writers = {
     }
     return sql`(${writer.write(arg)} collate pg_catalog.${ident(name)})`
   },
-  SQLValueFunction(writer, { op = '', location }) {
-    const value = TIME_VALUES[op]
-    const name = op.replace('SVFOP_', '').toLowerCase()
+  SQLValueFunction(writer, { op = '', typmod = 0, location }) {
+    // With digits of a second, the name ends like this.
+    const named = op.replace(/_N$/, '')
+    const value = TIME_VALUES[named]
+    const name = named.replace('SVFOP_', '').toLowerCase()
     if (value === undefined) throw writer.invalid(`[${name}] is not supported`, location)
-    return value
+    return named === op ? value : sql`${value}(${integer(typmod)})`
   },
 }
