@@ -10,7 +10,9 @@ const TABLES = `
   create table owners (id integer primary key, name text not null unique, n integer, y integer, m mood, unique (n, y));
   create table pets (id serial primary key, owner integer not null references owners, kind text, next integer);
   create table sums (id integer primary key, a integer, b integer generated always as (a + 1) stored);
-  insert into owners values (1, 'Ann', 1, 1, 'ok')`
+  create table flags (id serial primary key, b boolean, n integer, s smallint);
+  insert into owners values (1, 'Ann', 1, 1, 'ok');
+  insert into flags (b, n, s) values (true, 1, 1), ('no', 2, 2), (1 = 1, 3, 3), (null, 4, 4)`
 
 const REFUSED = [
   `insert into owners (id, name) values (5, 'a'), (5, 'b') on conflict (id) do update set name = excluded.name`,
@@ -30,6 +32,16 @@ const REFUSED = [
   `alter type mood add value 'ok'`,
   `alter table owners add constraint owners_name_key check (n > 0)`,
   `update owners set m = 'gone' where id = 0`,
+  `insert into flags (b) values (2)`,
+  `insert into flags values (7, 1)`,
+  `insert into flags (n, b) values (1, null), (2, 0)`,
+  `insert into flags (b) select n from flags`,
+  `insert into flags (id, b) values (1, true) on conflict (id) do update set b = 1`,
+  `update flags set b = 0`,
+  `update flags set b = n + 1`,
+  `update flags set b = s where id = 0`,
+  `update flags set (n, b) = (1, 1)`,
+  `update flags set (n, b) = (select 1, 1)`,
   `drop type mood`,
   `alter table owners add column n integer`,
   `alter table owners rename column n to y`,
@@ -74,6 +86,22 @@ describe('an error', () => {
     const expected = await errorOf(postgres, text)
     expect(expected?.code).toMatch(/^[0-9A-Z]{5}$/)
     expect((await errorOf(client, text))?.code).toBe(expected?.code)
+  })
+
+  it('says that a whole number is no boolean, as PostgreSQL does', async () => {
+    for (const text of ['update flags set b = 0', 'insert into flags (b) select s from flags']) {
+      const [found, expected] = await Promise.all(
+        [client, postgres].map((each) =>
+          each.query(text).then(
+            () => undefined,
+            ({ code, message }: { code: string; message: string }) => ({ code, message }),
+          ),
+        ),
+      )
+      expect(found).toEqual(expected)
+      expect(found?.code).toBe('42804')
+    }
+    await client.query(`insert into flags (b) values (0::boolean), ('yes'), ($1)`, [false])
   })
 
   it('has the code of PostgreSQL for parameters', async () => {

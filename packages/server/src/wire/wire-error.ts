@@ -88,6 +88,7 @@ const INVALID: readonly (readonly [RegExp, string])[] = [
   [/^type \[.*\] cannot be dropped/, '2BP01'],
   [/^table \[[^\]]*\]: column \[[^\]]*\]: expected [^:]*, got null$/, '23502'],
   [/^invalid input value for enum /, '22P02'],
+  [/is of type boolean but expression is of type /, '42804'],
   [/the numbers up to \d+ are used up/, '2200H'],
   [ofValue(/column not found/), '42703'],
   [ofValue(/must not be null|cannot be null|is required/), '23502'],

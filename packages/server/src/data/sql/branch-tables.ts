@@ -68,8 +68,8 @@ export interface TargetColumn extends WrittenColumn {
   readonly defaultValue: Sql | undefined
   /** Only DEFAULT can stand for its value. */
   readonly isComputed: boolean
-  /** Its values are JSON documents. */
-  readonly isDocument: boolean
+  /** undefined: it is the id, as a text. */
+  readonly type: ColumnType | undefined
 }
 
 export interface WritableTables extends SqlTables {
@@ -347,7 +347,7 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
       path,
       defaultValue: column?.defaultSql,
       isComputed: column?.column.computed !== undefined,
-      isDocument: type === 'json',
+      type,
       valueOf(expression, { isCalculated = false } = {}) {
         const isLocal = column?.column.withoutZone === true
         const given = isLocal ? sql`cast(${expression} as timestamp)` : expression

@@ -1,4 +1,5 @@
 import type { Node } from 'libpg-query'
+import type { DeclaredType } from '../../../dialect/declared-types.js'
 import { createWriter } from '../../../dialect/expressions/writers.js'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
 import { contentOf } from '../../../dialect/nodes.js'
@@ -40,6 +41,7 @@ export function writeAssignments(
       // As in PostgreSQL, a value that an enum does not have is refused even if no record matches.
       const type = types?.get(column.name)
       if (type?.kind === 'enum') writer.requireValues(type, [node])
+      requireBoolean(column, writer.declaredType(node))
       return writer.write(node)
     }
     const encode = (node: Node | undefined) =>
@@ -58,6 +60,13 @@ export function writeAssignments(
   })
   const beside = sources.map((source, index) => sql`, ${source} as ${ident(`set row ${index}`)}`)
   return { columns, values, sources: beside.length === 0 ? empty : join(beside, '') }
+}
+
+/** Throws if a whole number is the value of a boolean. Values are cast, and PostgreSQL casts them only if it is told to. */
+export function requireBoolean(column: TargetColumn, type: DeclaredType | undefined): void {
+  if (column.type !== 'bool' || type?.kind !== 'integer') return
+  const shown = type.bits === 16 ? 'smallint' : 'integer'
+  throw invalidSql(`column "${column.name}" is of type boolean but expression is of type ${shown}`)
 }
 
 /** Returns the column that an assignment or a list of columns names. */
@@ -93,11 +102,12 @@ function rowSource(
   if (query.columns.length !== columns.length) throw unequalColumns()
   const names = columns.map((_, index) => ident(`value ${index}`))
   const select = contentOf(link.subselect, 'SelectStmt')
-  const values = columns.map((column, index) =>
-    column.valueOf(sql`${SOURCE}.${names[index] ?? empty}`, {
+  const values = columns.map((column, index) => {
+    requireBoolean(column, query.types?.[index])
+    return column.valueOf(sql`${SOURCE}.${names[index] ?? empty}`, {
       isCalculated: calculatesColumn(select, index),
-    }),
-  )
+    })
+  })
   return sql`lateral (
     select (
       select json_build_array(${join(values, ', ')})

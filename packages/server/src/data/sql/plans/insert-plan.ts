@@ -6,7 +6,7 @@ import type { StatementTable, TargetColumn } from '../branch-tables.js'
 import { readNextval } from '../setval-call.js'
 import { defaultKey, type InsertValues } from '../statement-plan.js'
 import type { WrittenQuery } from '../written-query.js'
-import { computedError, requireDistinct, targetOf } from './assignments.js'
+import { computedError, requireBoolean, requireDistinct, targetOf } from './assignments.js'
 import { calculatesColumn } from './calculated.js'
 import { planConflict } from './conflict-plan.js'
 import { type PlanContext, type PlannedWrite, plainColumns, SOURCE } from './plan-context.js'
@@ -70,11 +70,12 @@ function planValues(
   if (hidesId) requireNoIds(source, query, table)
   requireSameLength(columns, query, hidesId)
   const names = columns.map((_, index) => ident(`value ${index}`))
-  const texts = columns.map((column, index) =>
-    column.valueOf(sql`${SOURCE}.${names[index] ?? empty}`, {
+  const texts = columns.map((column, index) => {
+    requireBoolean(column, query.types?.[index])
+    return column.valueOf(sql`${SOURCE}.${names[index] ?? empty}`, {
       isCalculated: calculatesColumn(rows, index),
-    }),
-  )
+    })
+  })
   return {
     columns: plainColumns(columns),
     rows: sql`
@@ -95,7 +96,7 @@ function listDocuments(
   return rows.flatMap((items) =>
     items.flatMap((item, index) => {
       const { number } = contentOf(item, 'ParamRef') ?? {}
-      return number !== undefined && columns[index]?.isDocument === true ? [number] : []
+      return number !== undefined && columns[index]?.type === 'json' ? [number] : []
     }),
   )
 }

@@ -37,7 +37,7 @@ function fakeTable(name: string, columns: readonly string[]): StatementTable {
       valueOf: (expression) => sql`to_json(${expression})`,
       defaultValue: undefined,
       isComputed: false,
-      isDocument: false,
+      type: undefined,
     }),
   )
   return {
