@@ -1,6 +1,7 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
+import { reviewed } from '../support/reviewed.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 
@@ -21,15 +22,24 @@ const COLUMNS: readonly Column[] = [
 ]
 
 let service: TestService
+/** Keeps writers waiting for a few records only. */
+let large: TestService
 let branches: TestBranches
 let userId: string
 
 beforeAll(async () => {
-  service = await createTestService()
+  service = await createTestService({ limits: { automaticCheckpointsMax: 20 } })
+  large = await createTestService({
+    url: service.url,
+    limits: { mergeLockedRowsMax: 1, ruleLockedRowsMax: 1 },
+  })
   branches = await TestBranches.create(service, 'notes', { notes: COLUMNS })
   userId = (await service.call('GET', '/user')).body.id
 })
-afterAll(() => service.close())
+afterAll(async () => {
+  await large.close()
+  await service.close()
+})
 
 const call = (method: string, path: string, body?: unknown) =>
   branches.call('main', method, path, body)
@@ -233,5 +243,111 @@ describe('the numbers of a sequence', () => {
     const column = { name: 'other', type: 'string', generate: 'sequence' }
     const answer = await own.call('main', 'POST', '/tables/tickets/columns', column)
     expect(answer).toMatchObject({ status: 400, body: { code: 'invalid_schema' } })
+  })
+})
+
+describe('a sequence goes on after the numbers that there are', () => {
+  const Q: Column = { name: 'q', type: 'int', generate: 'sequence' }
+  let count = 0
+
+  /** Returns branches with a table `t` of three records. */
+  async function numbered(...columns: readonly Column[]): Promise<TestBranches> {
+    const own = await TestBranches.create(service, `numbered-${++count}`, { t: columns })
+    await own.bulk('main', 't', [{ id: 'a' }, { id: 'b' }, { id: 'c' }])
+    return own
+  }
+  const alter = async (own: TestBranches, body: object, branch = 'main'): Promise<string> =>
+    expectOk(await own.call(branch, 'PATCH', '/tables/t/columns/q', body)).body.entry
+  /** Returns the number of a new record. */
+  async function next(own: TestBranches, branch = 'main'): Promise<unknown> {
+    const { id } = expectOk(await own.call(branch, 'POST', '/tables/t/data', {})).body
+    return (await own.record(branch, 't', id)).q
+  }
+
+  it.each([false, true])('when its column comes back (unique: %s)', async (unique) => {
+    const own = await numbered({ ...Q, ...(unique && { unique }) })
+    await own.fork('dev')
+    const { entry } = expectOk(await own.call('main', 'DELETE', '/tables/t/columns/q')).body
+    expectOk(await own.call('main', 'POST', '/revert', { entry }))
+    expect(await next(own)).toBe(4)
+    expect(await next(own, 'dev')).toBe(5)
+    expect(await next(own)).toBe(6)
+  })
+
+  it.each([
+    ['the same values', 'q', 4],
+    ['greater values', 'q + 10', 14],
+  ])('when an expression gives it %s', async (_, using, expected) => {
+    const own = await numbered({ ...Q, unique: true })
+    await own.fork('dev')
+    const entry = await alter(own, { using })
+    expect(await next(own)).toBe(expected)
+    expect(await next(own, 'dev')).toBe(expected + 1)
+    const taken = { strategy: 'theirs', allowDataLoss: true }
+    expectOk(await own.call('main', 'POST', '/revert', { entry, ...taken }))
+    expect(await next(own)).toBe(expected + 2)
+  })
+
+  it('when a column with values gets a sequence', async () => {
+    const own = await numbered({ name: 'q', type: 'int' })
+    await own.patch('main', 't', 'a', { q: 7 })
+    await own.fork('dev')
+    await alter(own, { generate: 'sequence' }, 'dev')
+    expect(await next(own, 'dev')).toBe(8)
+    await own.patch('main', 't', 'b', { q: 20 })
+    await own.merge('dev')
+    expect(await next(own)).toBe(21)
+    expect(await next(own, 'dev')).toBe(22)
+  })
+
+  it('when a branch without the sequence is merged', async () => {
+    const own = await numbered({ name: 'q', type: 'int' })
+    await own.fork('dev')
+    await alter(own, { generate: 'sequence' })
+    await own.patch('dev', 't', 'a', { q: 30 })
+    await own.merge('dev')
+    expect(await next(own)).toBe(31)
+  })
+
+  it('when many records are looked at while others write', async () => {
+    const own = (await numbered({ name: 'q', type: 'int' })).through(large)
+    await own.patch('main', 't', 'a', { q: 7 })
+    await own.fork('dev')
+    await alter(own, { generate: 'sequence' }, 'dev')
+    expect(await next(own, 'dev')).toBe(8)
+    await own.patch('main', 't', 'b', { q: 20 })
+    await own.merge('dev')
+    expect(await next(own)).toBe(21)
+  })
+
+  it('when a removed sequence comes back', async () => {
+    const own = await numbered(Q)
+    const entry = await alter(own, { generate: null })
+    await own.patch('main', 't', 'a', { q: 40 })
+    expectOk(await own.call('main', 'POST', '/revert', { entry }))
+    expect(await next(own)).toBe(41)
+  })
+
+  it('in the same transaction of SQL', async () => {
+    const own = await numbered({ name: 'q', type: 'int' })
+    await own.patch('main', 't', 'a', { q: 5 })
+    const statement = `begin;
+      create sequence t_q_seq;
+      alter table t alter column q set default nextval('t_q_seq');
+      alter table t add column r serial;
+      insert into t (id) values ('d');
+      commit`
+    expectOk(await own.call('main', 'POST', '/sql', { statement }))
+    expect(await own.record('main', 't', 'd')).toMatchObject({ q: 6, r: 4 })
+  })
+
+  it('that a resolution of a merge gives', async () => {
+    const own = await numbered({ ...Q, unique: true })
+    await own.fork('dev')
+    await own.patch('main', 't', 'a', { q: 10 })
+    await own.patch('dev', 't', 'a', { q: 11 })
+    const decisions = [{ table: 't', id: 'a', columns: { q: { value: 50 } } }]
+    await own.merge('dev', { resolutions: await reviewed(own, decisions) })
+    expect(await next(own)).toBe(51)
   })
 })

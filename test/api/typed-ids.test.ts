@@ -11,7 +11,7 @@ let service: TestService
 let main: BranchCall
 
 beforeAll(async () => {
-  service = await createTestService()
+  service = await createTestService({ limits: { automaticCheckpointsMax: 20 } })
   await createTables(service, 'shop', {})
   main = branchCall(service, 'shop')
 })
@@ -429,6 +429,75 @@ describe('ids in a merge', () => {
     const decided = await branch('POST', '/merge', { body })
     expect([decided.status, decided.body.code]).toEqual([400, 'invalid_resolution'])
     expect(decided.body.message).toContain(`body: field [resolutions.0]: ${message}`)
+  })
+})
+
+describe('numbers of a table that comes into being again', () => {
+  const removeTable = async (call: BranchCall, table: string): Promise<string> =>
+    expectOk(await call('DELETE', `/tables/${table}`)).body.entry
+  const revert = async (call: BranchCall, entry: string): Promise<string> =>
+    expectOk(await call('POST', '/revert', { body: { entry, allowDataLoss: true } })).body.entry
+  const merge = async (call: BranchCall): Promise<string> =>
+    expectOk(await call('POST', '/merge', { body: { allowDataLoss: true } })).body.entry
+
+  it('go on after those before its removal was reverted, also of deleted records', async () => {
+    await createTable('removed', 'int')
+    const dev = await fork('with-removed')
+    for (const id of ['1', '2', '3']) expect(await insert(main, 'removed')).toBe(id)
+    expectOk(await main('DELETE', '/tables/removed/data/3'))
+    await revert(main, await removeTable(main, 'removed'))
+    expect(await insert(main, 'removed')).toBe('4')
+    // A branch that has kept the table takes of the same numbers.
+    expect(await insert(dev, 'removed')).toBe('5')
+    expect(await insert(main, 'removed')).toBe('6')
+    await revert(main, await removeTable(main, 'removed'))
+    expect(await insert(main, 'removed')).toBe('7')
+    expect(await insert(dev, 'removed')).toBe('8')
+    expect(await sql(main, `select nextval('removed_id_seq') as n`)).toEqual([{ n: 9 }])
+  })
+
+  it('go on after those before its removal by a merge was reverted', async () => {
+    await createTable('merged_away', 'int')
+    for (const id of ['1', '2']) expect(await insert(main, 'merged_away')).toBe(id)
+    const dev = await fork('without-table')
+    await removeTable(dev, 'merged_away')
+    await revert(main, await merge(dev))
+    expect(await insert(main, 'merged_away')).toBe('3')
+  })
+
+  it('go on if only its schema was brought back', async () => {
+    await createTable('schema_only', 'int')
+    expect(await insert(main, 'schema_only')).toBe('1')
+    const entry = await removeTable(main, 'schema_only')
+    const tables = { schema_only: { mode: 'schema' } }
+    expectOk(await main('POST', '/revert', { body: { entry, tables, allowDataLoss: true } }))
+    expect(await insert(main, 'schema_only')).toBe('2')
+  })
+
+  it.each(['merge', 'pull'])('are shared by tables that a %s joins', async (how) => {
+    const name = `joined_${how}`
+    const dev = await fork(`adds-${how}`)
+    for (const call of [main, dev]) {
+      expectOk(await call('PUT', `/tables/${name}`, { body: { id: { type: 'int' } } }))
+      const column = { name: 'number', type: 'int', generate: 'sequence' }
+      expectOk(await call('POST', `/tables/${name}/columns`, { body: column }))
+    }
+    const [into, other] = how === 'merge' ? [main, dev] : [dev, main]
+    for (let count = 0; count < 3; count++) await insert(other, name)
+    if (how === 'merge') await merge(dev)
+    else expectOk(await dev('POST', '/pull', { body: {} }))
+    const made = [
+      await insert(into, name),
+      await insert(other, name),
+      await insert(into, name),
+      await insert(other, name),
+    ]
+    expect(made).toEqual(['4', '5', '6', '7'])
+    const statement = `select number from ${name} where id > 3 order by id`
+    expect(await sql(into, statement)).toEqual([{ number: 4 }, { number: 6 }])
+    expect(await sql(other, statement)).toEqual([{ number: 5 }, { number: 7 }])
+    expectOk(await into('PUT', `/tables/${name}/data/20`, { body: {} }))
+    expect(await insert(other, name)).toBe('21')
   })
 })
 

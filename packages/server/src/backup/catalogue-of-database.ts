@@ -325,7 +325,7 @@ export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
   {
     name: 'sequences',
     where: isOfDatabase,
-    columns: { database_id: ofDatabase, item_id: copied, last: copied },
+    columns: { database_id: ofDatabase, item_id: copied, last: copied, continues: copied },
   },
   {
     name: 'log',

@@ -22,3 +22,5 @@ export const FOLD_KEY = 6_001_006
 export const GATE_KEY = 6_001_007
 /** Held, together with a hash of its name, while a shape database is created, filled or dropped. */
 export const SHAPE_KEY = 6_001_008
+/** Held, together with the id of a database, while sequences of the database are joined. */
+export const SEQUENCE_KEY = 6_001_009

@@ -37,6 +37,7 @@ import { proposals } from './migrations/033-proposals.js'
 import { recordVersions } from './migrations/034-record-versions.js'
 import { operations } from './migrations/035-operations.js'
 import { loads } from './migrations/036-loads.js'
+import { joinedSequences } from './migrations/037-joined-sequences.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -98,6 +99,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 34, name: 'record versions', statements: recordVersions },
   { number: 35, name: 'operations', statements: operations },
   { number: 36, name: 'loads', statements: loads },
+  { number: 37, name: 'joined sequences', statements: joinedSequences },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

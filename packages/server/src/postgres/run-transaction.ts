@@ -21,6 +21,8 @@ import { type Call, type TextRows, toCall } from './statement.js'
 export interface Transaction extends Queryable {
   /** The connection, for operations that need it, such as COPY. */
   readonly client: pg.PoolClient
+  /** Runs a statement on another connection, which takes effect even if the transaction is rolled back. */
+  aside<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]>
   /** Work that is done before the COMMIT. */
   readonly lastSteps: (() => Promise<unknown>)[]
   /** Statements that are sent with the COMMIT, in one round trip. Nobody reads their rows. */
@@ -90,7 +92,7 @@ export function runTransaction<Result>(
     attempt(database, options, (client) =>
       runBounded({ database, client, bounds: options.bounds }, async (unbind) => {
         const batches = await begin(client, options)
-        const transaction = transactionOn(client, batches)
+        const transaction = transactionOn(database, client, batches)
         const result = await body(transaction)
         await batches.open()
         for (const step of transaction.lastSteps) await step()
@@ -131,13 +133,14 @@ export function runStatements(
 
 /** Runs work in a transaction that was begun elsewhere, up to what would be sent with its COMMIT. */
 export async function runWithin<Result>(
+  database: Database,
   client: pg.PoolClient,
   body: (transaction: Transaction) => Promise<Result>,
 ): Promise<Result> {
   const server = serverOf(client)
   server.beginControl(client)
   try {
-    const transaction = transactionOn(client, new QueryBatches(client))
+    const transaction = transactionOn(database, client, new QueryBatches(client))
     const result = await body(transaction)
     for (const step of transaction.lastSteps) await step()
     for (const statement of transaction.lastStatements) await transaction.query(statement)
@@ -231,9 +234,14 @@ async function begin(client: pg.PoolClient, options: TransactionOptions): Promis
   return new QueryBatches(client)
 }
 
-function transactionOn(client: pg.PoolClient, batches: QueryBatches): Transaction {
+function transactionOn(
+  database: Database,
+  client: pg.PoolClient,
+  batches: QueryBatches,
+): Transaction {
   return {
     client,
+    aside: <Row extends pg.QueryResultRow>(statement: Sql) => database.queryAside<Row>(statement),
     lastSteps: [],
     lastStatements: [],
     server: serverOf(client),

@@ -12,6 +12,13 @@ import { ensureHeaps, type NewHeaps } from './heaps/ensure-heaps.js'
 import { takeFilledHeap } from './heaps/filled-heaps.js'
 import { schemaName } from './layout/database-schema.js'
 import { type BranchRows, layoutOf, ownHeap, withTable } from './layout/layout.js'
+import {
+  findLastNumbers,
+  giveBackNumbers,
+  type Taken,
+  takeNumbers,
+  type Wanted,
+} from './layout/sequences.js'
 import { requireGuard, StreamLayer, type StreamPin } from './merging/publish-stream.js'
 import { refuseColumns, type TableLookup } from './reading/read-plan.js'
 import { RecordVersions } from './reading/record-versions.js'
@@ -34,13 +41,6 @@ import {
   type StepsOptions,
   type WriteTransaction,
 } from './running/transactions.js'
-import {
-  findLastNumbers,
-  giveBackNumbers,
-  type Taken,
-  takeNumbers,
-  type Wanted,
-} from './sequences.js'
 import { Draft } from './writing/draft.js'
 import { type TryCall, tryingApart, tryingInside } from './writing/failing-calls.js'
 import { KeptLinks, type LinkedTables, linkChecks } from './writing/kept-links.js'

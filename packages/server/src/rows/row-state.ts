@@ -1,6 +1,7 @@
 import type { ColumnProblem } from '@offshoot/contract/column-problems'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../postgres/database.js'
+import type { Transaction } from '../postgres/run-transaction.js'
 import { empty, ident, join, type Sql, sql } from '../postgres/sql.js'
 import { listAllColumns, type StoredColumn, type StoredTable } from './columns/stored-schema.js'
 import { compileTable } from './columns/table-codec.js'
@@ -19,6 +20,7 @@ import {
   type SchemaChanges,
   writesAllRows,
 } from './heaps/schema-changes.js'
+import { findGreatest } from './heaps/start-sequence.js'
 import { sizeTables } from './layout/heap-sizes.js'
 import {
   type BranchRows,
@@ -34,6 +36,7 @@ import {
   withIds,
   withoutOwnRows,
 } from './layout/layout.js'
+import { continueSequences } from './layout/sequences.js'
 import { selectVisible } from './reading/arms.js'
 
 /** The rows or bytes that a branch stores itself, and those that it inherits. */
@@ -159,8 +162,8 @@ export class RowState {
     return false
   }
 
-  /** Throws if the rows do not allow schema changes. Changes nothing. */
-  check(transaction: Queryable, changes: SchemaChanges): Promise<void> {
+  /** Throws if the rows do not allow schema changes. Changes nothing but where sequences go on. */
+  check(transaction: Transaction, changes: SchemaChanges): Promise<void> {
     return checkRows(transaction, this.#layout, changes)
   }
 
@@ -168,8 +171,24 @@ export class RowState {
   static readonly divideChanges = divideChanges
 
   /** Applies schema changes to the heaps of the branch. Requires the exclusive gate, and the present state. */
-  change(transaction: Queryable, changes: SchemaChanges): Promise<void> {
+  change(transaction: Transaction, changes: SchemaChanges): Promise<void> {
     return applySchemaChanges(transaction, this.#layout, changes)
+  }
+
+  /** Returns the greatest number of a column after which its sequence goes on. 0: there is none. */
+  findGreatest(
+    transaction: Queryable,
+    options: { table: StoredTable; column: StoredColumn; limits: Limits },
+  ): Promise<number> {
+    return findGreatest(transaction, { rows: this.#layout }, options)
+  }
+
+  /** Joins sequences of the database, or lets one go on after a number. */
+  continueSequences(
+    transaction: Transaction,
+    sequences: Parameters<typeof continueSequences>[1]['sequences'],
+  ): Promise<void> {
+    return continueSequences(transaction, { databaseId: this.#layout.databaseId, sequences })
   }
 }
 

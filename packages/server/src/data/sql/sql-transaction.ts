@@ -186,7 +186,7 @@ class SqlTransaction {
       await held.becomeAlone()
       // The links of earlier writes are those of the schema that they were written by.
       await settle()
-      const result = await runWithin(client, async (transaction) => {
+      const result = await runWithin(database, client, async (transaction) => {
         const change = { ...request.change, parsed }
         const made = await changeSchemaWithin(context, transaction, change)
         const reopened = await this.#context.reopen(session, transaction)

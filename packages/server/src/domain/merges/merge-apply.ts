@@ -15,6 +15,7 @@ import {
   insertSchema,
   updateHead,
 } from '../schemas/queries.js'
+import { joinSequences } from './join-sequences.js'
 import { stateOf } from './merge-base.js'
 import type { MergePlan } from './merge-plan.js'
 
@@ -41,6 +42,8 @@ export async function applyMerge(
       areRowsChecked: true,
     })
   }
+  const rows = isChanged ? await getRows(transaction, plan) : target
+  await joinSequences(transaction, plan, { rows, before: ours.schema })
   return outcome
 }
 

@@ -104,6 +104,8 @@ export interface MergePlan extends MergeOptions {
   readonly deletedFrom: ReadonlySet<number>
   /** Ids of the tables whose rows are not merged. */
   readonly leftOut: readonly number[]
+  /** New ids of tables and columns that a revert brings back, by their old ids. */
+  readonly restored: ReadonlyMap<number, number>
   readonly decisions: Resolutions
 }
 
@@ -307,6 +309,7 @@ export async function planMerge(
     dataLoss: await measureLoss(transaction, ours.rows, { removals, limits }),
     bases,
     ids,
+    restored,
     ruleOf,
     records,
     schema,

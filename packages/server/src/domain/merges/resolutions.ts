@@ -72,6 +72,8 @@ export class Resolutions {
   readonly #renames: Rename[] = []
   readonly #ofRecords: GivenResolution[] = []
   readonly #used = new Set<number>()
+  /** The greatest number that a resolution gives to a column, by its id. */
+  readonly #greatest = new Map<number, number>()
   readonly #faults: { index: number; message: string; code: ErrorCode }[] = []
 
   constructor(resolutions: readonly Resolution[]) {
@@ -154,6 +156,15 @@ export class Resolutions {
   /** Refuses a resolution that decides the same as an earlier one. */
   refuseSame(index: number, earlier: number): void {
     this.refuse(index, `decides the same as field [resolutions.${earlier}]`)
+  }
+
+  /** Notes a number that a resolution gives to a column. */
+  noteNumber(columnId: number, number: number): void {
+    this.#greatest.set(columnId, Math.max(this.greatestOf(columnId), number))
+  }
+
+  greatestOf(columnId: number): number {
+    return this.#greatest.get(columnId) ?? 0
   }
 
   get hasSchemas(): boolean {

@@ -213,6 +213,9 @@ export class TableResolutions {
       return undefined
     }
     const { columns, values } = encoded
+    const numbered = this.#codec.sequences.find(({ name }) => name === path)
+    const number = Number(values[0] ?? 0)
+    if (numbered?.follows(number)) this.#resolutions.noteNumber(numbered.id, number)
     return new Map(columns.map((column, at) => [column, { text: values[at] ?? null }]))
   }
 

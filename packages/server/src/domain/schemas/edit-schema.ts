@@ -359,7 +359,7 @@ function migrationEntrySql(
 }
 
 async function applyEdit(
-  transaction: Queryable,
+  transaction: Transaction,
   options: {
     head: BranchHead
     edit: PlannedEdit

@@ -2,6 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Index, Indexes } from '@offshoot/contract/indexes'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database, Queryable } from '../../postgres/database.js'
+import type { Transaction } from '../../postgres/run-transaction.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import {
   listAllColumns,
@@ -86,7 +87,7 @@ interface IndexEdit extends EditContext {
 }
 
 async function insertIndex(
-  transaction: Queryable,
+  transaction: Transaction,
   { access, limits, head, target }: IndexEdit,
 ): Promise<Index> {
   const rows = await getRows(transaction, access)
@@ -105,7 +106,7 @@ async function insertIndex(
 
 /** Adds and removes indexes in a transaction that holds the branch exclusively. */
 export async function setIndexes(
-  transaction: Queryable,
+  transaction: Transaction,
   context: EditContext,
   wishes: readonly {
     readonly table: string
@@ -133,7 +134,7 @@ export async function deleteIndex(
 }
 
 async function removeIndex(
-  transaction: Queryable,
+  transaction: Transaction,
   { access, limits, head, target }: IndexEdit,
 ): Promise<void> {
   const rows = await getRows(transaction, access)
@@ -152,7 +153,7 @@ async function removeIndex(
 
 /** Replaces a table of the schema by a version in which the indexes of the given columns differ. */
 export async function setTable(
-  transaction: Queryable,
+  transaction: Transaction,
   change: {
     access: BranchAccess
     rows: BranchRows

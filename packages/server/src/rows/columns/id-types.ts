@@ -5,7 +5,7 @@ import { newRecordId, uuidV7 } from '../../common/ids.js'
 import { type ColumnTypeEntry, selectItself } from './column-type.js'
 import { Fault } from './fault.js'
 import { encodeUuid, TEXT_SQL_TYPE } from './text-types.js'
-import { isInRange, rangeWords, wholeRange } from './whole-numbers.js'
+import { isFollowed, isInRange, rangeWords, wholeRange } from './whole-numbers.js'
 
 /*
  * All ids are stored as texts, so that everything that only compares ids for equality need not know their type. Those
@@ -21,6 +21,8 @@ export interface IdCodec {
   readonly create: (() => string) | undefined
   /** The largest number of ids of type `int`. */
   readonly numberMax: number
+  /** Returns whether the sequence goes on after a number that is given. */
+  follows(number: unknown): number is number
 }
 
 const RECORD_ID = new RegExp(RECORD_ID_PATTERN)
@@ -41,6 +43,7 @@ function numberIds(bits: IntBits | undefined): IdCodec {
     },
     create: undefined,
     numberMax: range.max,
+    follows: (number) => isFollowed(number, range.max),
   }
 }
 
@@ -52,15 +55,16 @@ export function idCodec(
   }: { readonly idType?: IdType | undefined; readonly idBits?: IntBits | undefined },
   limits: Limits,
 ): IdCodec {
-  const numberMax = 0
+  const unnumbered = { numberMax: 0, follows: (_: unknown): _ is number => false }
   switch (type) {
     case 'int':
       return numberIds(idBits)
     case 'uuid':
-      return { type, encode: encodeUuid, create: uuidV7, numberMax }
+      return { ...unnumbered, type, encode: encodeUuid, create: uuidV7 }
     case 'string':
       return {
-        ...{ type, numberMax },
+        ...unnumbered,
+        type,
         encode: (id) => checkRecordId(id, limits.nameLengthMax) ?? (id as string),
         create: newRecordId,
       }

@@ -20,7 +20,7 @@ import {
   listRequiredLinks,
   type UniqueKey,
 } from './table-rules.js'
-import { wholeRange } from './whole-numbers.js'
+import { isFollowed, wholeRange } from './whole-numbers.js'
 
 export interface TableCodecOptions extends CodecOptions {
   /** Used for calls that pass no encoder. Without any encoder, files are rejected. */
@@ -82,6 +82,8 @@ interface NumberedColumn {
   readonly id: number
   readonly name: string
   readonly max: number
+  /** Returns whether the sequence goes on after a number that is given. */
+  follows(number: unknown): number is number
 }
 
 /** Returns whether a result is a list of faults. Such a list is never empty. */
@@ -114,7 +116,10 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     checks: listChecks(table, tree.physical),
     sequences: table.columns
       .filter(({ generate }) => generate === 'sequence')
-      .map(({ id, name, bits }) => ({ id, name, max: wholeRange(bits).max })),
+      .map(({ id, name, bits }): NumberedColumn => {
+        const { max } = wholeRange(bits)
+        return { id, name, max, follows: (number) => isFollowed(number, max) }
+      }),
     links: listRequiredLinks(tree.physical),
     fileColumns: tree.physical.flatMap((column, index) =>
       isFileType(column.column.type) ? [{ index, column }] : [],

@@ -18,6 +18,17 @@ export function wholeRange(bits: IntBits | undefined): WholeRange {
   return bits === undefined ? EXACT : OF_BITS[bits]
 }
 
+/**
+ * Returns the greatest number after which a sequence goes on, of those that it may give: the lower half. It never comes near
+ * greater ones, and one of them would use up all others.
+ */
+export const followedMax = (max: number): number => (max + 1) / 2
+
+/** Returns whether a sequence goes on after a number that is given. */
+export function isFollowed(number: unknown, max: number): number is number {
+  return Number.isSafeInteger(number) && (number as number) <= followedMax(max)
+}
+
 export function rangeWords({ min, max }: WholeRange): string {
   return `between ${min} and ${max}`
 }

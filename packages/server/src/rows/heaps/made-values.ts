@@ -1,11 +1,8 @@
-import { AppError } from '@offshoot/contract/errors'
 import type { ColumnGenerator } from '@offshoot/contract/schema'
 import { uuidV7 } from '../../common/ids.js'
-import type { Queryable } from '../../postgres/database.js'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
-import { wholeRange } from '../columns/whole-numbers.js'
 import { type HeapAddress, heapName } from '../layout/layout.js'
 
 /** The generators that can give values to existing rows. Nobody knows which user has created them. */
@@ -33,7 +30,7 @@ function newUuid(): Sql {
     || '-a' || substr(${hash}, 4, 3) || '-' || substr(${hash}, 7, 12))`
 }
 
-interface GeneratedColumn {
+export interface GeneratedColumn {
   readonly table: StoredTable
   readonly column: StoredColumn
 }
@@ -62,25 +59,4 @@ export function generatedValue(
       return { value: sql`n.number`, from, condition: sql`n.id = h.id` }
     }
   }
-}
-
-/** Lets the sequence of a new column go on after the numbers that existing rows have got. */
-export async function startSequence(
-  transaction: Queryable,
-  heap: HeapAddress,
-  { table, column: { id, name, bits } }: GeneratedColumn,
-): Promise<void> {
-  const [{ last = '0' } = {}] = await transaction.query<{ last: string }>(sql`
-    select count(*) as last from ${heapName(heap)} where not deleted`)
-  const { max } = wholeRange(bits)
-  if (Number(last) > max) {
-    throw new AppError(
-      'invalid_schema',
-      `table [${table.name}]: column [${name}]: the numbers up to ${max} are too few for ${last} records`,
-    )
-  }
-  if (last === '0') return
-  await transaction.query(sql`
-    insert into offshoot.sequences (database_id, item_id, last)
-    values (${heap.databaseId}::bigint, ${id}::bigint, ${last}::bigint)`)
 }

@@ -3,6 +3,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Progress } from '@offshoot/contract/operations'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
+import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { physicalName } from '../columns/column-tree.js'
 import {
@@ -54,7 +55,8 @@ import {
   dropHeap,
   dropHeapConstraint,
 } from './heap-ddl.js'
-import { generatedValue, type MadeValue, type RowGenerator, startSequence } from './made-values.js'
+import { generatedValue, type MadeValue, type RowGenerator } from './made-values.js'
+import { continueSequence, startSequence, startsNumbering } from './start-sequence.js'
 import { changeHistory, completeVersions, movingRows } from './versions.js'
 
 const TOO_MANY_COLUMNS = '54011'
@@ -110,7 +112,8 @@ export function writesAllRows(change: SchemaChange): boolean {
 /** Returns whether all rows of a table have to be looked at before a change. */
 export function readsAllRows(change: SchemaChange, limits: Limits): boolean {
   if (change.kind === 'constraintAdded') return true
-  if (change.kind === 'columnAltered') return readsRecords(change, limits)
+  if (change.kind === 'columnAltered')
+    return startsNumbering(change) || readsRecords(change, limits)
   if (change.kind === 'idsChanged') return narrowsIds(change)
   return change.kind === 'columnAdded' && (isComputed(change.column) || lacksValues(change))
 }
@@ -121,14 +124,31 @@ const lacksValues = ({ column, generating }: AddedColumn): boolean =>
 
 type AddedColumn = Extract<SchemaChange, { kind: 'columnAdded' }>
 
-/** Throws if the rows of a state do not allow schema changes. Changes nothing. */
+/** Throws if the rows of a state do not allow schema changes. Changes nothing but where sequences go on. */
 export async function checkRows(
-  transaction: Queryable,
+  transaction: Transaction,
   rows: BranchRows,
   options: SchemaChanges,
 ): Promise<void> {
   for (const change of inOrder(options.changes)) {
     await requireAllowed(transaction, { rows }, { ...options, change })
+  }
+  await continueAll(transaction, { rows }, options)
+}
+
+/** Lets sequences of changed columns go on after their values. A merge does so when its rows are written. */
+async function continueAll(
+  transaction: Transaction,
+  checked: CheckedRows,
+  { changes, limits, areRowsChecked }: SchemaChanges,
+): Promise<void> {
+  if (areRowsChecked) return
+  for (const change of changes) {
+    if (change.kind !== 'columnAltered' || !startsNumbering(change)) continue
+    // An expression has made the values.
+    const { rows, since } = checked
+    const known = change.using === undefined ? since : undefined
+    await continueSequence(transaction, { rows, since: known }, { ...change, limits })
   }
 }
 
@@ -205,7 +225,7 @@ function isKeyAdded(
 
 /** Applies schema changes to the heaps of a branch. Requires the exclusive gate. */
 export async function applySchemaChanges(
-  transaction: Queryable,
+  transaction: Transaction,
   rows: BranchRows,
   options: SchemaChanges,
 ): Promise<void> {
@@ -313,6 +333,7 @@ export async function applySchemaChanges(
         break
     }
   }
+  await continueAll(transaction, { rows: layout, since: options.since }, options)
 }
 
 /** Finds the layout of a branch again, after its heaps have changed. */
