@@ -341,6 +341,29 @@ describe('a sequence goes on after the numbers that there are', () => {
     expect(await own.record('main', 't', 'd')).toMatchObject({ q: 6, r: 4 })
   })
 
+  it.each([
+    ['an update', 'PATCH', '/tables/t/data/a', { q: 9 }],
+    ['an update of a set', 'PATCH', '/tables/t/data', { filter: { id: 'a' }, set: { q: 9 } }],
+    ['SQL', 'POST', '/sql', { statement: `update t set q = 4 + 5 where id = 'a'` }],
+    [
+      'SQL that changes instead of inserting',
+      'POST',
+      '/sql',
+      { statement: `insert into t (id) values ('a') on conflict (id) do update set q = 9` },
+    ],
+    [
+      'a transaction',
+      'POST',
+      '/transaction',
+      { operations: [{ update: { table: 't', id: 'a', fields: { q: 9 } } }] },
+    ],
+    ['an upsert', 'POST', '/tables/t/upsert', { records: [{ id: 'a', q: 9 }] }],
+  ])('that %s writes', async (_, method, path, body) => {
+    const own = await numbered({ ...Q, unique: true })
+    expectOk(await own.call('main', method, path, body))
+    expect(await next(own)).toBe(10)
+  })
+
   it('that a resolution of a merge gives', async () => {
     const own = await numbered({ ...Q, unique: true })
     await own.fork('dev')
@@ -349,5 +372,13 @@ describe('a sequence goes on after the numbers that there are', () => {
     const decisions = [{ table: 't', id: 'a', columns: { q: { value: 50 } } }]
     await own.merge('dev', { resolutions: await reviewed(own, decisions) })
     expect(await next(own)).toBe(51)
+  })
+
+  it('and does not repeat one that arithmetic has taken', async () => {
+    const own = await numbered({ ...Q, unique: true })
+    await own.patch('main', 't', 'c', { q: { $increment: 1 } })
+    const refused = await own.call('main', 'POST', '/tables/t/data', {})
+    expect(refused).toMatchObject({ status: 400, body: { code: 'unique_violation' } })
+    expect(await next(own)).toBe(5)
   })
 })

@@ -501,6 +501,60 @@ describe('numbers of a table that comes into being again', () => {
   })
 })
 
+describe('a number that is given', () => {
+  it('moves the sequence only in the lower half of its range', async () => {
+    await sql(main, 'create table wide (id serial primary key, v text unique)')
+    await sql(main, `insert into wide (v) values ('a')`)
+    const dev = await fork('gives-numbers')
+    const none = `insert into wide (id, v) values (2147483647, 'a') on conflict (v) do nothing`
+    await sql(dev, none)
+    await sql(main, `insert into wide (v) values ('b')`)
+    await sql(main, `insert into wide (id, v) values (2147483647, 'c')`)
+    await sql(main, `insert into wide (v) values ('d')`)
+    await sql(main, `insert into wide (id, v) values (${2 ** 30}, 'e')`)
+    await sql(main, `insert into wide (v) values ('f')`)
+    const rows = await sql(main, `select id from wide where v in ('b', 'd', 'f') order by id`)
+    expect(rows).toEqual([{ id: 2 }, { id: 3 }, { id: 2 ** 30 + 1 }])
+  })
+
+  it('is not repeated by inserts if it is taken', async () => {
+    await createTable('taken', 'int', [{ name: 'n', type: 'int' }])
+    await sql(main, `select setval('taken_id_seq', ${2 ** 52 + 1})`)
+    expectOk(await main('PUT', `/tables/taken/data/${2 ** 52 + 2}`, { body: {} }))
+    const refused = await main('POST', '/tables/taken/data', { body: {} })
+    expect(refused).toMatchObject({ status: 400, body: { code: 'unique_violation' } })
+    expect(await insert(main, 'taken')).toBe(String(2 ** 52 + 3))
+  })
+
+  it.each([
+    ['a bulk insert', '/tables/%/bulk', (): object => ({ records: [{}] })],
+    [
+      'a transaction',
+      '/transaction',
+      (table: string): object => ({ operations: [{ insert: { table, record: {} } }] }),
+    ],
+    [
+      'SQL',
+      '/sql',
+      (table: string): object => ({ statement: `insert into ${table} default values` }),
+    ],
+    ['an upsert', '/tables/%/upsert', (): object => ({ records: [{}] })],
+    ['a stream', '/tables/%/bulk?mode=partial', (): string => '{}\n'],
+  ])('is not repeated by %s if it is taken', async (name, path, bodyOf) => {
+    const table = `taken_by_${name.replaceAll(' ', '_').toLowerCase()}`
+    await createTable(table, 'int')
+    await sql(main, `select setval('${table}_id_seq', ${2 ** 52 + 1})`)
+    expectOk(await main('PUT', `/tables/${table}/data/${2 ** 52 + 2}`, { body: {} }))
+    const body = bodyOf(table)
+    const headers = { 'content-type': 'application/x-ndjson' }
+    await main('POST', path.replace('%', table), {
+      body,
+      ...(typeof body === 'string' && { headers }),
+    })
+    expect(Number(await insert(main, table))).toBeGreaterThan(2 ** 52 + 2)
+  })
+})
+
 describe('a number that is refused', () => {
   const LAST = Number.MAX_SAFE_INTEGER
   const NDJSON = { 'content-type': 'application/x-ndjson' }

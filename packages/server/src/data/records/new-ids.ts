@@ -21,8 +21,8 @@ export async function newIds(
     const id = idOf(record)
     const number = Number(id)
     if (id === undefined) count++
-    // Any other id is refused, and moves no sequence.
-    else if (Number.isSafeInteger(number) && number <= max) above = Math.max(above, number)
+    // Any other id is refused, or too great, and moves no sequence.
+    else if (codec.ids.follows(number)) above = Math.max(above, number)
   }
   if (count === 0 && above === 0) return noMore
   const { id: itemId, name } = codec.table

@@ -29,7 +29,7 @@ import {
   type RepeatOptions,
 } from './idempotency.js'
 import { newIds } from './new-ids.js'
-import { originOfRecords } from './new-numbers.js'
+import { followUpdates, originOfRecords } from './new-numbers.js'
 import {
   FilesChangedError,
   fileWriter,
@@ -197,6 +197,7 @@ async function update(context: RecordContext, options: FieldsUpdate): Promise<st
       merges: true,
     })
     const update = encodeUpdate(context, table, fields, files)
+    if (!upserts) await followUpdates(session, { table, updates: [update] })
     const whole = upserts ? table.codec.encodeRecord(fields, origin, files?.encode) : undefined
     const creates = whole !== undefined && !isFaults(whole)
     const writer = await prepareWrite(context, table, files)

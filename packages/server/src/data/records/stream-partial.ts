@@ -153,7 +153,9 @@ async function insertLines(
           for (const { line } of settled) left.delete(line)
         },
       })
-      if (inserted.length < pending.length) await giveBackRefused(session, table, inserted)
+      if (inserted.length < pending.length) {
+        await giveBackRefused(session, table, { stored: inserted, broken: tally.faults })
+      }
     } finally {
       pending = pending.filter(({ line }) => left.has(line))
     }

@@ -9,7 +9,7 @@ import type { TableRead } from '../../rows/reading/table-read.js'
 import { missingFields } from '../session/record-errors.js'
 import type { Origin, Session } from '../session/session.js'
 import { type NewId, newIds } from './new-ids.js'
-import { originOfRecords } from './new-numbers.js'
+import { followUpdates, originOfRecords } from './new-numbers.js'
 
 interface OperationBase {
   readonly index: number
@@ -176,6 +176,22 @@ export async function newValuesOf(
       ...[...withNumbers].map(([table, records]) => ({ table, records })),
     ),
   }
+}
+
+/** Lets sequences go on after the numbers that operations give to existing records. */
+export async function followOperations(
+  session: Session,
+  operations: readonly PlannedOperation[],
+): Promise<void> {
+  const byTable = new Map<BranchTable, EncodedUpdate[]>()
+  for (const operation of operations) {
+    if (operation.kind !== 'update' || operation.table.codec.sequences.length === 0) continue
+    const { table, update } = operation
+    const updates = byTable.get(table)
+    if (updates === undefined) byTable.set(table, [update])
+    else updates.push(update)
+  }
+  for (const [table, updates] of byTable) await followUpdates(session, { table, updates })
 }
 
 /** Looks up each table of a request once. */

@@ -29,6 +29,7 @@ import { loadContents } from './record-files.js'
 import { prepareGroup } from './run-operations.js'
 import {
   cutIntoParts,
+  followOperations,
   groupOperations,
   newValuesOf,
   type OperationGroup,
@@ -64,6 +65,7 @@ export async function runOperations(
         await session.growth.admitBody()
       }
       await requireHeaps(context, planned)
+      await followOperations(session, planned)
       return run(context, planned)
     },
     {

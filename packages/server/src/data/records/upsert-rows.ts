@@ -169,6 +169,11 @@ export class Upsert {
     }
   }
 
+  /** Why the others were refused. */
+  *broken(): Generator<InvalidRecord> {
+    for (const result of this.#results) if (result.outcome === 'failed') yield result.error
+  }
+
   /** Encodes records in turns. An invalid one gets its result at once. */
   async encode(records: Iterable<{ value?: unknown; fault?: string }>): Promise<void> {
     const turn = new Turn()

@@ -142,7 +142,10 @@ async function write<Result>(
       return writeEach(true)
     })
   })
-  if (written?.hasFailed) await giveBackRefused(session, table, written.stored())
+  if (written?.hasFailed) {
+    const broken = written.broken()
+    await giveBackRefused(session, table, { stored: written.stored(), broken })
+  }
   return result
 }
 

@@ -14,6 +14,7 @@ import type { Filter } from '../query/filter.js'
 import { invalidQuery } from '../query/invalid-query.js'
 import { type FindFailing, findUnevaluated } from '../records/failing-records.js'
 import { answerOnce, type IdempotencyContext, keepAnswer } from '../records/idempotency.js'
+import { followUpdates } from '../records/new-numbers.js'
 import {
   invalidRecord,
   naming,
@@ -52,6 +53,7 @@ export async function updateSet(
   const { uniqueKeys } = table.codec
   return changeSet(context, table, {
     options,
+    update,
     movesValues: update.arithmetic.some(({ column }) =>
       uniqueKeys.some(({ columns }) => columns.includes(column)),
     ),
@@ -84,6 +86,8 @@ export async function deleteSet(context: SetContext, options: SetOptions): Promi
 
 interface SetChange {
   readonly options: SetOptions
+  /** The new values. undefined: the records are deleted. */
+  readonly update?: EncodedUpdate
   /** Whether a record may get the unique value that another one of the set has had. */
   readonly movesValues: boolean
   answerWith(count: string): string
@@ -132,6 +136,9 @@ async function writeSet(
   const { codec } = table
   work.begin({ step: 'changing records', done: 0, total: 1 })
   await session.growth.admitBody()
+  if (change.update !== undefined) {
+    await followUpdates(session, { table, updates: [change.update] })
+  }
   const { writer } = await branch.writable(table)
   const setFrom = (firstSlot: number) => rowSet(session, { codec, filter }, firstSlot)
   const prepare = (own: Session, by: TableWriter) => {

@@ -20,7 +20,11 @@ import { type NewId, newIds } from '../records/new-ids.js'
 import { originOfRecords } from '../records/new-numbers.js'
 import { type GroupFault, prepareGroup } from '../records/run-operations.js'
 import type { TransactionContext } from '../records/transaction.js'
-import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
+import {
+  followOperations,
+  groupOperations,
+  type PlannedOperation,
+} from '../records/transaction-plan.js'
 import {
   findViolationFields,
   missingFields,
@@ -427,6 +431,7 @@ export async function runOperations(
   write: Pick<Write, 'transaction' | 'table'>,
   operations: readonly PlannedOperation[],
 ): Promise<void> {
+  await followOperations(context.session, operations)
   for (const [, part] of partsOf(operations)) await runPart(context, write, part)
 }
 
