@@ -602,6 +602,7 @@ describe('the command line', () => {
           columns: [{ name: 'name', type: 'string', notNull: true, unique: true }],
           history: { keep: '30d' },
         },
+        { name: 'codes', hiddenId: true, columns: [{ name: 'code', type: 'string' }] },
         {
           name: 'people',
           idType: 'uuid',
