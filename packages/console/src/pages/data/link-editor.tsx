@@ -10,7 +10,7 @@ import { paths } from '../../app/paths.js'
 import { ErrorNote, Loading } from '../../ui/feedback.js'
 import { Icon } from '../../ui/icon.js'
 import type { EditorProps } from './editor-props.js'
-import { longText, type Row, shortText } from './values.js'
+import { columnValue, longText, type Row, shortText } from './values.js'
 
 const FOUND_MAX = 20
 
@@ -94,7 +94,9 @@ export function LinkEditor({ column, value, typed, onChange, onEnd }: EditorProp
               onClick={() => choose(record.id)}
             >
               <span className="grow clip">
-                {label === undefined ? record.id : shortText(label, record[label.name])}
+                {label === undefined
+                  ? record.id
+                  : shortText(label, columnValue(record, label.name))}
               </span>
               <code className="faint">{record.id}</code>
             </div>

@@ -16,7 +16,7 @@ import { Ago } from '../../ui/time.js'
 import { notify } from '../../ui/toasts.js'
 import { Value } from '../../ui/value.js'
 import { Wide } from '../../ui/wide.js'
-import type { Row } from './values.js'
+import { columnValue, type Row } from './values.js'
 
 type Fields = Readonly<Record<string, unknown>>
 type Version = RecordVersion<Fields>
@@ -180,10 +180,14 @@ function States({
     table.columns
       // Columns that are hidden were not read.
       .filter(({ name }) => name in row)
-      .filter(
-        ({ name }) => JSON.stringify(record[name] ?? null) !== JSON.stringify(row[name] ?? null),
+      .map(
+        ({ name }): CellChange => [
+          name,
+          columnValue(record, name) ?? null,
+          columnValue(row, name) ?? null,
+        ],
       )
-      .map(({ name }) => [name, record[name] ?? null, row[name] ?? null])
+      .filter(([, then, now]) => JSON.stringify(then) !== JSON.stringify(now))
   return (
     <>
       <p className="note">
