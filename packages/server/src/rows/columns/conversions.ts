@@ -11,9 +11,8 @@ import { idInRangeSql, inRangeSql, isFewerBits, wholeRange } from './whole-numbe
  * fails. Rows that a branch inherits are converted when they are read, also in conditions that PostgreSQL evaluates for
  * rows that the branch does not see, so a failure would make statements fail that have nothing to do with the value.
  *
- * A conversion keeps the whole value or does not convert it: nothing is rounded or cut off. A text converts if it is what
- * the service writes for the value, so that the value converts back to the same text. Only the zeros at the end of a decimal
- * depend on its column, so any number of them will do.
+ * A conversion keeps the whole value or does not convert it: nothing is rounded or cut off. A text converts if it can mean
+ * nothing else. Zeros or signs in front of digits can: they may be a postal code or a telephone number.
  */
 
 /** A definition of a column, as far as conversions depend on it. */
@@ -128,16 +127,14 @@ function conversion(value: Sql, from: Typed, to: Typed): Sql {
   }
 }
 
-const UUID = '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$'
-const TIME = '^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{0,5}[1-9])?$'
+const UUID = '^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$'
+const TIME = '^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\\.[0-9]{1,6})?)?$'
 const DATE = '^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$'
-/** Milliseconds, or microseconds if there are any. */
 const DATETIME =
-  '^[0-9-]{10}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\\.[0-9]{3}((?!000)[0-9]{3})?Z$'
+  '^[0-9-]{10}[T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\\.[0-9]{1,6})?)?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])$'
 const INT = '^(0|-?[1-9][0-9]*)$'
 const DECIMAL = '^(?!-[0.]*$)-?(0|[1-9][0-9]*)(\\.[0-9]+)?$'
-/** Any number that PostgreSQL writes for a float. */
-const FLOAT = '^-?[0-9]+(\\.[0-9]+)?(e[+-][0-9]{1,3})?$'
+const FLOAT = '^-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$'
 /** With this length, a number has no more digits than PostgreSQL stores. */
 const NUMBER_LENGTH_MAX = 400
 
@@ -168,7 +165,9 @@ function numberFrom(value: Sql, from: Typed, to: Typed): Sql {
 function numberFromText(text: Sql, to: Typed): Sql {
   if (to.type !== 'float') return ifNumber(text, to.type === 'int' ? INT : DECIMAL, to)
   const float = sql`(${text})::double precision`
-  const converted = sql`case when (${float})::text = ${text} then ${float} end`
+  // Its shortest text has all of its digits.
+  const isExact = sql`(${float})::text::numeric = (${text})::numeric`
+  const converted = sql`case when ${isExact} then ${float} end`
   return ifNumber(text, FLOAT, to, converted)
 }
 
@@ -217,10 +216,17 @@ function dateFrom(text: Sql): Sql {
     then (${text})::date end end`
 }
 
+/** A moment with an offset from UTC, or a date, which stands for its midnight in UTC. */
 function datetimeFrom(text: Sql): Sql {
   const date = dateFrom(sql`left(${text}, 10)`)
-  return sql`case when ${text} ~ ${literal(DATETIME)} then
-    case when (${date}) is not null then (${text})::timestamptz end end`
+  return sql`case
+    when ${text} ~ ${literal(DATE)} then (${dateFrom(text)})::timestamp at time zone 'UTC'
+    when ${text} ~ ${literal(DATETIME)} then case
+      -- An offset moves no moment out of the years that can be stored.
+      when left(${text}, 4) in ('0001', '9999') and right(${text}, 1) <> 'Z' then null
+      when (${date}) is not null then (${text})::timestamptz
+    end
+  end`
 }
 
 /** The lengths that a column may have. */
