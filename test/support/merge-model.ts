@@ -1092,12 +1092,50 @@ function mergeShapes({
       }
     }
     const names = { before: base?.name, here: table.name, there: other.name }
-    const constraints = mergeConstraints(table, other, base)
-    const uids = new Set(columns.map(({ uid }) => uid))
-    for (const each of constraints) {
-      if (!each.columns.every((uid) => uids.has(uid))) refuse(`${each.name} has no column`)
+    const shape = withUsedColumns(
+      { columns, constraints: mergeConstraints(table, other, base) },
+      { table, other, strategy },
+    )
+    return { ...table, name: rename(names, strategy), ...shape }
+  }
+
+  /**
+   * Settles constraints of columns that the other side has removed. Those of the target keep their columns by `ours`, and are
+   * left out by `theirs`. Those of the merged branch are left out by `ours`.
+   */
+  function withUsedColumns(
+    shape: Pick<ModelTable, 'columns' | 'constraints'>,
+    { table, other, strategy }: { table: ModelTable; other: ModelTable; strategy: Strategy },
+  ): Pick<ModelTable, 'columns' | 'constraints'> {
+    const lacks = ({ columns }: ModelConstraint) =>
+      columns.some((used) => shape.columns.every(({ uid }) => uid !== used))
+    const broken = shape.constraints.find(lacks)
+    if (broken === undefined) return shape
+    const [mine, theirs] = [table, other].map(({ constraints }) =>
+      constraints.find(({ name }) => name === broken.name),
+    )
+    const isOurs = isSame(mine, broken)
+    if (strategy === 'fail' || (strategy === 'theirs' && !isOurs)) {
+      refuse(`${broken.name} has no column`)
     }
-    return { ...table, name: rename(names, strategy), columns, constraints }
+    const settled = { ...shape }
+    if (isOurs && strategy === 'ours') {
+      for (const column of table.columns) {
+        const isThere = settled.columns.some(({ uid }) => uid === column.uid)
+        if (isThere || !broken.columns.includes(column.uid)) continue
+        // The merged branch may have another column of the name.
+        const isRival = ({ uid, name }: ModelColumn) =>
+          name.toLowerCase() === column.name.toLowerCase() &&
+          table.columns.every((each) => each.uid !== uid)
+        for (const { uid } of settled.columns.filter(isRival)) rejected.add(uid)
+        settled.columns = [...settled.columns.filter((each) => !isRival(each)), column]
+      }
+    } else {
+      settled.constraints = shape.constraints.flatMap((each) =>
+        each === broken ? ((isOurs ? theirs : mine) ?? []) : each,
+      )
+    }
+    return withUsedColumns(settled, { table, other, strategy })
   }
 
   /** Returns a column with the merged size. */

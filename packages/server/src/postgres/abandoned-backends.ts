@@ -23,7 +23,7 @@ interface Backend {
   readonly nameOnNodes: string
 }
 
-/** What a connection was used for. */
+/** The schema that a connection used, and whether it defined tables. */
 interface BackendUse {
   /** The schema of the database whose rows it used. */
   readonly schema: string | undefined
@@ -122,7 +122,7 @@ export class AbandonedBackends {
       ended?.every(({ hasEnded }) => hasEnded) &&
       endedOnNodes?.every(({ result }) => result !== 'f')
     if (!haveEnded) return false
-    // One that the coordinator has committed may still be prepared on a node.
+    // A transaction that the coordinator has committed may still be prepared on a node.
     return (await ask(RECOVER)) !== undefined
   }
 }

@@ -10,7 +10,7 @@ interface SequenceState {
   readonly stamp: string
 }
 
-/** What a request has taken of a sequence: the stamp after the last use, and the number before the first. */
+/** The use of a sequence by a request: the stamp after the last number it took, and the number before the first. */
 interface Used extends SequenceState {
   /** The table or column, as messages name it, if numbers were generated. */
   readonly generatedFor: string | undefined

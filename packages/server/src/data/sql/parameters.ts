@@ -7,7 +7,7 @@ import { checkText } from '../../rows/columns/text-types.js'
 /** Names of types of PostgreSQL, by parameter. undefined: PostgreSQL infers the type. */
 export type ParameterTypes = readonly (string | undefined)[]
 
-/** What is known of parameters when a statement is planned. */
+/** Sizes and types of parameters, which are known when a statement is planned. */
 export interface GivenParameters {
   /** The size of the text of each parameter, in bytes. */
   readonly parameterSizes: readonly number[]

@@ -27,7 +27,7 @@ export interface RecordResolution {
   readonly token: string
 }
 
-/** The same, with its id and its table as they were given. */
+/** A decision about a record as the request has it: with its table, and its id in any form. */
 export type GivenResolution = Omit<RecordResolution, 'id'> & {
   readonly id: string | number
   readonly table: string

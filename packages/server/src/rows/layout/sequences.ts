@@ -46,7 +46,7 @@ const ownerOf = (databaseId: string, itemId: Sql): Sql => sql`
     where o.database_id = ${databaseId}::bigint and o.item_id = ${itemId}
   ), ${itemId})`
 
-/** What a sequence has given to a request. */
+/** Numbers that a request has taken of a sequence. */
 export interface Taken {
   readonly first: number
   /** The state of the sequence after it. Whoever takes of it, or goes on after a number, changes its stamp. */
