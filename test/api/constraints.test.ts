@@ -347,6 +347,30 @@ describe('a constraint', () => {
     expect(answer.body.message).toContain(message)
   })
 
+  it('can use functions of numbers and patterns', async () => {
+    const { branches, put } = await open()
+    const create = `create table measures (
+      id text primary key, n int check (mod(n, 5) = 0), v float,
+      d numeric(1000, 10) check (sqrt(d) < 10 and div(d, 1) < 100 and ln(d) > 0),
+      t text check (t similar to '[a-z]{2}-[0-9]+' and t not similar to 'x%'),
+      root float generated always as (sqrt(power(v, 2) + v) + exp(ln(v))) stored)`
+    const sql = (statement: string) => branches.call('main', 'POST', '/sql', { statement })
+    expect((await sql(create)).status).toBe(200)
+    expect(
+      (await put('/tables/measures/constraints/even', { check: 'mod(n, 2) = 0' })).status,
+    ).toBe(200)
+    await branches.put('main', 'measures', 'a', { n: 10, v: 1, d: '1.5', t: 'ab-12' })
+    expect(await branches.record('main', 'measures', 'a')).toMatchObject({
+      root: Math.SQRT2 + 1,
+    })
+    for (const values of [{ n: 15 }, { n: 2 }, { d: 101 }, { d: 0 }, { t: 'ab-' }, { t: 'xb-1' }]) {
+      expect(await put('/tables/measures/data/b', values)).toMatchObject({
+        status: 400,
+        body: { code: 'check_violation', columns: [Object.keys(values)[0]] },
+      })
+    }
+  })
+
   it('keeps its columns from being removed', async () => {
     const { branches } = await open()
     const answer = await branches.call('main', 'DELETE', '/tables/bookings/columns/day')

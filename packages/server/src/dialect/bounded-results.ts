@@ -25,8 +25,12 @@ const FIXED_FUNCTIONS: ReadonlySet<string | undefined> = new Set(
 )
 /** Functions whose result is no larger than their arguments together. */
 const KEEPING_FUNCTIONS: ReadonlySet<string | undefined> = new Set(
-  `abs ceil ceiling floor greatest least mod nullif round trunc`.split(' '),
+  `abs ceil ceiling div floor gcd greatest lcm least ln log log10 mod nullif round sqrt trunc`.split(
+    ' ',
+  ),
 )
+/** Larger powers have results of unknown size. */
+const EXPONENT_MAX = 100
 const ARITHMETIC: ReadonlySet<string | undefined> = new Set(['+', '-', '*', '/', '%', '||'])
 
 /** Returns the size of the values of an expression, or undefined. `sizeOf` knows those of columns and constants. */
@@ -52,7 +56,9 @@ export function boundOfResult(
     const { kind, name, lexpr, rexpr } = operation
     if (kind === 'AEXPR_NULLIF') return inner(lexpr)
     const operator = namesOf(name).at(-1)
-    if (kind !== 'AEXPR_OP' || !ARITHMETIC.has(operator)) return undefined
+    if (kind !== 'AEXPR_OP') return undefined
+    if (operator === '^') return boundOfPower([lexpr, rexpr], inner)
+    if (!ARITHMETIC.has(operator)) return undefined
     const [left, right] = [inner(lexpr), inner(rexpr)]
     if (left === undefined || right === undefined) return undefined
     const isSum = operator === '+' || operator === '-'
@@ -67,6 +73,7 @@ export function boundOfResult(
   if (call !== undefined) {
     const name = namesOf(call.funcname).at(-1)
     if (FIXED_FUNCTIONS.has(name)) return FIXED_BYTES
+    if (name === 'power') return boundOfPower(call.args ?? [], inner)
     const size = KEEPING_FUNCTIONS.has(name) ? all(call.args ?? []) : undefined
     return size === undefined ? undefined : size + ADDED_BYTES
   }
@@ -76,4 +83,25 @@ export function boundOfResult(
   if (branches === undefined) return undefined
   const results = (branches.args ?? []).map((each) => contentOf(each, 'CaseWhen')?.result)
   return all([...results, branches.defresult])
+}
+
+/** A power has as many digits as its base, times the exponent. */
+function boundOfPower(
+  [base, exponent]: readonly (Node | undefined)[],
+  boundOf: (node: Node | undefined) => number | undefined,
+): number | undefined {
+  const size = boundOf(base)
+  const times = Math.ceil(Math.abs(numberOf(exponent)))
+  return size === undefined || !(times <= EXPONENT_MAX)
+    ? undefined
+    : size * (times + 1) + ADDED_BYTES
+}
+
+/** Returns the number that is written as a constant. */
+function numberOf(node: Node | undefined): number {
+  const { name, lexpr, rexpr } = contentOf(node, 'A_Expr') ?? {}
+  if (lexpr === undefined && namesOf(name).at(-1) === '-') return -numberOf(rexpr)
+  const { ival, fval } = contentOf(node, 'A_Const') ?? {}
+  if (ival !== undefined) return ival.ival ?? 0
+  return fval === undefined ? Number.NaN : Number(fval.fval)
 }

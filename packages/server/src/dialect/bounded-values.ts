@@ -2,7 +2,7 @@ import type { Node } from 'libpg-query'
 import { raw, type Sql, sql } from '../postgres/sql.js'
 import { COLLECTED_BYTES_MAX, MADE_BYTES_MAX, VALUE_BYTES_MAX, VALUE_BYTES_MIN } from './allowed.js'
 import { tooCostly } from './invalid-sql.js'
-import { contentOf } from './nodes.js'
+import { contentOf, namesOf } from './nodes.js'
 
 /*
  * Limits the sizes of values in a statement. The sizes of constants and parameters are known here. All other
@@ -37,6 +37,8 @@ export function knownSize(
   if (parameter !== undefined) return parameterSize(parameter.number ?? 0)
   const cast = contentOf(node, 'TypeCast')
   if (cast !== undefined) return knownSize(cast.arg, parameterSize)
+  const call = contentOf(node, 'FuncCall')
+  if (call !== undefined) return escapedSize(namesOf(call.funcname).at(-1), call.args)
   const array = contentOf(node, 'A_ArrayExpr')
   if (array !== undefined) {
     let size = 0
@@ -48,6 +50,28 @@ export function knownSize(
     return size
   }
   return contentOf(node, 'SQLValueFunction') === undefined ? undefined : 8
+}
+
+/** What SIMILAR TO adds around a pattern. */
+const ENCLOSING_BYTES = 6
+
+/** Returns the largest size of a pattern of LIKE or SIMILAR TO that is written as a constant, as it is searched. */
+function escapedSize(
+  name: string | undefined,
+  [pattern]: readonly Node[] = [],
+): number | undefined {
+  const text = contentOf(pattern, 'A_Const')?.sval?.sval
+  if (text === undefined) return undefined
+  if (name === 'like_escape') return 2 * Buffer.byteLength(text)
+  if (name !== 'similar_to_escape') return undefined
+  const added = (letters: RegExp, each: number) => (text.match(letters)?.length ?? 0) * each
+  return (
+    Buffer.byteLength(text) +
+    ENCLOSING_BYTES +
+    added(/[%.^$\\]/g, 1) +
+    added(/\(/g, 2) +
+    added(/"/g, 8)
+  )
 }
 
 export function valueTooLarge(what: string, bytesMax: number) {

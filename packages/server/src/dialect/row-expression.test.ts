@@ -103,6 +103,46 @@ it('calculates with many columns, up to a number of functions and operators', as
   await expect(bind('unit::jsonb - unit')).rejects.toThrow('too large')
 })
 
+it.each([
+  'mod(a, 2) = 0',
+  'mod(d, 5) = 0',
+  'sqrt(a * a + b * b) < 10 and ln(a) > 0 and log(2, b) > 0 and log(d) > 0 and exp(a) > 0',
+  'div(a, b) = 1 and gcd(a, b) = 1 and lcm(a, b) > 0',
+  'power(a, 2) > b ^ 2 and a ^ b > power(b, a)',
+  'sqrt(power(a - b, 2) + (b - 1) ^ 2) < 5 and sqrt(power(a, -0.5)) > 0',
+  `t similar to '[0-9]{4}-[0-9]{2}-[0-9]{2}' and t not similar to '(x|y)%' and t similar to 'a#%' escape '#'`,
+  `t like 'a#%' escape '#'`,
+])('accepts %s, whose cost has a bound', async (text) => {
+  const columns = [
+    { id: 1, name: 'a', bytesMax: 16 },
+    { id: 2, name: 'b', bytesMax: 16 },
+    { id: 3, name: 'd', bytesMax: 516 },
+    { id: 4, name: 't' },
+  ]
+  const parsed = (await parseRowExpressions([text])).get(text)
+  if (parsed === undefined || parsed instanceof AppError) throw parsed
+  expect(columnIdsIn(bindRowExpression(parsed, columns).sql)).not.toEqual([])
+})
+
+it.each([
+  'mod(price, 2) = 0',
+  'sqrt(a ^ 1000) > 1',
+  'sqrt(a ^ b) > 1',
+  'ln(exp(a)) > 1',
+  'power(power(power(a, 100), 100), 100) > 1',
+  'price ^ price > 1',
+  `price similar to '${'a'.repeat(100)}%'`,
+])('refuses %s, whose cost has none', async (text) => {
+  const columns = [
+    { id: 1, name: 'a', bytesMax: 16 },
+    { id: 2, name: 'b', bytesMax: 16 },
+    { id: 3, name: 'price' },
+  ]
+  const parsed = (await parseRowExpressions([text])).get(text)
+  if (parsed === undefined || parsed instanceof AppError) throw parsed
+  expect(() => bindRowExpression(parsed, columns)).toThrow('can be too large')
+})
+
 it('limits the length of an expression', async () => {
   const text = (length: number) => `price > 0${' '.repeat(length - 9)}`
   await bind(text(LIMITS.expressionLengthMax))

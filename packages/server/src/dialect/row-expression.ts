@@ -130,7 +130,7 @@ function writeAll(writer: ExpressionWriter, node: Node): ExpressionParts {
   const parts = toParts(written)
   // Such a call limits the time of a statement. An expression of a row has to be cheap without it.
   if (parts.some((part) => typeof part === 'string' && part.includes('offshoot_sql.'))) {
-    throw invalidSql('the expression calculates, compares or searches values that are too large')
+    throw invalidSql('the expression calculates, compares or searches values that can be too large')
   }
   return parts
 }

@@ -263,8 +263,8 @@ export class ExpressionWriter {
     const size = this.sizeOf(node)
     if (size !== undefined && size > bytesMax) throw valueTooLarge(what, bytesMax)
     const value = this.writeTyped(node)
-    const isSmall = size !== undefined || (this.isStored(node) && bytesMax >= SEARCHED_BYTES_MAX)
-    return isSmall ? value : within(value, bytesMax)
+    const isBounded = size !== undefined || this.#isBounded(node, bytesMax)
+    return isBounded ? value : within(value, bytesMax)
   }
 
   /** Writes an argument of a function whose result is larger than its arguments. */
@@ -272,10 +272,14 @@ export class ExpressionWriter {
     const { valueBytesMax } = this.context.effort
     const bytesMax = Math.floor(valueBytesMax / Math.max(1, count / 2))
     const isColumn = contentOf(node, 'ColumnRef') !== undefined
-    const isBounded = (this.boundOf(node) ?? Number.POSITIVE_INFINITY) <= bytesMax
-    const isSmall = isBounded || (this.isStored(node) && bytesMax >= SEARCHED_BYTES_MAX)
     const value = this.writeTyped(node)
-    return isColumn && !isSmall ? within(value, bytesMax) : value
+    return isColumn && !this.#isBounded(node, bytesMax) ? within(value, bytesMax) : value
+  }
+
+  /** Returns whether the values of an expression are no larger than `bytesMax`, as its columns tell. */
+  #isBounded(node: Node | undefined, bytesMax: number): boolean {
+    if (this.isStored(node) && bytesMax >= SEARCHED_BYTES_MAX) return true
+    return (this.boundOf(node) ?? Number.POSITIVE_INFINITY) <= bytesMax
   }
 
   writeAllGrowing(nodes: readonly Node[] | undefined): Sql[] {

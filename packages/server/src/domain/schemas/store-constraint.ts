@@ -171,14 +171,14 @@ export function bindExpression(
   throw fault(`column [${computed.name}] is computed; use its expression instead`)
 }
 
-/** The size of a value that is neither a text nor a `decimal`. */
+/** The size of a value that is neither a text nor a `decimal`. Two digits of a `decimal` take a byte. */
 const SMALL_BYTES = 16
 
 /** Returns the largest size of the values of a column, if its type is one to calculate with. */
 function valueBytesMax({ type, decimal }: StoredColumn): number | undefined {
   switch (type) {
     case 'decimal':
-      return SMALL_BYTES + (decimal?.precision ?? 0)
+      return SMALL_BYTES + Math.ceil((decimal?.precision ?? 0) / 2)
     case 'int':
     case 'float':
     case 'date':
