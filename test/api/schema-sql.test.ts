@@ -771,7 +771,7 @@ describe('alter, rename, drop, index and comment', () => {
     })
     expect(await table('pairs')).toMatchObject({
       columns: [{ notNull: true }, { notNull: true }],
-      constraints: [{ name: 'pairs_a_b_key', unique: ['a', 'b'] }],
+      constraints: [{ name: 'pairs_pkey', unique: ['a', 'b'] }],
     })
     expect(await table('late')).toMatchObject({ columns: [{ notNull: true, unique: true }, {}] })
     await run(`insert into versions (num) values ('1')`)
@@ -779,6 +779,49 @@ describe('alter, rename, drop, index and comment', () => {
     expect(await sql('insert into pairs (a) values (1)')).toMatchObject({ status: 400 })
     await run('alter table versions drop constraint v')
     await run(`insert into versions (num) values ('1')`)
+  })
+
+  it('keep the name of a primary key of other columns, also that of PostgreSQL', async () => {
+    const { run, sql, table } = await open()
+    await run(`create table lines (o int, p text, n int, constraint "lines_pkey" primary key ("o", "p"));
+      create table pairs (a int, b int, primary key (a, b));
+      create table codes (code text, constraint codes_pkey primary key (code));
+      create table own (id text primary key, a int, b int);
+      alter table own add constraint own_pkey primary key (a, b)`)
+    for (const [name, unique] of [
+      ['lines', ['o', 'p']],
+      ['pairs', ['a', 'b']],
+      ['codes', ['code']],
+    ] as const) {
+      expect((await table(name)).constraints).toEqual([{ name: `${name}_pkey`, unique }])
+    }
+    // Here, it is the name of the key of the ids.
+    expect((await table('own')).constraints).toEqual([{ name: 'own_a_b_key', unique: ['a', 'b'] }])
+    await run(`insert into lines values (1, 'x', 1)`)
+    const again = `insert into lines values (1, 'x', 2) on conflict on constraint`
+    await run(`${again} lines_pkey do nothing`)
+    await run(`${again} lines_pkey do update set n = excluded.n`)
+    await run(`insert into lines (id, o, p) values ('i', 2, 'x')`)
+    await run(`insert into lines (id, o, p) values ('i', 3, 'x')
+      on conflict on constraint lines_id_pkey do nothing`)
+    expect((await run('select o, n from lines order by o')).records).toEqual([
+      { o: 1, n: 2 },
+      { o: 2, n: null },
+    ])
+    expect(await sql(`insert into lines values (1, 'x', 3)`)).toMatchObject({
+      status: 400,
+      body: { code: 'unique_violation', constraint: 'lines_pkey', columns: ['o', 'p'] },
+    })
+    await run(`update lines set n = 1 where n is null;
+      alter table lines drop constraint lines_pkey, add constraint lines_pkey primary key (o, n)`)
+    expect((await table('lines')).constraints).toEqual([{ name: 'lines_pkey', unique: ['o', 'n'] }])
+    await run('alter table lines rename constraint lines_pkey to lines_key')
+    expect((await table('lines')).constraints).toMatchObject([{ name: 'lines_key' }])
+    // Now it is the name of the key of the ids again.
+    await run(`insert into lines (id, o, p, n) values ('i', 3, 'x', 1)
+      on conflict on constraint lines_pkey do nothing`)
+    await run('alter table pairs drop constraint pairs_pkey')
+    expect((await table('pairs')).constraints ?? []).toEqual([])
   })
 
   it('make tables whose ids only a list of columns has, unless they have a column for them', async () => {

@@ -232,6 +232,29 @@ describe('the catalogue of a branch', () => {
     expect(usage).toEqual([{ column_name: 'team', target: 'teams' }])
   })
 
+  it('has the key of other columns than the id once, by the name that it was given', async () => {
+    const client = await wire.connect('shop:main')
+    await client.query('select offshoot.fork($1)', ['keyed'])
+    await client.query('select offshoot.checkout($1)', ['keyed'])
+    await client.query(
+      'create table keyed (a int, b text, constraint keyed_pkey primary key (a, b))',
+    )
+    const { rows } = await client.query(
+      `select conname, pg_get_constraintdef(oid) as definition from pg_constraint
+      where conrelid = 'keyed'::regclass and contype in ('p', 'u') order by 1`,
+    )
+    expect(rows).toEqual([
+      { conname: 'keyed_id_pkey', definition: 'PRIMARY KEY (id)' },
+      { conname: 'keyed_pkey', definition: 'UNIQUE (a, b)' },
+    ])
+    await client.query(`insert into keyed values (1, 'x')`)
+    await expect(client.query(`insert into keyed values (1, 'x')`)).rejects.toMatchObject({
+      code: '23505',
+      constraint: 'keyed_pkey',
+    })
+    await client.end()
+  })
+
   it('tells a unique index from a constraint, and so do dumps and schemas that name neither', async () => {
     const client = await wire.connect('shop:main')
     await client.query('select offshoot.fork($1)', ['told'])

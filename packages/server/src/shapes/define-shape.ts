@@ -1,6 +1,7 @@
 import { LIMITS } from '@offshoot/contract/limits'
 import type { ColumnType, IntBits } from '@offshoot/contract/schema'
 import type { CompiledSchema } from '../data/session/compiled-schema.js'
+import { idKeyName } from '../data/sql/branch-tables.js'
 import { expressionSql } from '../dialect/row-expression.js'
 import { Aliases, cutName, NAME_BYTES_MAX } from '../dialect/scope.js'
 import { ident, join, literal, quoteIdent, raw, type Sql, sql } from '../postgres/sql.js'
@@ -156,7 +157,7 @@ function defineTable(
   })
   const { table: stored } = table.codec
   const id = sql`id ${idTypeOf(stored)} ${ID_DEFAULTS[stored.idType ?? 'text']}`
-  const key = sql`constraint ${ident(names.take(`${table.name}_pkey`))} primary key (id)`
+  const key = sql`constraint ${ident(names.take(idKeyName(stored)))} primary key (id)`
   return [...defined, sql`create table ${tableName(table)} (${join([id, ...columns, key], ', ')})`]
 }
 

@@ -252,11 +252,17 @@ function publicValue(type: ColumnType, value: Sql): Sql {
   )`
 }
 
+/** Returns the name of the key of the ids of a table. A constraint can have the usual one. */
+export function idKeyName({ name, constraints = [] }: StoredTable): string {
+  const usual = cutName(`${name}_pkey`)
+  return constraints.some((each) => each.name === usual) ? cutName(`${name}_id_pkey`) : usual
+}
+
 function listKeys(codec: TableCodec, columns: readonly OwnColumn[]): TableKey[] {
   const { table, physical, uniqueKeys } = codec
   const id = columns.filter(({ name, column }) => column === undefined && name === 'id')
   return [
-    { name: `${table.name}_pkey`, columns: id.map((column) => keyColumn(codec, column)) },
+    { name: idKeyName(table), columns: id.map((column) => keyColumn(codec, column)) },
     ...uniqueKeys.map(({ name, columns: indexes }) => {
       const own = indexes.flatMap(
         (index) => columns.find((each) => each.column === physical[index]) ?? [],

@@ -38,12 +38,22 @@ export function addKey(work: SchemaWork, table: TableModel, constraint: TableCon
   const { keys = [], conname } = constraint
   const names = namesOf(keys).map((name) => name ?? '')
   for (const name of names) work.model.requireValues(table, getColumn(table, name))
-  // The key of the ids has this name.
-  const isUsual = conname === cutName(`${table.name}_pkey`)
-  makeUnique(work, table, { keys: names, given: isUsual ? undefined : conname })
+  makeUnique(work, table, { keys: names, given: keyName(table, names, conname) })
   work.note(
     `table [${table.name}]: PRIMARY KEY (${names.join(', ')}) is UNIQUE and NOT NULL: the primary key is the column [id]`,
   )
+}
+
+/** Returns the name that a primary key of other columns keeps. undefined: that of a unique constraint. */
+function keyName(
+  { name, hidesId }: TableModel,
+  keys: readonly string[],
+  given: string | undefined,
+): string | undefined {
+  const usual = cutName(`${name}_pkey`)
+  // In a table with a column for ids, their key has the usual name.
+  if (!hidesId) return given === usual ? undefined : given
+  return given ?? (keys.length > 1 ? usual : undefined)
 }
 
 export function addUnique(work: SchemaWork, table: TableModel, constraint: TableConstraint): void {

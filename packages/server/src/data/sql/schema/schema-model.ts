@@ -44,6 +44,8 @@ export interface TableModel {
   name: string
   readonly idType: IdType
   idBits?: IntBits | undefined
+  /** The statement that created the table has no column for ids. */
+  readonly hidesId: boolean
   /** The operation that adds the table, if the statements do. */
   readonly added?: { idBits?: IntBits }
   readonly columns: ColumnModel[]
@@ -74,8 +76,8 @@ export class SchemaModel {
   /** `usedBy` returns the names of the columns that a constraint of a table uses. */
   constructor(schema: Schema, usedBy: (table: string, constraint: string) => readonly string[]) {
     this.tables = schema.tables.map(
-      ({ name, idType = 'string', idBits, columns, constraints = [] }) => ({
-        ...{ name, idType, idBits },
+      ({ name, idType = 'string', idBits, hiddenId = false, columns, constraints = [] }) => ({
+        ...{ name, idType, idBits, hidesId: hiddenId },
         columns: columns.map((definition) => ({ definition })),
         constraints: constraints.map((each) => ({
           name: each.name,
@@ -99,7 +101,8 @@ export class SchemaModel {
       ...(isHidden && { hiddenId: true as const }),
     }
     this.operations.push({ addTable: added })
-    const table = { name, idType, idBits: bits, added, columns: [], constraints: [] }
+    const form = { name, idType, idBits: bits, hidesId: isHidden === true }
+    const table = { ...form, added, columns: [], constraints: [] }
     this.tables.push(table)
     return table
   }
