@@ -190,6 +190,35 @@ describe('an enum type', () => {
     })
   })
 
+  it('has one list after a merge if one side adds values and the other a table with it', async () => {
+    await fork('wide')
+    const first = await connect('wide')
+    await first.query(`create type mood as enum ('sad', 'happy')`)
+    await first.query('create table a (id serial primary key, e mood)')
+    await shop.branches.fork('wide-child', 'wide')
+    await first.query('create table b (id serial primary key, e mood)')
+    await first.query(`alter type mood add value 'great'`)
+    const child = await connect('wide-child')
+    await child.query(`alter type mood add value 'bad' before 'sad'`)
+    await child.query(`insert into a (e) values ('bad')`)
+    await first.query(`select * from offshoot.merge('wide-child')`)
+    const again = await connect('wide')
+    await again.query('insert into b (e) select e from a')
+    await again.query(`insert into b (e) values ('great'), ('happy')`)
+    expect(
+      await rowsOf(again, `select e from b where e = 'bad'::mood or e > 'happy' order by e`),
+    ).toEqual([['bad'], ['great']])
+    await child.query(`select * from offshoot.merge('wide')`)
+    for (const branch of ['wide', 'wide-child']) {
+      for (const table of ['a', 'b']) {
+        expect((await columnOf(branch, table, 'e')).enum).toEqual({
+          values: ['bad', 'sad', 'happy', 'great'],
+          type: 'mood',
+        })
+      }
+    }
+  })
+
   it('is shown once for columns with the same values, and apart for one that was changed alone', async () => {
     await fork('apart')
     const first = await connect('apart')

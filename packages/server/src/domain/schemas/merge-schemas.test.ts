@@ -475,3 +475,107 @@ describe('indexes', () => {
     expect(merge(sides)).toMatchObject({ schema: { tables: [] }, conflicts: [] })
   })
 })
+
+describe('an enum type', () => {
+  const of = (id: number, values: string, type = 'm') =>
+    column(id, `c${id}`, { type: 'enum', enum: { values: [...values], type } })
+  const tableOf = (id: number, values: string, type?: string) =>
+    table(id, `t${id}`, of(id + 1, values, type))
+  const lists = ({ tables }: StoredSchema) =>
+    tables.map(({ columns }) => columns.map(({ enum: list }) => list?.values.join('')).join())
+  const BASE = schema(tableOf(10, 'ab'))
+
+  test.each<[string, StoredSchema, StoredSchema, string[]]>([
+    [
+      'values, and a table',
+      schema(tableOf(10, 'abc')),
+      schema(tableOf(10, 'ab'), tableOf(20, 'ab')),
+      ['abc', 'abc'],
+    ],
+    [
+      'values, and a table and values',
+      schema(tableOf(10, 'cab')),
+      schema(tableOf(10, 'abd'), tableOf(20, 'abd')),
+      ['cabd', 'cabd'],
+    ],
+    [
+      'tables and values',
+      schema(tableOf(10, 'cab'), tableOf(30, 'cab')),
+      schema(tableOf(10, 'abd'), tableOf(20, 'abd')),
+      ['cabd', 'cabd', 'cabd'],
+    ],
+    [
+      'another name, and values and a table',
+      schema(tableOf(10, 'ab', 'n'), tableOf(30, 'ab', 'n')),
+      schema(tableOf(10, 'abc')),
+      ['abc', 'abc'],
+    ],
+  ])('has one list if the sides have added %s', (_, one, other, expected) => {
+    for (const sides of [
+      { ours: one, theirs: other },
+      { ours: other, theirs: one },
+    ]) {
+      const merged = merge({ base: BASE, ...sides })
+      expect(merged.conflicts).toEqual([])
+      expect(lists(merged.schema)).toEqual(expected)
+    }
+  })
+
+  test('that both sides have made has the values of both, in one order', () => {
+    const made = (ours: string, theirs: string) =>
+      merge({
+        base: schema(),
+        ours: schema(tableOf(10, ours)),
+        theirs: schema(tableOf(20, theirs)),
+      })
+    expect(lists(made('bc', 'ab').schema)).toEqual(['abc', 'abc'])
+    expect(made('ab', 'bca')).toMatchObject({
+      conflicts: [
+        { table: 't20', column: 'c21', takes: [], message: expect.stringContaining('[m]') },
+      ],
+    })
+    const { conflicts } = merge(
+      { base: schema(), ours: schema(tableOf(10, 'ab')), theirs: schema(tableOf(20, 'cd')) },
+      {},
+      { enumValuesMax: 3 },
+    )
+    expect(conflicts).toHaveLength(1)
+  })
+
+  test('is a conflict if one side has removed values that new columns of the other can have', () => {
+    const ours = schema(tableOf(10, 'ab'), tableOf(20, 'ab'))
+    const theirs = schema(tableOf(10, 'a'))
+    expect(merge({ base: BASE, ours, theirs }).conflicts).toMatchObject([
+      { table: 't20', takes: [] },
+    ])
+  })
+
+  test('follows the decision about a column that both sides have changed', () => {
+    const base = schema(tableOf(10, 'abc'))
+    const sides = {
+      base,
+      ours: schema(tableOf(10, 'bac'), tableOf(20, 'bac')),
+      theirs: schema(tableOf(10, 'acb')),
+    }
+    expect(merge(sides).conflicts).toMatchObject([{ column: 'c11', takes: ['ours', 'theirs'] }])
+    for (const [strategy, values] of [
+      ['ours', 'bac'],
+      ['theirs', 'acb'],
+    ] as const) {
+      const merged = merge(sides, { strategy })
+      expect(merged.conflicts).toEqual([])
+      expect(lists(merged.schema)).toEqual([values, values])
+    }
+  })
+
+  test('whose columns have had different values stays as it is', () => {
+    const apart = schema(tableOf(10, 'ab'), tableOf(20, 'ax'))
+    const merged = merge({
+      base: apart,
+      ours: apart,
+      theirs: schema(tableOf(10, 'abc'), tableOf(20, 'ax')),
+    })
+    expect(merged.conflicts).toEqual([])
+    expect(lists(merged.schema)).toEqual(['abc', 'ax'])
+  })
+})

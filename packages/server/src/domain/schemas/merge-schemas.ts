@@ -20,6 +20,7 @@ import {
   type Take,
   withDefinitionOf,
 } from './merge-definitions.js'
+import { withMergedTypes } from './merge-enum-types.js'
 import { settleUses, type TableParts } from './merge-uses.js'
 import { orderTables } from './order-tables.js'
 import { toPublicColumn } from './public-schema.js'
@@ -149,7 +150,13 @@ export function mergeSchemas(
     const message = before === undefined ? KEPT_THERE : REMOVED_HERE
     conflicts.push({ id: table.id, table: table.name, message, takes: ['ours'], records })
   }
-  const tables = withLinkedBits([...kept, ...added])
+  const contested = new Set(conflicts.map(({ id }) => id))
+  const tables = withMergedTypes(withLinkedBits([...kept, ...added]), {
+    ...sides,
+    limits: options.limits,
+    isContested: (id) => contested.has(id),
+    conflict: (each) => conflicts.push({ ...each, takes: NEITHER }),
+  })
   conflicts.push(
     ...nameConflicts(tables),
     ...linkConflicts(tables),
