@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
@@ -127,6 +128,78 @@ describe.each(['main', 'fork'])('links that must exist on %s', (branch) => {
       expect(Object.keys(await read('members', 'a', 'b', 'c'))).toEqual(isPartial ? ['a', 'c'] : [])
     },
   )
+
+  it('are kept by a partial stream of which other lines are refused', async () => {
+    const { branches, send, read } = await open(branch)
+    await branches.edit(
+      branch,
+      { addColumn: { table: 'tasks', column: { name: 'n', type: 'int' } } },
+      { addColumn: { table: 'tasks', column: { name: 'code', type: 'string', unique: true } } },
+      { addConstraint: { table: 'tasks', constraint: { name: 'positive', check: '10 / n > 0' } } },
+    )
+    const insert = async (lines: readonly object[]) => {
+      const body = lines.map((line) => JSON.stringify(line)).join('\n')
+      const answer = await send('POST', '/tables/tasks/bulk?mode=partial', body, ndjson)
+      expect(answer.status).toBe(200)
+      return answer.body
+    }
+    const result = await insert([
+      { id: 'child', parent: 'root' },
+      { id: 'failing', n: -1, code: '1' },
+      { id: 'nobodys', parent: 'nobody', code: '1' },
+      { id: 'free', code: '1' },
+      { id: 'taken', code: '1' },
+      { id: 'of-failing', parent: 'failing' },
+      { id: 'of-taken', parent: 'taken' },
+      { id: 'unevaluated', n: 0 },
+      { id: 'root' },
+    ])
+    expect(result.inserted).toBe(3)
+    expect(result.errors).toMatchObject(
+      [
+        [2, 'check_violation'],
+        [3, 'link_violation'],
+        [5, 'unique_violation'],
+        [6, 'link_violation'],
+        [7, 'link_violation'],
+        [8, 'check_violation'],
+      ].map(([line, code]) => ({ line, code })),
+    )
+    expect(Object.keys(await read('tasks', 'child', 'free', 'root'))).toHaveLength(3)
+  })
+
+  it('are kept by a partial stream with values that only PostgreSQL refuses', async () => {
+    const { branches, send, read } = await open(branch)
+    const keys = ['k1', 'k2', 'k3', 'k4']
+    await branches.edit(
+      branch,
+      ...keys.map((name) => ({
+        addColumn: { table: 'tasks', column: { name, type: 'string' as const } },
+      })),
+      { addConstraint: { table: 'tasks', constraint: { name: 'together', unique: keys } } },
+    )
+    // Together, they are too long for an index. PostgreSQL cannot compress them.
+    const letters = (of: string) =>
+      createHash('shake256', { outputLength: 500 }).update(of).digest('hex')
+    const long = Object.fromEntries(keys.map((key) => [key, letters(key)]))
+    const lines = [
+      { id: 'child', parent: 'root' },
+      { id: 'long', ...long },
+      { id: 'of-long', parent: 'long' },
+      { id: 'own', parent: 'own' },
+      { id: 'one', parent: 'other' },
+      { id: 'root' },
+      { id: 'other', parent: 'one' },
+    ]
+    const body = lines.map((line) => JSON.stringify(line)).join('\n')
+    const answer = await send('POST', '/tables/tasks/bulk?mode=partial', body, ndjson)
+    expect(answer.body).toMatchObject({
+      inserted: 5,
+      failed: 2,
+      errors: [{ line: 2 }, { line: 3 }],
+    })
+    expect(Object.keys(await read('tasks', 'child', 'one', 'other', 'own', 'root'))).toHaveLength(5)
+  })
 
   describe.each(['records', 'lines'])('of %s of an upsert', (form) => {
     type Sent = Record<string, unknown>

@@ -3,7 +3,6 @@ import type { Limits } from '@offshoot/contract/limits'
 import { inTurns } from '../../common/in-turns.js'
 import { LineReader, type ParsedLine } from '../../common/line-reader.js'
 import type { Database } from '../../postgres/database.js'
-import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import type { WritableTable } from '../../rows/open-branch.js'
 import { Refusal } from '../../rows/writing/refusals.js'
 import type { StagedRow } from '../../rows/writing/staged-rows.js'
@@ -17,7 +16,7 @@ import {
 import type { Session } from '../session/session.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { findBrokenLinks } from './broken-links.js'
-import { amongRows, findUnevaluated } from './failing-records.js'
+import { amongRows, findFailing, findUnevaluated } from './failing-records.js'
 import { LoadEntry } from './load-entry.js'
 import { giveBackRefused } from './new-numbers.js'
 import { storeFiles } from './record-files.js'
@@ -173,14 +172,23 @@ interface Insertion {
   onSettled(rows: readonly StagedRow[]): void
 }
 
+/** How rows are inserted that are a part of those that were given. */
+interface Attempt {
+  readonly rows: readonly StagedRow[]
+  /** Gets the rows that link to missing records, which others of the request may be. undefined: they are refused. */
+  readonly defer?: ((rows: readonly StagedRow[]) => void) | undefined
+  /** Whether the rows were deferred before. */
+  readonly isLast?: boolean
+}
+
 /**
- * Inserts the valid rows of a batch. If a value is taken, one lookup finds all rows with such values. Other
- * invalid rows are found by splitting the batch in halves.
+ * Inserts the valid rows of a batch. If one is refused, lookups find all rows that break a rule. Should they find none, the
+ * batch is split in halves.
  */
 async function insertWhatFits(
   context: RecordContext,
   table: WritableTable,
-  insertion: Insertion & { readonly isLookedUp?: boolean },
+  insertion: Insertion & Attempt,
 ): Promise<void> {
   const { rows, tally, entry, onStored, onInserted, onSettled } = insertion
   const [first] = rows
@@ -203,7 +211,13 @@ async function insertWhatFits(
   } catch (error) {
     const refusal = Refusal.of(error, [table.codec])?.message
     if (refusal === undefined) throw error
-    if (rows.length === 1) {
+    if (rows.length > 1) {
+      const free = await refuseBroken(context, table, insertion)
+      const insert = free.length < rows.length ? insertWhatFits : insertHalves
+      await insert(context, table, { ...insertion, rows: free })
+    } else if (insertion.defer !== undefined && findBrokenLink(error) !== undefined) {
+      insertion.defer(rows)
+    } else {
       const found = await findUnevaluated(session, table, { error, find: amongRows(rows) })
       const message = `invalid record: ${found?.violation.message ?? refusal}`
       const fields = found
@@ -211,54 +225,70 @@ async function insertWhatFits(
         : findViolationFields(error, new Set([table.codec]))
       tally.refuse(first.line, { message, ...fields })
       onSettled(rows)
-      return
     }
-    const isLinkBroken = findBrokenLink(error) !== undefined
-    if ((codeOf(error) === UNIQUE_VIOLATION || isLinkBroken) && !insertion.isLookedUp) {
-      const refuse = isLinkBroken ? refuseLinking : refuseTaken
-      const free = await refuse(context, table, insertion)
-      await insertWhatFits(context, table, { ...insertion, rows: free, isLookedUp: true })
-      return
-    }
-    const middle = Math.ceil(rows.length / 2)
-    await insertWhatFits(context, table, { ...insertion, rows: rows.slice(0, middle) })
-    await insertWhatFits(context, table, { ...insertion, rows: rows.slice(middle) })
   }
 }
 
-/** Refuses the rows whose id or unique value is taken, and returns the others. */
-async function refuseTaken(
+/** Inserts halves. A row that links to one of the other half is inserted when both are settled. */
+async function insertHalves(
   context: RecordContext,
   table: WritableTable,
-  { rows, tally, onSettled }: Insertion,
-): Promise<StagedRow[]> {
-  const fields = await readUniqueFields(context, table, rows)
-  const taken = await inTurns(findTaken(fields, rows.length))
-  const refused = rows.filter((_, row) => taken[row] !== undefined)
-  for (const [row, { line }] of rows.entries()) {
-    const violation = taken[row]
-    if (violation === undefined) continue
-    const message = `invalid record: ${violation.message}`
-    tally.refuse(line, { message, ...violationFields(violation) })
+  insertion: Insertion & Attempt,
+): Promise<void> {
+  const { rows, isLast = false } = insertion
+  const linking: StagedRow[] = []
+  const collect = (some: readonly StagedRow[]) => {
+    for (const row of some) linking.push(row)
   }
-  onSettled(refused)
-  return rows.filter((_, row) => taken[row] === undefined)
+  const defer = insertion.defer ?? (isLast ? undefined : collect)
+  const middle = Math.ceil(rows.length / 2)
+  for (const half of [rows.slice(0, middle), rows.slice(middle)]) {
+    await insertWhatFits(context, table, { ...insertion, rows: half, defer })
+  }
+  await insertWhatFits(context, table, { ...insertion, rows: linking, isLast: true })
 }
 
-/** Refuses the rows that link to records which do not exist, and returns the others. */
-async function refuseLinking(
+/**
+ * Refuses the rows that break a rule, and returns the others. A row that is refused takes no values from others, and no row
+ * can link to it.
+ */
+async function refuseBroken(
   context: RecordContext,
   table: WritableTable,
-  { rows, tally, onSettled }: Insertion,
-): Promise<StagedRow[]> {
-  const broken = await findBrokenLinks(context, table, rows)
-  const refused = new Set(broken.map(({ row }) => row))
-  for (const { row, violation } of broken) {
-    const message = `invalid record: ${violation.message}`
-    tally.refuse(rows[row]?.line ?? 0, { message, ...violationFields(violation) })
+  { rows, tally, onSettled, defer }: Insertion & Attempt,
+): Promise<readonly StagedRow[]> {
+  let left = rows
+  const leave = (found: ReadonlyMap<number, Violation>) => {
+    const refused = left.filter((_, row) => found.has(row))
+    left = left.filter((_, row) => !found.has(row))
+    return refused
   }
-  onSettled(rows.filter((_, row) => refused.has(row)))
-  return rows.filter((_, row) => !refused.has(row))
+  const refuse = (found: ReadonlyMap<number, Violation>) => {
+    for (const [row, violation] of found) {
+      const message = `invalid record: ${violation.message}`
+      tally.refuse(left[row]?.line ?? 0, { message, ...violationFields(violation) })
+    }
+    onSettled(leave(found))
+  }
+  const refuseLinking = async () => {
+    const found = byRow(await findBrokenLinks(context, table, left))
+    if (defer === undefined) refuse(found)
+    else defer(leave(found))
+  }
+  refuse(byRow(await findFailing(context.session, table, left)))
+  await refuseLinking()
+  const fields = await readUniqueFields(context, table, left)
+  const taken = await inTurns(findTaken(fields, left.length))
+  refuse(byRow(taken.flatMap((violation, row) => (violation ? [{ row, violation }] : []))))
+  await refuseLinking()
+  return left
+}
+
+/** Returns the first rule that each row breaks. */
+function byRow(
+  broken: readonly { readonly row: number; readonly violation: Violation }[],
+): ReadonlyMap<number, Violation> {
+  return new Map(broken.toReversed().map(({ row, violation }) => [row, violation]))
 }
 
 /**
