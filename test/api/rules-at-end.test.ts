@@ -244,6 +244,52 @@ describe.each(['main', 'fork'])('an upsert on %s', (branch) => {
     })
   })
 
+  it('exchanges values though other records are refused, for whatever reason', async () => {
+    const { branches, read } = await open()
+    const path = '/tables/seats/constraints/positive'
+    expect((await branches.call(branch, 'PUT', path, { check: 'place > 0' })).status).toBe(200)
+    await branches.put(branch, 'seats', 'd', { code: 'D', row: 4, place: 4 })
+    const others = [
+      [{ id: 'z', place: -1 }, 'check_violation'],
+      [{ id: 'z', place: 'x' }, undefined],
+      [{ id: 'z', code: 'D' }, 'unique_violation'],
+      [{ id: 'z', row: 4, place: 4 }, 'unique_violation'],
+      [{ id: 'z', code: 'B' }, 'unique_violation'],
+      [{ id: 'd', row: 1, place: 1 }, 'unique_violation'],
+    ] as const
+    const outcomes = async (records: readonly object[]) => {
+      const { body } = await branches.call(branch, 'POST', PATH, { records })
+      return body.results.map(
+        ({ outcome, error }: { outcome: string; error?: { code?: string } }) =>
+          error ? error.code : outcome,
+      )
+    }
+    for (const [other, code] of others) {
+      expect([other, await outcomes([...SWAP.slice(0, 2), other])]).toEqual([
+        other,
+        ['updated', 'updated', code],
+      ])
+      const back = [
+        { id: 'a', code: 'A' },
+        { id: 'b', code: 'B' },
+      ]
+      const isContested = 'code' in other && other.code === 'B'
+      if (isContested) expect(await outcomes(back)).toEqual(['updated', 'updated'])
+      else expect(await outcomes([other, ...back])).toEqual([code, 'updated', 'updated'])
+    }
+    // Many records that each take values of others, and links to them.
+    const many = Array.from({ length: 30 }, (_, index) => ({
+      id: `m${index}`,
+      row: 1,
+      place: 1 + (index % 2),
+    }))
+    expect(await outcomes([...many, ...SWAP])).toEqual([
+      ...many.map(() => 'unique_violation'),
+      ...['updated', 'updated', 'inserted'],
+    ])
+    expect(await read()).toEqual(SWAPPED)
+  })
+
   it('judges each record by itself, if all together break a rule', async () => {
     const { outcomes, read } = await open()
     const records = [

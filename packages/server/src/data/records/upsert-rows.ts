@@ -14,6 +14,7 @@ import {
   describeFaults,
   findViolationFields,
   type InvalidRecord,
+  type Violation,
   violationFields,
 } from '../session/record-errors.js'
 import { type Origin, planColumns, type Session } from '../session/session.js'
@@ -33,8 +34,8 @@ export type UpsertResult =
 /** How often a request can name a record. Each further time takes more statements. */
 export const UPSERT_REPEATS_MAX = 100
 
-/** How often records are written again because others were refused that they link to. */
-export const LINKED_ATTEMPTS_MAX = 10
+/** How often records are written again because others were refused. */
+export const ATTEMPTS_MAX = 10
 
 /** A record to upsert. */
 interface UpsertRow {
@@ -159,6 +160,37 @@ export class Upsert {
 
   get hasFailed(): boolean {
     return this.#results.some(({ outcome }) => outcome === 'failed')
+  }
+
+  /** The records that are refused in any order of the writes, with the reasons. */
+  get refusedAlone(): RefusedRecords {
+    return this.#refusedIf(({ error: { code, ...fields } }) => {
+      const isTaken = code === 'unique_violation' && !('column' in fields && fields.column === 'id')
+      return !isTaken && code !== 'link_violation'
+    })
+  }
+
+  /** The records that were refused and would break a rule in the end; those that were refused because of it, if there are any. */
+  refusedBy(violation: Violation, { without }: { without: RefusedRecords }): RefusedRecords {
+    const given = new Set(violation.records)
+    const among = this.#refusedIf(
+      ({ id = '' }, position) => given.has(id) && !without.has(position),
+    )
+    const rule = ruleIn(violationFields(violation))
+    const because = [...among].filter(([, error]) => ruleIn(error) === rule)
+    return because.length > 0 ? new Map(because) : among
+  }
+
+  #refusedIf(
+    isMeant: (result: Extract<UpsertResult, { outcome: 'failed' }>, position: number) => boolean,
+  ): RefusedRecords {
+    return new Map(
+      [...this.#results.entries()].flatMap(([position, result]) =>
+        result.outcome === 'failed' && isMeant(result, position)
+          ? [[position, result.error] as const]
+          : [],
+      ),
+    )
   }
 
   /** The records that were not refused, with the ids that they have now. */
@@ -599,6 +631,16 @@ function takenError(codec: TableCodec, path: string): InvalidRecord {
 function missingError(violation: ReturnType<MissingLinks[number]['violationOf']>): InvalidRecord {
   const message = `invalid record: ${violation.message}`
   return { message, ...violationFields(violation) }
+}
+
+/** Returns a text that is equal for errors about the same rule of a table. */
+function ruleIn(error: Pick<InvalidRecord, 'code'>): string {
+  const { code, column, constraint } = error as {
+    code?: string
+    column?: string
+    constraint?: string
+  }
+  return JSON.stringify([code, column, constraint])
 }
 
 /** Returns the id of an invalid record, if it has one. */

@@ -12,9 +12,9 @@ import type { RecordContext } from './records.js'
 import { type StreamRequest, Tally } from './stream-lines.js'
 import { type BatchWriter, type PartialContext, streamPartially } from './stream-partial.js'
 import {
+  ATTEMPTS_MAX,
   DanglingLinksError,
   findKey,
-  LINKED_ATTEMPTS_MAX,
   type RefusedRecords,
   Upsert,
   type UpsertResult,
@@ -84,11 +84,17 @@ async function log(
 }
 
 /** Another order of the writes may keep the rules. Nothing was written. */
-class ContestedError extends Error {}
+class ContestedError extends Error {
+  /** `written` has the results. */
+  constructor(readonly written: Upsert) {
+    super('a value is contested')
+  }
+}
 
 /**
  * Writes records in one transaction. If one is refused because of a unique value that another one may give up, all are written
- * again, and rules are looked at when that has ended. If they are broken then, each record is judged by itself after all.
+ * again, without those that were refused for another reason, and rules are looked at when that has ended. Records that break
+ * one then are left out, too. Should that not lead to an end, each record is judged by itself after all.
  */
 async function write<Result>(
   session: Session,
@@ -109,11 +115,11 @@ async function write<Result>(
   ) => {
     const newId = await newIds(session, table, values)
     const origin = await originOfRecords(session, { table, records: values })
-    const mayLinkAhead = attempts < LINKED_ATTEMPTS_MAX
+    const mayLinkAhead = attempts < ATTEMPTS_MAX
     const upsert = new Upsert(session, to, { by, key, newId, origin, refused, mayLinkAhead })
     await upsert.encode(rows)
     const results = await upsert.write(transaction)
-    if (upsert.isContested && !isFinal) throw new ContestedError('a value is contested')
+    if (upsert.isContested && !isFinal) throw new ContestedError(upsert)
     written = upsert
     return finish(transaction, results)
   }
@@ -134,19 +140,46 @@ async function write<Result>(
       const drafted = await draft.writable(draft.findTable(table.codec.table.name) ?? table)
       return writeTo(drafted, transaction, { isFinal: true })
     })
+  const writeTogether = async (alone: Upsert) => {
+    const before = refused
+    refused = new Map([...refused, ...alone.refusedAlone])
+    for (let count = 0; count < ATTEMPTS_MAX; count++) {
+      try {
+        return await writeDrafted()
+      } catch (error) {
+        const broken = refusedNow(error, { alone, refused })
+        if (broken === undefined) throw error
+        if (broken.size === 0) break
+        refused = new Map([...refused, ...broken])
+      }
+    }
+    refused = before
+    return writeEach(true)
+  }
   const result = await writeEach(!branch.takesDrafts).catch((error: unknown) => {
     if (!(error instanceof ContestedError)) throw error
-    return writeDrafted().catch((atEnd: unknown) => {
-      const isJudgedAlone = atEnd instanceof DanglingLinksError
-      if (!isJudgedAlone && findBrokenAtEnd(atEnd) === undefined) throw atEnd
-      return writeEach(true)
-    })
+    return writeTogether(error.written)
   })
   if (written?.hasFailed) {
     const broken = written.broken()
     await giveBackRefused(session, table, { stored: written.stored(), broken })
   }
   return result
+}
+
+/**
+ * Returns the records that a failed write has to be repeated without. Of those that break a rule together, the first one may
+ * keep it without the others. undefined: it has failed for another reason.
+ */
+function refusedNow(
+  error: unknown,
+  { alone, refused }: { alone: Upsert; refused: RefusedRecords },
+): RefusedRecords | undefined {
+  if (error instanceof DanglingLinksError) return error.refused
+  const violation = findBrokenAtEnd(error)
+  if (violation === undefined) return undefined
+  const broken = [...alone.refusedBy(violation, { without: refused })]
+  return new Map(broken.length > 1 ? broken.slice(1) : broken)
 }
 
 function createdIds(answer: string): string[] {
