@@ -295,6 +295,8 @@ describe('a computed column', () => {
     [{ computed: 'quantity', unique: true }, 'cannot be unique'],
     [{ computed: 'quantity', defaultValue: '1' }, 'both fields [computed] and [defaultValue]'],
     [{ computed: 'quantity +' }, 'syntax error'],
+    [{ computed: 'length(quantity)' }, 'column [x]: function length(bigint) does not exist'],
+    [{ computed: 'upper(quantity)' }, 'for texts gets a value of type bigint'],
   ])('is refused if it is invalid: %j', async (fields, message) => {
     const { send } = await open()
     const column = { name: 'x', type: 'int', ...fields }

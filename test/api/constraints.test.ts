@@ -334,8 +334,14 @@ describe('a constraint', () => {
   it.each([
     [{ unique: ['room', 'nowhere'] }, 'column [nowhere]: column not found'],
     [{ check: 'now() > day' }, 'depends on more than the record'],
-    [{ check: 'room' }, 'constraint [x]'],
-    [{ check: 'price + 1' }, 'constraint [x]'],
+    [{ check: 'room' }, 'constraint [x]: a condition has type boolean, and not text'],
+    [{ check: 'price + 1' }, 'constraint [x]: a condition has type boolean, and not bigint'],
+    [{ check: 'length(price) > 1' }, 'constraint [x]: function length(bigint) does not exist'],
+    [
+      { check: 'upper(price) > room' },
+      ': a function or an operator for texts gets a value of type',
+    ],
+    [{ check: "price > 'abc1'" }, 'constraint [x]: invalid input syntax for type bigint: "abc1"'],
     [{ check: 'nowhere > 1' }, 'column "nowhere" does not exist'],
     [{ check: '(select 1) = price' }, 'cannot have subqueries'],
     [{ check: '1 = 1' }, 'uses no column'],

@@ -164,10 +164,26 @@ function uncheckable(
   })
 }
 
-/** Returns the message of PostgreSQL, without the names by which columns are stored. */
+/** What PostgreSQL says of SQL that the expression is written with, and what that means for the expression. */
+const MEANINGS: readonly (readonly [RegExp, string])[] = [
+  [
+    /^argument of IS FALSE must be type boolean, not type (.*)$/,
+    'a condition has type boolean, and not $1',
+  ],
+  [
+    /^collations are not supported by type (.*)$/,
+    'a function or an operator for texts gets a value of type $1',
+  ],
+  [/^(function )pg_catalog\.(.*)$/, '$1$2'],
+]
+
+/** Returns the message of PostgreSQL, without what only the service has written. */
 function messageOf(cause: unknown, { computed }: StoredCheck): string {
   const message = cause instanceof Error ? cause.message : ''
-  if (!/"?c\d+"?/.test(message)) return message
+  const [pattern, meaning = ''] = MEANINGS.find(([each]) => each.test(message)) ?? []
+  if (pattern !== undefined) return message.replace(pattern, meaning)
+  // The names by which columns are stored.
+  if (!/\bc\d+\b/.test(message)) return message
   return computed === undefined
     ? 'the expression is not a condition'
     : `the expression has no value of type [${computed.type}]`
