@@ -25,10 +25,11 @@ const FIXED_FUNCTIONS: ReadonlySet<string | undefined> = new Set(
 )
 /** Functions whose result is no larger than their arguments together. */
 const KEEPING_FUNCTIONS: ReadonlySet<string | undefined> = new Set(
-  `abs ceil ceiling div floor gcd greatest lcm least ln log log10 mod nullif round sqrt trunc`.split(
-    ' ',
-  ),
+  `abs ceil ceiling div floor gcd greatest lcm least ln log log10 mod nullif sqrt`.split(' '),
 )
+/** Functions whose result has as many digits after the point as the second argument says, up to a number. */
+const SCALING_FUNCTIONS: ReadonlySet<string | undefined> = new Set(['round', 'trunc'])
+const SCALE_MAX = 2000
 /** Larger powers have results of unknown size. */
 const EXPONENT_MAX = 100
 const ARITHMETIC: ReadonlySet<string | undefined> = new Set(['+', '-', '*', '/', '%', '||'])
@@ -74,6 +75,7 @@ export function boundOfResult(
     const name = namesOf(call.funcname).at(-1)
     if (FIXED_FUNCTIONS.has(name)) return FIXED_BYTES
     if (name === 'power') return boundOfPower(call.args ?? [], inner)
+    if (SCALING_FUNCTIONS.has(name)) return boundOfScaled(call.args ?? [], inner)
     const size = KEEPING_FUNCTIONS.has(name) ? all(call.args ?? []) : undefined
     return size === undefined ? undefined : size + ADDED_BYTES
   }
@@ -83,6 +85,19 @@ export function boundOfResult(
   if (branches === undefined) return undefined
   const results = (branches.args ?? []).map((each) => contentOf(each, 'CaseWhen')?.result)
   return all([...results, branches.defresult])
+}
+
+function boundOfScaled(
+  [value, ...scales]: readonly (Node | undefined)[],
+  boundOf: (node: Node | undefined) => number | undefined,
+): number | undefined {
+  const size = boundOf(value)
+  const digits = scales.map((scale) => {
+    const count = Math.abs(numberOf(scale))
+    return count <= SCALE_MAX ? count : SCALE_MAX
+  })
+  // Two digits take a byte.
+  return size === undefined ? undefined : size + (digits[0] ?? 0) / 2 + ADDED_BYTES
 }
 
 /** A power has as many digits as its base, times the exponent. */

@@ -31,7 +31,8 @@ export function knownSize(
 ): number | undefined {
   const constant = contentOf(node, 'A_Const')
   if (constant !== undefined) {
-    return Buffer.byteLength(constant.sval?.sval ?? constant.fval?.fval ?? '') || 8
+    const text = constant.sval?.sval ?? constant.fval?.fval ?? ''
+    return Buffer.byteLength(text) + zerosOf(text) || 8
   }
   const parameter = contentOf(node, 'ParamRef')
   if (parameter !== undefined) return parameterSize(parameter.number ?? 0)
@@ -50,6 +51,12 @@ export function knownSize(
     return size
   }
   return contentOf(node, 'SQLValueFunction') === undefined ? undefined : 8
+}
+
+/** Returns the size of the zeros that the exponent of a number stands for. Two digits take a byte. */
+function zerosOf(text: string): number {
+  const [, exponent = 0] = /^\s*[+-]?[\d._]+e([+-]?[\d_]+)\s*$/i.exec(text) ?? []
+  return Math.ceil(Math.abs(Number(String(exponent).replaceAll('_', ''))) / 2)
 }
 
 /** What SIMILAR TO adds around a pattern. */
