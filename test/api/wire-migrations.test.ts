@@ -266,6 +266,17 @@ describe('a transaction that changes the schema', () => {
     ])
   })
 
+  it('has the changes of a message without BEGIN, each with an answer', async () => {
+    const client = await forkTo('answers')
+    const created = 'create table a (id text primary key); create table b (id text primary key)'
+    const answers = await client.query(`${created}; alter table a add column n integer`)
+    const commands = (answers as unknown as { command: string }[]).map(({ command }) => command)
+    expect(commands).toEqual(['CREATE', 'CREATE', 'ALTER'])
+    const fails = 'create table c (id text primary key); create table a (id text primary key)'
+    expect(await codeOf(client.query(fails))).toBe('42P07')
+    expect(await tablesOf(client)).toEqual(['a', 'b', 'people'])
+  })
+
   it('goes on when its key has got another workspace or database meanwhile', async () => {
     const client = await forkTo('goeson')
     await client.query('begin')

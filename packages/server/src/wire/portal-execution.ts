@@ -154,8 +154,10 @@ export class PortalExecution {
       this.#answers.suspend()
       return
     }
-    const tag = stream.tag(rowsMax > 0 || !isNew ? rows.length : undefined)
-    this.#answers.complete(verb === undefined ? tag : tag.replace('SELECT', verb))
+    const tags = stream.tags(rowsMax > 0 || !isNew ? rows.length : undefined)
+    for (const tag of tags) {
+      this.#answers.complete(verb === undefined ? tag : tag.replace('SELECT', verb))
+    }
   }
 
   #runOf(
@@ -237,7 +239,7 @@ export class PortalExecution {
     })
     for (const row of stream.take(0)) this.#answers.write(row)
     if (rowsMax > 0 && stream.count === rowsMax) this.#answers.suspend()
-    else this.#answers.complete(stream.tag())
+    else for (const tag of stream.tags()) this.#answers.complete(tag)
   }
 
   /** Runs PREPARE or EXECUTE. */

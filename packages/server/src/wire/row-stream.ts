@@ -172,12 +172,15 @@ export class RowStream implements RowSink {
     return rows
   }
 
-  /** What the statement has done. `count` is the number of rows that were sent, if it was sent in parts. */
-  tag(count = this.#count): string {
+  /**
+   * What the statement has done. `count` is the number of rows that were sent, if it was sent in parts. Statements that change
+   * the schema can be several.
+   */
+  tags(count = this.#count): readonly string[] {
     const result = this.#result
-    if (result.kind === 'schema') return result.tag
-    if (result.kind === 'truncate') return 'TRUNCATE TABLE'
-    return `${TAGS[result.kind]} ${result.kind === 'select' ? count : result.written}`
+    if (result.kind === 'schema') return result.tags
+    if (result.kind === 'truncate') return ['TRUNCATE TABLE']
+    return [`${TAGS[result.kind]} ${result.kind === 'select' ? count : result.written}`]
   }
 
   get #bytesMax(): number {

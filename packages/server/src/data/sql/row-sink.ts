@@ -5,7 +5,7 @@ import type { SchemaPlan } from './schema/plan-schema.js'
 import type { StatementPlan } from './statement-plan.js'
 
 /** The result of statements that change the schema. */
-export type SchemaChanged = Pick<SchemaPlan, 'tag' | 'notices' | 'types'>
+export type SchemaChanged = Pick<SchemaPlan, 'tags' | 'notices' | 'types'>
 
 /** Receives the result of a statement while it runs. */
 export interface RowSink {

@@ -95,12 +95,12 @@ async function runParts(
     let types = change?.types
     for (const [index, parts] of scripts.entries()) {
       const notices: string[] = []
-      let tag = ''
+      const tags: string[] = []
       const noting: ResultForm = {
         ...form,
         change(made) {
           types = made.types
-          tag = made.tag
+          tags.push(...made.tags)
           notices.push(...made.notices)
           return form.change(made)
         },
@@ -113,7 +113,7 @@ async function runParts(
         const request = { statement, form: noting, change: allowed }
         result = await transaction.run({ ...context, bounds: untilEnd(context, endsAt) }, request)
       }
-      const made: SchemaChanged = { tag, notices, types: types ?? new Map() }
+      const made: SchemaChanged = { tags, notices, types: types ?? new Map() }
       results.push(parts.length === 1 ? result : form.change(made))
     }
     answer = toAnswer(results)
@@ -131,6 +131,6 @@ function untilEnd({ bounds, limits }: HoldContext, endsAt: number): HoldContext[
   return { ...bounds, timeoutMs: Math.min(left, bounds.timeoutMs) }
 }
 
-type SchemaChanged = Pick<SchemaPlan, 'tag' | 'notices' | 'types'>
+type SchemaChanged = Pick<SchemaPlan, 'tags' | 'notices' | 'types'>
 
 const paramsOf = (statement: RunStatement | undefined) => statement?.params ?? null

@@ -87,8 +87,8 @@ export class CatalogueRows {
     return rows
   }
 
-  tag(count = this.#count): string {
-    return `SELECT ${count}`
+  tags(count = this.#count): readonly string[] {
+    return [`SELECT ${count}`]
   }
 }
 

@@ -31,7 +31,7 @@ export interface ChangeOptions {
   readonly types?: SchemaTypes | undefined
 }
 
-type SchemaResult = Pick<SchemaPlan, 'tag' | 'notices' | 'types'>
+type SchemaResult = Pick<SchemaPlan, 'tags' | 'notices' | 'types'>
 
 interface SchemaAnswer extends ChangeOptions {
   /** Joins the results of the texts. */
@@ -59,7 +59,7 @@ export async function changeSchema(
         indexes = plan.indexes
         answer = toAnswer(
           parsed.texts.map((_, index) => ({
-            tag: plan.tag,
+            tags: plan.tags,
             types: plan.types,
             notices: index === 0 ? plan.notices : [],
           })),

@@ -25,8 +25,8 @@ export interface SchemaPlan {
   readonly notices: readonly string[]
   /** The enums that statements can name afterwards. */
   readonly types: SchemaTypes
-  /** The command tag of the last statement, as PostgreSQL reports it. */
-  readonly tag: string
+  /** The command tags of the statements, as PostgreSQL reports them. */
+  readonly tags: readonly string[]
 }
 
 /** Plans the operations that statements stand for. `types` were made by earlier statements. */
@@ -37,12 +37,12 @@ export function planSchema(
 ): SchemaPlan {
   const statements = texts.flat()
   const work = new SchemaWork(model, expressions, types)
-  let tag = ''
+  const tags: string[] = []
   for (const [index, { node, source, skipsExisting }] of statements.entries()) {
     const isEdge = { isFirst: index === 0, isLast: index === statements.length - 1 }
     if (isBlockEdge(node, isEdge)) continue
     work.source = source
-    tag = skipsExisting ? planUnlessExists(work, node) : planStatement(work, node)
+    tags.push(skipsExisting ? planUnlessExists(work, node) : planStatement(work, node))
   }
   const known = new Set(model.tables)
   return {
@@ -56,7 +56,7 @@ export function planSchema(
       })),
     notices: work.notices,
     types: work.types.toRemember(model),
-    tag,
+    tags,
   }
 }
 
