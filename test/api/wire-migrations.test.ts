@@ -3,7 +3,14 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { TestBranches } from '../support/branches.js'
 import { createDatabase } from '../support/people.js'
 import type { TestService } from '../support/service.js'
-import { openShop, type WireService, type WireShop } from '../support/wire-clients.js'
+import {
+  errorCode,
+  openShop,
+  query,
+  type Received,
+  type WireService,
+  type WireShop,
+} from '../support/wire-clients.js'
 
 /* Transactions of PostgreSQL clients that change the schema, as tools for migrations send them. */
 
@@ -44,6 +51,12 @@ const TABLES = `select table_name from information_schema.tables
   where table_schema = 'public' order by 1`
 const tablesOf = async (client: pg.Client) =>
   (await client.query(TABLES)).rows.map((row) => row.table_name)
+
+/** The letter of ReadyForQuery. */
+const statusOf = (received: readonly Received[]) => received.at(-1)?.body.toString()
+
+const tagsOf = (received: readonly Received[]) =>
+  received.filter(({ type }) => type === 'C').map(({ body }) => body.toString().slice(0, -1))
 
 describe('a transaction that changes the schema', () => {
   it('sees the new schema at once, and others when it is committed', async () => {
@@ -266,6 +279,76 @@ describe('a transaction that changes the schema', () => {
     ])
   })
 
+  it.each(['begin', 'start transaction', 'begin isolation level read committed', 'begin;'])(
+    'stays open after a message of %s and changes of the schema',
+    async (begin) => {
+      const client = await forkTo(`stays-${begin.length}`)
+      const raw = await wire.openRaw(`shop:stays-${begin.length}`)
+      for (const change of [
+        `comment on column people.age is 'x'`,
+        'create table a (id text primary key); create index on a (id)',
+        'drop table if exists nothing',
+        'alter table people add column if not exists age integer',
+      ]) {
+        raw.send(query(`${begin}; ${change}`))
+        expect(statusOf(await raw.until('Z'))).toBe('T')
+        raw.send(query('delete from people'), query('rollback'))
+        await raw.until('Z')
+        expect(statusOf(await raw.until('Z'))).toBe('I')
+        expect((await client.query('select id from people')).rowCount).toBe(2)
+        expect(await tablesOf(client)).toEqual(['people'])
+      }
+      raw.send(query(`${begin}; create table people (id text primary key)`))
+      const failed = await raw.until('Z')
+      expect([errorCode(failed), statusOf(failed)]).toEqual(['42P07', 'E'])
+      raw.send(query('commit'))
+      expect(tagsOf(await raw.until('Z'))).toEqual(['ROLLBACK'])
+      raw.close()
+    },
+  )
+
+  it('begins and ends where a message of changes of the schema says', async () => {
+    const client = await forkTo('edges')
+    const raw = await wire.openRaw('shop:edges')
+    const sent = async (text: string) => {
+      raw.send(query(text))
+      const received = await raw.until('Z')
+      return [...tagsOf(received), errorCode(received), statusOf(received)]
+    }
+    const create = (name: string) => `create table ${name} (id text primary key)`
+    expect(await sent(`begin; ${create('a')}; rollback`)).toEqual([
+      'BEGIN',
+      'CREATE TABLE',
+      'ROLLBACK',
+      undefined,
+      'I',
+    ])
+    expect(await sent(`${create('b')}; begin`)).toEqual(['CREATE TABLE', 'BEGIN', undefined, 'T'])
+    expect(await sent('rollback')).toEqual(['ROLLBACK', undefined, 'I'])
+    expect(await sent(`${create('c')}; rollback`)).toEqual([
+      'CREATE TABLE',
+      'ROLLBACK',
+      undefined,
+      'I',
+    ])
+    expect(await sent(`${create('d')}; commit and chain`)).toEqual(['CREATE TABLE', '25P01', 'I'])
+    expect(await sent(`${create('e')}; savepoint s`)).toEqual(['CREATE TABLE', '25P01', 'I'])
+    expect(await sent(`begin read only; ${create('f')}`)).toEqual(['BEGIN', '25006', 'E'])
+    expect(await sent('rollback')).toEqual(['ROLLBACK', undefined, 'I'])
+    expect(await tablesOf(client)).toEqual(['people'])
+    expect(await sent(`begin; ${create('g')}; ${create('h')}; commit`)).toEqual([
+      'BEGIN',
+      'CREATE TABLE',
+      'CREATE TABLE',
+      'COMMIT',
+      undefined,
+      'I',
+    ])
+    expect(await sent(`${create('i')}; commit`)).toEqual(['CREATE TABLE', 'COMMIT', undefined, 'I'])
+    expect(await tablesOf(client)).toEqual(['g', 'h', 'i', 'people'])
+    raw.close()
+  })
+
   it('has the changes of a message without BEGIN, each with an answer', async () => {
     const client = await forkTo('answers')
     const created = 'create table a (id text primary key); create table b (id text primary key)'
@@ -460,7 +543,7 @@ describe('a transaction that changes the schema', () => {
     expect(await codeOf(other.query('alter table orders add column d unused'))).toBe('0A000')
   })
 
-  it('appears in the history of the branch, with a migration for each statement', async () => {
+  it('appears in the history of the branch, with a migration for each statement, or for neighbours in a message', async () => {
     const client = await forkTo('history')
     const count = async () =>
       (await service.call('POST', '/db/shop:history/schema/history', {})).body.logs.length
@@ -470,5 +553,8 @@ describe('a transaction that changes the schema', () => {
     await client.query('create table b (id text primary key)')
     await client.query('commit')
     expect(await count()).toBe(before + 2)
+    const change = (name: string) => `alter table ${name} add column note text`
+    await client.query(`begin; ${change('a')}; ${change('b')}; commit`)
+    expect(await count()).toBe(before + 3)
   })
 })

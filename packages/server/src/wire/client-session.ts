@@ -127,8 +127,7 @@ export class ClientSession {
 
   async #simple(content: FrameContent): Promise<void> {
     try {
-      const parsed = await this.#context.readMessage(content.text())
-      const statements = this.#context.block.isOpen ? parsed : joinSchemaStatements(parsed)
+      const statements = joinSchemaStatements(await this.#context.readMessage(content.text()))
       if (statements.length === 0) this.#answers.completeEmpty()
       await this.#runAll(statements)
     } catch (error) {

@@ -147,17 +147,23 @@ function placesOfDatabase(nodes: readonly Node[], database: string): number[] {
   return places
 }
 
-/** Makes statements that change the schema one, because they are one migration. Statements between them stay apart. */
+const changesSchema = ({ node }: ClientStatement): boolean => isSchemaNode(node)
+
+/** Makes neighbours that change the schema one statement, because they are one migration. */
 export function joinSchemaStatements(
   statements: readonly ClientStatement[],
 ): readonly ClientStatement[] {
-  const [first, last] = [statements[0], statements.at(-1)]
-  const isEnd = (each: ClientStatement) => each === first || each === last
-  const isPart = (each: ClientStatement) =>
-    isSchemaNode(each.node) || (each.kind === 'transaction' && isEnd(each))
-  const schema = statements.find(({ node }) => isSchemaNode(node))
-  if (schema === undefined || !statements.every(isPart)) return statements
-  return [{ ...schema, text: statements.map(({ text }) => text).join('\n;\n') }]
+  if (statements.filter(changesSchema).length < 2) return statements
+  const runs: [ClientStatement, ...ClientStatement[]][] = []
+  for (const statement of statements) {
+    const run = runs.at(-1)
+    if (run !== undefined && changesSchema(run[0]) && changesSchema(statement)) run.push(statement)
+    else runs.push([statement])
+  }
+  return runs.map((run) => {
+    if (run.length === 1) return run[0]
+    return { ...run[0], text: run.map(({ text }) => text).join('\n;\n') }
+  })
 }
 
 function countParameters(node: Node): number {

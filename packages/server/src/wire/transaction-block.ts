@@ -266,8 +266,7 @@ export class TransactionBlock {
   /** Throws unless BEGIN has begun a transaction. */
   #requireExplicit(words: string): void {
     this.requireUsable()
-    if (this.isOpen && !this.#isImplicit) return
-    throw new WireError('25P01', `${words} can only be used in transaction blocks`)
+    this.#requireBlock(words)
   }
 
   /** An error in a block ends it, except for a return to one of its savepoints. */
@@ -392,15 +391,15 @@ export class TransactionBlock {
   }
 
   async #endBlock(commits: boolean, isChained: boolean): Promise<ControlAnswer> {
+    if (isChained) this.#requireBlock(`${commits ? 'COMMIT' : 'ROLLBACK'} AND CHAIN`)
     const tag = commits && this.#state !== 'failed' ? 'COMMIT' : 'ROLLBACK'
-    if (!this.isOpen) {
-      return { tag, warning: new WireError('25P01', 'there is no transaction in progress') }
-    }
+    if (!this.isOpen) return { tag, warning: noTransaction() }
+    const answer = this.#isImplicit ? { tag, warning: noTransaction() } : { tag }
     const isReadOnly = this.#isReadOnly
     if (tag === 'COMMIT') await this.#commit()
     else await this.abandon()
     if (isChained) this.#begin({ isReadOnly })
-    return { tag }
+    return answer
   }
 
   async #commit(): Promise<void> {
@@ -440,7 +439,7 @@ export class TransactionBlock {
   }
 
   #requireBlock(words: string): void {
-    if (this.isOpen) return
+    if (this.isOpen && !this.#isImplicit) return
     throw new WireError('25P01', `${words} can only be used in transaction blocks`)
   }
 
@@ -457,6 +456,8 @@ export class TransactionBlock {
     throw clientGone()
   }
 }
+
+const noTransaction = () => new WireError('25P01', 'there is no transaction in progress')
 
 const clientGone = () => new AppError('timeout', 'the client has disconnected')
 
