@@ -5,6 +5,7 @@ import { CURSORS_MAX } from '../../packages/server/src/wire/transaction-block.js
 import type { TestBranches } from '../support/branches.js'
 import {
   bind,
+  describeStatement,
   errorCode,
   execute,
   message,
@@ -113,6 +114,66 @@ describe('PREPARE, EXECUTE and DEALLOCATE', () => {
     await client.query('prepare two as select 2')
     await client.query('deallocate all')
     expect(await codeOf(client.query('execute two'))).toBe('26000')
+  })
+})
+
+describe('a prepared statement whose columns have changed', () => {
+  const describePortal = message('D', Buffer.from('P\0'))
+  const select = 'select * from things'
+  const update = 'update things set a = a + 1 returning *'
+  const use = (options: Parameters<typeof bind>[1], ...more: Buffer[]) => [
+    bind([], { name: 'kept', ...options }),
+    ...more,
+    execute(),
+    sync(),
+  ]
+
+  it.each([
+    [
+      'described, bound with a format for each column',
+      select,
+      true,
+      use({ resultFormats: [1, 1] }),
+    ],
+    ['described', select, true, use({})],
+    ['run', select, false, use({})],
+    ['run, with its portal described', select, false, use({}, describePortal)],
+    [
+      'run, with its portal described alone',
+      select,
+      false,
+      use({}, describePortal).toSpliced(2, 1),
+    ],
+    ['run by EXECUTE', select, false, [query('execute kept')]],
+    ['a write', update, false, use({})],
+    ['a write in a transaction', update, false, [query('begin; execute kept')]],
+  ])('fails as in PostgreSQL, and nothing is written: %s', async (_, text, isDescribed, again) => {
+    await connected()
+    await client.query('create table things (id text primary key, a integer)')
+    await client.query(`insert into things values ('t', 1)`)
+    const raw = await wire.openRaw()
+    const first = isDescribed ? [describeStatement('kept'), sync()] : use({})
+    raw.send(parse(text, 'kept'), ...first)
+    expect(errorCode(await raw.until('Z'))).toBeUndefined()
+    const before = await rowsOf('select a from things')
+    await client.query('alter table things add column b integer')
+    raw.send(...again)
+    const failed = await raw.until('Z')
+    expect(errorCode(failed)).toBe('0A000')
+    const fields = failed
+      .find(({ type }) => type === 'E')
+      ?.body.toString()
+      .split('\0')
+    expect(fields).toContain('Mcached plan must not change result type')
+    // asyncpg and pgjdbc prepare the statement again if they find it.
+    expect(fields).toContain('RRevalidateCachedQuery')
+    raw.send(query('rollback'))
+    await raw.until('Z')
+    expect(await rowsOf('select a from things')).toEqual(before)
+    raw.send(message('C', Buffer.from('Skept\0')), parse(text, 'kept'), ...use({}))
+    expect(errorCode(await raw.until('Z'))).toBeUndefined()
+    raw.close()
+    await client.query('set offshoot.allow_data_loss = on; drop table things')
   })
 })
 

@@ -2,7 +2,7 @@ import { MessageWriter } from '../postgres/message-writer.js'
 import { type ClientStatement, joinSchemaStatements } from './client-statement.js'
 import type { CopyIn } from './copy-in.js'
 import { type Frame, FrameContent, ProtocolError } from './frames.js'
-import { type Portal, toldColumns } from './portal.js'
+import { type Portal, requireSameColumns, toldColumns } from './portal.js'
 import { PortalAnswers } from './portal-answers.js'
 import { PortalExecution } from './portal-execution.js'
 import { formatOf } from './row-description.js'
@@ -305,7 +305,7 @@ export class ClientSession {
     for (const typeId of typeIds) writer.int32(typeId)
     this.#answers.write(writer.toBuffer())
     this.#answers.describe(toldColumns(executed ?? prepared, columns), [])
-    prepared.told = columns
+    prepared.columns = columns
   }
 
   /** Describes the portal for which the client waits, although it does not execute it now. */
@@ -315,11 +315,10 @@ export class ClientSession {
     if (!portal?.isDescribing) return undefined
     portal.isDescribing = false
     const { prepared, formats } = portal
-    return this.#descriptions
-      .describe(prepared)
-      .then(({ columns, executed }) =>
-        this.#answers.describe(toldColumns(executed ?? prepared, columns), formats),
-      )
+    return this.#descriptions.describe(prepared).then(({ columns, executed = prepared }) => {
+      requireSameColumns(executed, columns)
+      this.#answers.describe(toldColumns(executed, columns), formats)
+    })
   }
 
   #close(content: FrameContent): void {

@@ -1,7 +1,7 @@
 import type { ResultColumn } from '../data/sql/evaluate.js'
 import { MessageWriter } from '../postgres/message-writer.js'
 import { rowMessage } from './frames.js'
-import { type Execution, type Portal, toldColumns } from './portal.js'
+import { type Execution, type Portal, requireSameColumns, toldColumns } from './portal.js'
 import { formatOf, rowDescription } from './row-description.js'
 import { RowStream } from './row-stream.js'
 import type { ClientConnection } from './session-context.js'
@@ -42,15 +42,15 @@ export class PortalAnswers {
     this.write(rowDescription(columns, formats))
   }
 
-  /** Tells the client which columns follow, if it has asked. What it was told before must still be true. */
+  /** Tells the client which columns follow, if it has asked. They must be those that the statement had before. */
   begin(portal: Portal, columns: readonly ResultColumn[], isSimple: boolean): void {
-    const { told } = portal.prepared
-    const shown = toldColumns(portal.prepared, columns)
+    const { prepared } = portal
+    requireSameColumns(prepared, columns)
+    prepared.columns ??= columns
+    const shown = toldColumns(prepared, columns)
     if (portal.isDescribing || (isSimple && shown !== undefined)) {
       portal.isDescribing = false
       this.describe(shown, portal.formats)
-    } else if (told !== undefined && !isSame(told, columns)) {
-      throw new WireError('0A000', 'cached plan must not change result type')
     }
   }
 
@@ -78,6 +78,7 @@ export class PortalAnswers {
   streamOf(portal: Portal, { rowsMax, isSimple }: Execution): RowStream {
     return new RowStream({
       output: this.#connection.output,
+      judge: (columns) => requireSameColumns(portal.prepared, columns),
       begin: (columns) => this.begin(portal, columns, isSimple),
       formats: portal.formats,
       isKept: rowsMax > 0,
@@ -98,9 +99,6 @@ export class PortalAnswers {
     this.write(EMPTY_QUERY)
   }
 }
-
-const isSame = (left: readonly ResultColumn[], right: readonly ResultColumn[]): boolean =>
-  left === right || JSON.stringify(left) === JSON.stringify(right)
 
 const EMPTY_QUERY = new MessageWriter('I').toBuffer()
 const PORTAL_SUSPENDED = new MessageWriter('s').toBuffer()

@@ -3,6 +3,7 @@ import { contentOf } from '../dialect/nodes.js'
 import type { CatalogueRows } from './catalogue/catalogue.js'
 import type { ClientStatement } from './client-statement.js'
 import type { RowStream } from './row-stream.js'
+import { WireError } from './wire-error.js'
 
 /** Bytes that a value takes beside its content. */
 const VALUE_BYTES = 100
@@ -12,8 +13,8 @@ export interface Prepared {
   /** undefined: the text is empty. */
   readonly statement: ClientStatement | undefined
   readonly declaredIds: readonly number[]
-  /** The columns that the client was told. */
-  told?: readonly ResultColumn[]
+  /** The columns of its result, once they are certain. */
+  columns?: readonly ResultColumn[]
 }
 
 /** A prepared statement with its values. */
@@ -39,6 +40,22 @@ export interface Execution {
   readonly rowsMax: number
   /** The statement is one of a simple query. */
   readonly isSimple: boolean
+}
+
+/** Kinds of statements whose columns are theirs. Those of others, such as FETCH, can be different each time. */
+const PLANNED_KINDS: ReadonlySet<string | undefined> = new Set(['query', 'catalogue', 'branches'])
+
+/** Throws if a statement has other columns than before: its client may have been told those. */
+export function requireSameColumns(
+  { statement, columns: known }: Prepared,
+  columns: readonly ResultColumn[],
+): void {
+  if (known === undefined || known === columns || !PLANNED_KINDS.has(statement?.kind)) return
+  if (JSON.stringify(known) === JSON.stringify(columns)) return
+  throw new WireError('0A000', 'cached plan must not change result type', {
+    // Clients prepare the statement again if the error is from there.
+    routine: 'RevalidateCachedQuery',
+  })
 }
 
 /** Returns the columns that a client is told. undefined: the statement returns no rows, not even rows without columns. */

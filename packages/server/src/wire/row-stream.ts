@@ -26,6 +26,8 @@ const NO_ROW = Buffer.alloc(0)
 
 interface RowStreamOptions {
   readonly output: ClientOutput
+  /** Called with the columns before the statement runs. They are certain if it succeeds. Throws if it must not run. */
+  judge?(columns: readonly ResultColumn[]): void
   /** Called once the columns are certain, and before any row is sent. */
   begin(columns: readonly ResultColumn[]): void
   /** One format for all columns, one for each, or none: texts. */
@@ -77,6 +79,7 @@ export class RowStream implements RowSink {
   }
 
   describe({ columns }: Description): void {
+    this.#options.judge?.(columns)
     const { length } = this.#options.formats
     if (length > 1 && length !== columns.length) {
       throw new WireError(

@@ -15,6 +15,8 @@ export class WireError extends Error {
       readonly table?: string | undefined
       readonly column?: string | undefined
       readonly constraint?: string | undefined
+      /** Where PostgreSQL would report it. */
+      readonly routine?: string | undefined
     } = {},
   ) {
     super(message)
@@ -236,6 +238,7 @@ export function errorMessage(
     ['t', fields.table],
     ['c', fields.column],
     ['n', fields.constraint],
+    ['R', fields.routine],
   ]
   for (const [letter, value] of parts) {
     if (value !== undefined) writer.bytes(Buffer.from(letter)).text(String(value))
