@@ -111,9 +111,54 @@ describe('PREPARE, EXECUTE and DEALLOCATE', () => {
     expect(await codeOf(client.query('deallocate other'))).toBe('26000')
     expect((await client.query('deallocate one')).command).toBe('DEALLOCATE')
     expect(await codeOf(client.query('execute one (1)'))).toBe('26000')
+    for (const [text, code] of [
+      ['select nothing from people', '42703'],
+      ['select 1 from nothing', '42P01'],
+      ['update people set nothing = 1', '42703'],
+      ['select nothing from pg_class', '42703'],
+    ]) {
+      expect(await codeOf(client.query(`prepare two as ${text}`))).toBe(code)
+    }
     await client.query('prepare two as select 2')
     await client.query('deallocate all')
     expect(await codeOf(client.query('execute two'))).toBe('26000')
+  })
+})
+
+describe('a prepared statement of the protocol', () => {
+  it.each([
+    'select nothing from people',
+    'insert into people (nothing) values ($1)',
+    'select id from nothing',
+    'select nothing from pg_class',
+  ])('does not keep its name if it cannot run, and ends a transaction: %s', async (text) => {
+    const raw = await wire.openRaw()
+    raw.send(query('begin'), parse(text, 'kept'), sync())
+    await raw.until('Z')
+    const failed = await raw.until('Z')
+    expect(errorCode(failed)).toMatch(/^42/)
+    expect(failed.map(({ type }) => type).join('')).toBe('EZ')
+    expect(failed.at(-1)?.body.toString()).toBe('E')
+    raw.send(parse('select 1', 'kept'), sync(), query('rollback'))
+    expect(errorCode(await raw.until('Z'))).toBe('25P02')
+    await raw.until('Z')
+    raw.send(parse('select 1', 'kept'), bind([], { name: 'kept' }), execute(), sync())
+    expect((await raw.until('Z')).map(({ type }) => type).join('')).toBe('12DCZ')
+    raw.close()
+  })
+
+  it('is judged by the schema that its transaction has made', async () => {
+    const raw = await wire.openRaw()
+    raw.send(query('begin; create table fresh (n integer)'))
+    await raw.until('Z')
+    raw.send(
+      parse('insert into fresh (n) values ($1)', 'fresh'),
+      bind(['1'], { name: 'fresh' }),
+      execute(),
+      sync(),
+    )
+    expect((await raw.until('Z')).map(({ type }) => type).join('')).toBe('12CZ')
+    raw.close()
   })
 })
 

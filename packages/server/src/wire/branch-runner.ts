@@ -3,7 +3,7 @@ import type { ByteShare } from '../common/byte-budget.js'
 import type { Session } from '../data/session/session.js'
 import type { SessionRequest } from '../data/session/sessions.js'
 import type { CopyLoad } from '../data/sql/copy-load.js'
-import { describeSql } from '../data/sql/describe-sql.js'
+import { describeSql, judgeSql } from '../data/sql/describe-sql.js'
 import type { Description, ResultColumn } from '../data/sql/evaluate.js'
 import { explainSql } from '../data/sql/explain.js'
 import type { ParameterTypes } from '../data/sql/parameters.js'
@@ -194,6 +194,13 @@ export class BranchRunner {
   describe(run: StatementRun): Promise<Description> {
     return this.admitted(() =>
       this.#onSession(run, (context, statement) => describeSql(context, statement)),
+    )
+  }
+
+  /** Throws if a statement names what does not exist. */
+  judge(run: StatementRun): Promise<void> {
+    return this.admitted(() =>
+      this.#onSession(run, (context, statement) => judgeSql(context, statement)),
     )
   }
 

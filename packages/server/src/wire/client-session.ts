@@ -256,9 +256,20 @@ export class ClientSession {
       this.#answers.write(PARSE_COMPLETE)
     }
     const statements = this.#context.readMessage(text)
+    if (name !== '') return this.#judge(statements, declaredIds).then(keep)
     if (statements instanceof Promise) return statements.then(keep)
     keep(statements)
     return undefined
+  }
+
+  /** Returns statements that get a name. One that cannot run must not keep it. */
+  async #judge(
+    given: readonly ClientStatement[] | Promise<readonly ClientStatement[]>,
+    declaredIds: readonly number[],
+  ): Promise<readonly ClientStatement[]> {
+    const statements = await given
+    await this.#descriptions.judge(statements, declaredIds)
+    return statements
   }
 
   #bind(content: FrameContent): void {

@@ -251,7 +251,9 @@ export class PortalExecution {
     const { items } = this.#context
     const plan = planPrepared(node, text)
     if (plan.kind === 'prepare') {
-      items.prepare(plan, await this.#context.read(plan.text))
+      const statements = await this.#context.read(plan.text)
+      await this.#descriptions.judge(statements, plan.declaredIds)
+      items.prepare(plan, statements)
       this.#answers.done(portal, 'PREPARE')
       return undefined
     }

@@ -42,15 +42,18 @@ export interface Execution {
   readonly isSimple: boolean
 }
 
-/** Kinds of statements whose columns are theirs. Those of others, such as FETCH, can be different each time. */
 const PLANNED_KINDS: ReadonlySet<string | undefined> = new Set(['query', 'catalogue', 'branches'])
+
+/** Whether PostgreSQL would plan a statement. The columns of others, such as FETCH, can be different each time. */
+export const isPlanned = (statement: ClientStatement | undefined): boolean =>
+  PLANNED_KINDS.has(statement?.kind)
 
 /** Throws if a statement has other columns than before: its client may have been told those. */
 export function requireSameColumns(
   { statement, columns: known }: Prepared,
   columns: readonly ResultColumn[],
 ): void {
-  if (known === undefined || known === columns || !PLANNED_KINDS.has(statement?.kind)) return
+  if (known === undefined || known === columns || !isPlanned(statement)) return
   if (JSON.stringify(known) === JSON.stringify(columns)) return
   throw new WireError('0A000', 'cached plan must not change result type', {
     // Clients prepare the statement again if the error is from there.

@@ -6,7 +6,7 @@ import { planCursor } from './cursor-statement.js'
 import { type ExplainPlan, planExplain } from './explain-statement.js'
 import { textIn } from './frames.js'
 import { describeLocks, readLocks } from './lock-statement.js'
-import type { Portal, Prepared } from './portal.js'
+import { isPlanned, type Portal, type Prepared } from './portal.js'
 import { planPrepared } from './prepared-statement.js'
 import { answerSession } from './session-answers.js'
 import type { SessionContext } from './session-context.js'
@@ -69,6 +69,15 @@ export class StatementDescriptions {
         ? await block.describeCatalogue(this.#context.catalogueRunOf(statement, { declaredIds }))
         : await block.describe(this.#context.runOf(statement, declaredIds, given))
     return { typeIds: given.map((_, index) => typeIdOf(index, parameterTypeIds[index])), columns }
+  }
+
+  /** Throws if a statement that gets a name cannot run, because it names what does not exist. */
+  async judge([statement, ...others]: readonly ClientStatement[], declaredIds: readonly number[]) {
+    if (others.length > 0 || !isPlanned(statement)) return
+    if (statement?.kind === 'query') {
+      const given = new Array<null>(statement.parameterCount).fill(null)
+      await this.#context.block.judge(this.#context.runOf(statement, declaredIds, given))
+    } else await this.describe({ statement, declaredIds })
   }
 
   /** Returns the texts of the parameters of a portal. Only values in binary form have to wait for their types. */

@@ -147,6 +147,15 @@ export class TransactionBlock {
     )
   }
 
+  /** Throws if a statement names what does not exist. */
+  async judge(run: StatementRun): Promise<void> {
+    this.requireUsable()
+    await this.#seen<unknown>(
+      (transaction) => transaction.describe(run),
+      () => this.#runner.judge(run),
+    )
+  }
+
   describeCatalogue(run: CatalogueRun): Promise<Description> {
     return this.#seen(
       (transaction) => transaction.describeCatalogue(run),

@@ -1,6 +1,7 @@
 import { isResultType } from '../../dialect/allowed.js'
 import { invalidSql } from '../../dialect/invalid-sql.js'
 import type { Sql } from '../../postgres/sql.js'
+import { asReader } from './as-reader.js'
 import { type Description, type ResultColumn, SentQuery } from './evaluate.js'
 import { evaluatorIn, type OpenSql, quickEvaluator, type Run } from './evaluators.js'
 import {
@@ -23,7 +24,7 @@ export async function describeSql(
   context: SqlContext,
   statement: RunStatement,
 ): Promise<Description> {
-  const { session, readers, bounds } = context
+  const { session, bounds } = context
   const prepared = await prepareDescribed(context, statement)
   if (prepared === undefined) return NO_DESCRIPTION
   if (prepared.planned.description !== undefined) {
@@ -31,11 +32,21 @@ export async function describeSql(
     await session.branch.runReads([], bounds)
     return prepared.planned.description
   }
-  const schema = session.branch.schemaName
-  const reader = { schema, role: await readers.find(schema) }
-  const evaluator = quickEvaluator(context, prepared, reader)
-  return describe({ context, evaluator, statement: prepared })
+  return describeQuickly(context, prepared)
 }
+
+/** Throws if a statement cannot run, because it names what does not exist. PostgreSQL is not asked about one that was described. */
+export async function judgeSql(context: SqlContext, statement: RunStatement): Promise<void> {
+  const prepared = await prepareDescribed(context, statement)
+  if (prepared !== undefined && prepared.planned.description === undefined) {
+    await describeQuickly(context, prepared)
+  }
+}
+
+const describeQuickly = (context: SqlContext, statement: PreparedStatement): Promise<Description> =>
+  asReader(context, (reader) =>
+    describe({ context, evaluator: quickEvaluator(context, statement, reader), statement }),
+  )
 
 /** Describes a statement in a transaction that stays open. */
 export async function describeInside(

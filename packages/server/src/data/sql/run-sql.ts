@@ -1,7 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { JsonText } from '../../common/write-json.js'
 import { runBounded } from '../../postgres/bounds.js'
-import { codeOf, INVALID_PARAMETER_VALUE, PERMISSION_DENIED } from '../../postgres/failures.js'
 import type { Reader } from '../../postgres/server.js'
 import type { Sql } from '../../postgres/sql.js'
 import { type Parameter, toCall } from '../../postgres/statement.js'
@@ -9,6 +8,7 @@ import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { answerOnce, keepAnswer } from '../records/idempotency.js'
 import { findBrokenAtEnd, mayHeal } from '../session/record-errors.js'
 import { withBranch } from '../session/session.js'
+import { asReader, lacksRights } from './as-reader.js'
 import type { ResultColumn } from './evaluate.js'
 import { evaluatorIn, type OpenSql, quickEvaluator } from './evaluators.js'
 import {
@@ -125,27 +125,20 @@ async function runPrepared(
   request: SqlRun,
   { prepared, isWrite }: { prepared: readonly PreparedStatement[]; isWrite: boolean },
 ): Promise<JsonText> {
-  const { readers, session } = context
-  const schema = session.branch.schemaName
-  for (let isRenewed = false; ; isRenewed = true) {
-    try {
-      const reader = { schema, role: await readers.find(schema), timeZone: context.timeZone }
-      const [statement] = prepared
-      if (statement === undefined || isWrite || prepared.length > 1) {
-        return await runInTransaction(context, request, { prepared, reader, isWrite })
-      }
-      try {
-        return await runQuick(context, request, { statement, reader })
-      } catch (error) {
-        // It did not end in time, or with few rows, so that it has to wait for its turn among long statements.
-        if (!isLong(error)) throw error
-        return await runInTransaction(context, request, { prepared, reader, isWrite })
-      }
-    } catch (error) {
-      if (isRenewed || !(await lacksRights(context, schema, error))) throw error
-      await readers.renew(schema)
+  return asReader(context, async (found) => {
+    const reader = { ...found, timeZone: context.timeZone }
+    const [statement] = prepared
+    if (statement === undefined || isWrite || prepared.length > 1) {
+      return runInTransaction(context, request, { prepared, reader, isWrite })
     }
-  }
+    try {
+      return await runQuick(context, request, { statement, reader })
+    } catch (error) {
+      // It did not end in time, or with few rows, so that it has to wait for its turn among long statements.
+      if (!isLong(error)) throw error
+      return runInTransaction(context, request, { prepared, reader, isWrite })
+    }
+  })
 }
 
 /** Runs a query on the connections for those that end soon. Lookups that arrive together share a round trip. */
@@ -260,18 +253,6 @@ function takesDraft(
   const isUpdate = error.code === 'unique_violation' && first?.plan.kind === 'update'
   const isLone = writes.length === 1 && first?.plan.kind !== 'with'
   return (!isLone || isUpdate) && mayHeal({ ...error.details, code: error.code })
-}
-
-/** Returns whether a statement failed because its role lacks a privilege, or was dropped by an administrator. */
-export async function lacksRights(
-  { readers }: Pick<SqlContext, 'readers'>,
-  schema: string,
-  error: unknown,
-): Promise<boolean> {
-  if (codeOf(error) === PERMISSION_DENIED) return true
-  // Statements of callers fail with this code, too.
-  if (codeOf((error as Error).cause) !== INVALID_PARAMETER_VALUE) return false
-  return !(await readers.exists(schema))
 }
 
 async function runAll(
