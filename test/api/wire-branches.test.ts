@@ -234,7 +234,11 @@ describe('the schema offshoot', () => {
       '42P01',
     )
     expect(await codeOf(client.query(`select offshoot.fork('main')`))).toBe('42P07')
-    expect(await codeOf(client.query(`select offshoot.checkout('nowhere')`))).toBe('3D000')
+    for (const call of [`checkout('nowhere')`, `fork('new', 'nowhere')`, `merge('nowhere')`]) {
+      expect(await codeOf(client.query(`select * from offshoot.${call}`))).toBe('3D000')
+    }
+    expect(await codeOf(client.query(`select * from offshoot.diff('nowhere')`))).toBe('3D000')
+    expect(await codeOf(client.query('select * from offshoot.diff()'))).toBe('55000')
     expect(await rowsOf(client, 'select offshoot.current_branch()')).toEqual([
       { current_branch: 'main' },
     ])

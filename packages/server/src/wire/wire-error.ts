@@ -33,6 +33,7 @@ const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
   workspace_not_found: '28000',
   database_not_found: '3D000',
   branch_not_found: '3D000',
+  unknown_source_branch: '3D000',
   ambiguous_workspace: '28000',
   key_scope: '42501',
   forbidden: '42501',
@@ -63,6 +64,7 @@ const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
   conflict: '40001',
   merge_conflict: '23000',
   unrelated_branches: '55000',
+  no_source: '55000',
   commit_unknown: '08007',
   unavailable: '57P03',
 }
