@@ -425,6 +425,18 @@ describe('the extended protocol', () => {
     raw.close()
   })
 
+  it.each(['', ';', '-- nothing'])(
+    'describes no columns of a text without statements: [%s]',
+    async (text) => {
+      const raw = await wire.openRaw()
+      const portal = message('D', Buffer.from('P\0'))
+      raw.send(parse(text, 'none'), describeStatement('none'), bind([], { name: 'none' }), portal)
+      raw.send(execute(), parse('execute none'), bind([]), portal, execute(), sync())
+      expect((await raw.until('Z')).map(({ type }) => type).join('')).toBe('1tn2nI12nIZ')
+      raw.close()
+    },
+  )
+
   it('returns the rows of a portal in parts', async () => {
     const raw = await wire.openRaw()
     raw.send(

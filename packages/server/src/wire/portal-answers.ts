@@ -95,7 +95,9 @@ export class PortalAnswers {
     this.write(tag === ONE_ROW ? ONE_ROW_COMPLETE : completeMessage(tag))
   }
 
-  completeEmpty(): void {
+  /** Answers a text without statements. `portal` is that of the extended protocol. */
+  completeEmpty(portal?: Portal): void {
+    if (portal?.isDescribing) this.begin(portal, [], false)
     this.write(EMPTY_QUERY)
   }
 }

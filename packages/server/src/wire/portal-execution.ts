@@ -39,7 +39,7 @@ export class PortalExecution {
   async execute(portal: Portal, options: Execution): Promise<CopyIn | undefined> {
     const { statement } = portal.prepared
     if (statement === undefined) {
-      this.#answers.completeEmpty()
+      this.#answers.completeEmpty(portal)
       return undefined
     }
     const startedAt = performance.now()
@@ -268,7 +268,7 @@ export class PortalExecution {
     if (prepared.statement !== undefined) {
       return this.#run(portal.executed, prepared.statement, options)
     }
-    this.#answers.completeEmpty()
+    this.#answers.completeEmpty(portal.executed)
     return undefined
   }
 
