@@ -460,6 +460,59 @@ describe('settings', () => {
     },
   )
 
+  it('show timeouts in the largest unit of PostgreSQL', async () => {
+    await connected()
+    for (const name of [
+      'statement_timeout',
+      'lock_timeout',
+      'idle_in_transaction_session_timeout',
+    ]) {
+      for (const [given, shown] of [
+        ['200', '200ms'],
+        [`'5s'`, '5s'],
+        [`' 60 s '`, '1min'],
+        ['1500', '1500ms'],
+        [`'1.5h'`, '90min'],
+        ['1.5', '2ms'],
+        [`'7200000'`, '2h'],
+        [`'48h'`, '2d'],
+        [`'3000us'`, '3ms'],
+        ['0', '0'],
+      ]) {
+        await client.query(`set ${name} = ${given}`)
+        expect(await rowsOf(`show ${name}`), given).toEqual([{ [name]: shown }])
+      }
+      for (const given of ['-1', '2147483648', `'5 years'`, `'MS'`, `''`]) {
+        expect(await codeOf(client.query(`set ${name} = ${given}`)), given).toBe('22023')
+      }
+      expect(await rowsOf(`select current_setting('${name}') as t`)).toEqual([{ t: '0' }])
+    }
+    await client.query(`set statement_timeout = '0.05s'`)
+    expect(
+      await codeOf(client.query('select count(*) from generate_series(1, 1000000000) n')),
+    ).toBe('57014')
+  })
+
+  it.each(['off', 'false', 'no', '0'])(
+    'refuse strings with escapes: standard_conforming_strings = %s',
+    async (value) => {
+      await connected()
+      const set = (to: string) => codeOf(client.query(`set standard_conforming_strings = '${to}'`))
+      expect(await set(value)).toBe('0A000')
+      expect([await set('on'), await set('yes')]).toEqual([undefined, undefined])
+      expect(await set('maybe')).toBe('22023')
+      expect(await rowsOf('show standard_conforming_strings')).toEqual([
+        { standard_conforming_strings: 'on' },
+      ])
+      const given = new pg.Client({
+        connectionString: wire.url('shop:main'),
+        options: `-c standard_conforming_strings=${value}`,
+      })
+      given.on('error', () => undefined)
+      await expect(given.connect()).rejects.toMatchObject({ code: '0A000' })
+    },
+  )
+
   it('keep the zones of sessions apart, also for the same statement', async () => {
     const [one, other] = [await wire.connect('shop:main'), await wire.connect('shop:main')]
     await other.query(`set timezone = 'Asia/Tokyo'`)

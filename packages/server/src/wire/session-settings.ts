@@ -13,29 +13,47 @@ const DATE_STYLE_WORD = /^(?:iso|mdy|us|noneuro\w*|default)$/i
 const isDateStyle = (value: string): boolean =>
   value.split(',').every((word) => DATE_STYLE_WORD.test(word.trim()))
 
+interface FixedSetting {
+  readonly value: string
+  accepts(value: string): boolean
+  /** Says why another value is refused: texts would mean something else than the client wants. undefined: it is ignored. */
+  refusal?(value: string): string
+}
+
 /** What the service does, whatever a client sets. */
-const FIXED: Readonly<Record<string, { readonly value: string; accepts(value: string): boolean }>> =
-  {
-    client_encoding: { value: 'UTF8', accepts: (value) => /^(?:utf-?8|unicode)$/i.test(value) },
-    datestyle: { value: DATE_STYLE, accepts: isDateStyle },
-    intervalstyle: { value: 'postgres', accepts: (value) => /^postgres$/i.test(value) },
-    standard_conforming_strings: {
-      value: 'on',
-      accepts: (value) => /^(?:on|true|1)$/i.test(value),
-    },
-    integer_datetimes: { value: 'on', accepts: () => false },
-    bytea_output: { value: 'hex', accepts: (value) => value === 'hex' },
-    server_encoding: { value: 'UTF8', accepts: () => false },
-    transaction_isolation: { value: 'serializable', accepts: (value) => value === 'serializable' },
-    default_transaction_isolation: {
-      value: 'serializable',
-      accepts: (value) => value === 'serializable',
-    },
-    is_superuser: { value: 'off', accepts: () => false },
-    max_identifier_length: { value: '63', accepts: () => false },
-    in_hot_standby: { value: 'off', accepts: () => false },
-    role: { value: 'none', accepts: () => true },
-  }
+const FIXED: Readonly<Record<string, FixedSetting>> = {
+  client_encoding: {
+    value: 'UTF8',
+    accepts: (value) => /^(?:utf-?8|unicode)$/i.test(value),
+    refusal: () => 'only the encoding UTF8 is supported',
+  },
+  datestyle: {
+    value: DATE_STYLE,
+    accepts: isDateStyle,
+    refusal: (value) => `DateStyle can only be "${DATE_STYLE}", not "${value}"`,
+  },
+  intervalstyle: { value: 'postgres', accepts: (value) => /^postgres$/i.test(value) },
+  standard_conforming_strings: {
+    value: 'on',
+    accepts: (value) => switchOf('standard_conforming_strings', value) === 'on',
+    refusal: () => `standard_conforming_strings is always on: write E'...' for escapes`,
+  },
+  integer_datetimes: { value: 'on', accepts: () => false },
+  bytea_output: { value: 'hex', accepts: (value) => value === 'hex' },
+  server_encoding: { value: 'UTF8', accepts: () => false },
+  transaction_isolation: { value: 'serializable', accepts: (value) => value === 'serializable' },
+  default_transaction_isolation: {
+    value: 'serializable',
+    accepts: (value) => value === 'serializable',
+  },
+  is_superuser: { value: 'off', accepts: () => false },
+  max_identifier_length: { value: '63', accepts: () => false },
+  in_hot_standby: { value: 'off', accepts: () => false },
+  role: { value: 'none', accepts: () => true },
+}
+
+/** Those of them that are also judged if a client sends them when it connects. Some send encodings in quotes. */
+const JUDGED_AT_START = new Set(['datestyle', 'standard_conforming_strings'])
 
 /** What a client can set. Most of it is only remembered. */
 const REMEMBERED: Readonly<Record<string, string>> = {
@@ -103,24 +121,63 @@ const TRANSACTION_READ_ONLY = 'transaction_read_only'
 /** Settings that are on or off. */
 const BOOLEANS = new Set(['default_transaction_read_only', TRANSACTION_READ_ONLY])
 
+/** Settings that are times, after which something ends. */
+const TIMEOUTS = new Set([
+  'idle_in_transaction_session_timeout',
+  'lock_timeout',
+  'statement_timeout',
+])
+const TIMEOUT_MAX = 2 ** 31 - 1
+/** Milliseconds of the units of times, the largest first. */
+const TIME_UNITS = { d: 86_400_000, h: 3_600_000, min: 60_000, s: 1000, ms: 1, us: 0.001 }
+
 /** Returns a value as SHOW returns it. Throws if the setting cannot have it. */
 function validValue(name: string, value: string): string {
   const key = name.toLowerCase()
-  requireDateStyle(key, value)
-  if (key === 'timezone' && !isTimeZone(value)) {
-    throw new WireError('22023', `invalid value for parameter "TimeZone": "${value}"`)
+  requireMeaning(key, value)
+  if (key === 'timezone' && !isTimeZone(value)) throw invalidValue('TimeZone', value)
+  if (TIMEOUTS.has(key)) return timeoutText(key, value)
+  return BOOLEANS.has(key) ? switchOf(name, value) : value
+}
+
+const invalidValue = (name: string, value: string) =>
+  new WireError('22023', `invalid value for parameter "${name}": "${value}"`)
+
+/** Returns a time in the largest unit that it has a whole number of. */
+function timeoutText(name: string, value: string): string {
+  const count = millisecondsOf(value)
+  if (count === undefined) throw invalidValue(name, value)
+  if (count < 0 || count > TIMEOUT_MAX) {
+    throw new WireError(
+      '22023',
+      `${count} ms is outside the valid range for parameter "${name}" (0 ms .. ${TIMEOUT_MAX} ms)`,
+    )
   }
-  if (!BOOLEANS.has(key)) return value
+  if (count === 0) return '0'
+  const [unit, factor] = Object.entries(TIME_UNITS).find(([, each]) => count % each === 0) ?? []
+  return `${count / (factor ?? 1)}${unit}`
+}
+
+/** Returns the milliseconds of a time. undefined: it is none. */
+function millisecondsOf(text: string): number | undefined {
+  const [, count, unit = 'ms'] =
+    /^\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(d|h|min|s|ms|us)?\s*$/.exec(text) ?? []
+  if (count === undefined) return undefined
+  return Math.round(Number(count) * TIME_UNITS[unit as keyof typeof TIME_UNITS])
+}
+
+/** Returns whether a setting is on or off. */
+function switchOf(name: string, value: string): 'on' | 'off' {
   // As in PostgreSQL, the beginning of a word is enough.
   if (/^(?:on|t(?:r(?:ue?)?)?|y(?:es?)?|1)$/i.test(value.trim())) return 'on'
   if (/^(?:off?|f(?:a(?:l(?:se?)?)?)?|no?|0)$/i.test(value.trim())) return 'off'
   throw new WireError('22023', `parameter "${name}" requires a Boolean value`)
 }
 
-/** Throws if dates would have to be read in another way, because clients would get other days than they mean. */
-function requireDateStyle(key: string, value: string): void {
-  if (key !== 'datestyle' || isDateStyle(value)) return
-  throw unsupported(`DateStyle can only be "${DATE_STYLE}", not "${value}"`)
+/** Throws if texts would have to be read in another way, because they would mean something else than the client wants. */
+function requireMeaning(key: string, value: string): void {
+  const { accepts, refusal } = FIXED[key] ?? {}
+  if (refusal !== undefined && !accepts?.(value)) throw unsupported(refusal(value))
 }
 
 /** The transaction that is open, as far as it is a setting. */
@@ -229,8 +286,7 @@ export class SessionSettings {
     const fixed = FIXED[key]
     if (fixed !== undefined) {
       if (fixed.accepts(given)) return undefined
-      requireDateStyle(key, given)
-      if (key === 'client_encoding') throw unsupported('only the encoding UTF8 is supported')
+      requireMeaning(key, given)
       return `"${name}" is always ${fixed.value}: the new value is ignored`
     }
     const value = validValue(name, given)
@@ -296,8 +352,8 @@ export class SessionSettings {
     const zone = this.get('timezone')
     this.#current = {
       reported: REPORTED.map((name) => [name, this.find(name) ?? '']),
-      statementTimeoutMs: milliseconds(this.get('statement_timeout')),
-      lockTimeoutMs: milliseconds(this.get('lock_timeout')),
+      statementTimeoutMs: millisecondsOf(this.get('statement_timeout')) ?? 0,
+      lockTimeoutMs: millisecondsOf(this.get('lock_timeout')) ?? 0,
       timeZone: UTC.test(zone) ? undefined : zone,
       allowsDataLoss: /^(?:on|true|yes|1)$/i.test(this.find('offshoot.allow_data_loss') ?? ''),
       isReadOnlyByDefault: this.get('default_transaction_read_only') === 'on',
@@ -353,11 +409,6 @@ function without(values: ReadonlyMap<string, string>, name: string | undefined) 
   return new Map([...values].filter(([each]) => each !== name))
 }
 
-function milliseconds(text: string): number {
-  const [, count = '0', unit = 'ms'] = /^(\d+)\s*(ms|s|min)?$/.exec(text) ?? []
-  return Number(count) * ({ ms: 1, s: 1000, min: 60_000 }[unit] ?? 1)
-}
-
 /** Returns the settings that a client sends when it connects, by names that are known here. */
 export function initialSettings(startup: ReadonlyMap<string, string>): Record<string, string> {
   const options = (startup.get('options') ?? '').matchAll(/(?:-c\s*|--)([\w.]+)=((?:\\.|\S)*)/g)
@@ -370,7 +421,7 @@ export function initialSettings(startup: ReadonlyMap<string, string>): Record<st
   return Object.fromEntries(
     given
       .map(([name, value]) => [name.toLowerCase(), value] as const)
-      .filter(([name]) => name === 'datestyle' || name in REMEMBERED)
+      .filter(([name]) => JUDGED_AT_START.has(name) || name in REMEMBERED)
       .filter(([name]) => name !== 'session_authorization'),
   )
 }
