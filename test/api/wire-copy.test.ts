@@ -368,6 +368,33 @@ describe('rows that a client sends', () => {
   })
 })
 
+describe('an error of COPY', () => {
+  const BINARY_HEAD = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1')
+
+  it.each([
+    ['', 'e1\ta\ne2\n', 'missing data for column "name"', 'line 2'],
+    ['', 'e1\ta\tb\n', 'extra data after last expected column', 'line 1'],
+    [' (header)', 'id\tname\ne1\ta\ne2\n', 'missing data for column "name"', 'line 3'],
+    [' (format csv)', 'e1,"a\nb"\ne2\n', 'missing data for column "name"', 'line 3'],
+    [' (format csv)', 'e1,a\ne2,"b', 'unterminated CSV quoted field', 'line 2'],
+    ['', 'e1\ta\ne2\t\\377\n', 'bytes beyond ASCII cannot be given by number', 'line 2'],
+    ['', 'e1\ta\ne1\tb\n', undefined, 'lines 1 to 2'],
+    [' (format binary)', Buffer.concat([BINARY_HEAD, Buffer.from([0, 3])]), undefined, 'line 1'],
+    [' (format binary)', Buffer.from('no head of the binary format'), undefined, ''],
+    ['', Buffer.from([0x65, 0xff]), undefined, ''],
+  ])('names the table, and the line if it is known: %s %s', async (options, bytes, text, lines) => {
+    const raw = await wire.openRaw()
+    raw.send(query(`copy people (id, name) from stdin${options}`))
+    await raw.until('G')
+    raw.send(message('d', Buffer.from(bytes)), done())
+    const error = (await raw.until('Z')).find(({ type }) => type === 'E')
+    const fields = error?.body.toString().split('\0') ?? []
+    expect(fields).toContain(`WCOPY people${lines && `, ${lines}`}`)
+    if (text !== undefined) expect(fields).toContain(`M${text}`)
+    raw.close()
+  })
+})
+
 describe('columns that COPY names in its options', () => {
   it('have quotes around their values', async () => {
     await copyIn('copy people (id, name, age) from stdin', 'quoted\tq\t5\n')

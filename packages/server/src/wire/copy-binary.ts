@@ -43,6 +43,7 @@ export class BinaryReader {
   #expected = 0
   #hasHead = false
   #isAtEnd = false
+  #count = 0
 
   /** `bytesMax`: bytes of one row. */
   constructor(typeIds: readonly number[], bytesMax: number) {
@@ -52,6 +53,11 @@ export class BinaryReader {
 
   get bytes(): number {
     return this.#length + this.#parts.length * PART_BYTES
+  }
+
+  /** The number of the row that was read last. PostgreSQL calls it a line, too. */
+  get line(): number {
+    return this.#count
   }
 
   *push(bytes: Buffer): Generator<CopyRow> {
@@ -68,6 +74,7 @@ export class BinaryReader {
         this.#keep(Buffer.alloc(0))
         return
       }
+      this.#count++
       yield this.#row(all.subarray(at, next))
       at = next
     }
@@ -82,7 +89,7 @@ export class BinaryReader {
   /** Checks that the data is whole. As in PostgreSQL, the mark of the end can be missing, which pgx leaves out. */
   end(): readonly CopyRow[] {
     if (this.#isAtEnd || (this.#hasHead && this.#length === 0)) return []
-    throw invalid('the data has no end')
+    throw this.#refused(invalid('the data has no end'))
   }
 
   /** Returns where the rows begin, or 0 if the head is not complete. */
@@ -109,20 +116,30 @@ export class BinaryReader {
     let at = start + 2
     if (count === -1) return at
     if (count !== this.#typeIds.length) {
-      throw invalid(`a row has ${count} values, and ${this.#typeIds.length} are expected`)
+      throw this.#refused(
+        invalid(`a row has ${count} values, and ${this.#typeIds.length} are expected`),
+      )
     }
     for (let column = 0; column < count; column++) {
       this.#expected = at + 4 - start
       if (at + 4 > all.length) return undefined
       const length = all.readInt32BE(at)
-      if (length < -1) throw invalid('the length of a value is negative')
+      if (length < -1) throw this.#refused(invalid('the length of a value is negative'))
       at += 4 + Math.max(0, length)
       if (at - start > this.#bytesMax) {
-        throw new WireError('54000', `a row can have at most ${this.#bytesMax} bytes`)
+        throw this.#refused(
+          new WireError('54000', `a row can have at most ${this.#bytesMax} bytes`),
+        )
       }
     }
     this.#expected = at - start
     return at <= all.length ? at : undefined
+  }
+
+  /** Counts a row that is refused before it is read. */
+  #refused(error: WireError): WireError {
+    this.#count++
+    return error
   }
 
   #row(bytes: Buffer): CopyRow {

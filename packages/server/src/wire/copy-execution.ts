@@ -32,13 +32,15 @@ export class CopyExecution {
     block.requireWritable('COPY FROM')
     const table = { ...(await this.#runOf(plan.query, [])), copied: plan.copied }
     const { columns } = await block.describe(table)
-    const statement = plan.insert(columns.map(({ name }) => name))
+    const names = columns.map(({ name }) => name)
+    const statement = plan.insert(names)
     const inserting = await this.#runOf(statement, new Array<null>(columns.length).fill(null))
     block.beginImplicit()
     const load = new CopyLoad(plan.into)
     const rows = new CopyIn({
       reader: copyReader(plan, { columns, bytesMax: connection.limits.transactionBytesMax }),
-      columnCount: columns.length,
+      table: plan.into,
+      names,
       insert: (parameters) =>
         this.#context.cancellable(() => {
           const run = { ...inserting, parameters, load, signal: this.#context.signal }

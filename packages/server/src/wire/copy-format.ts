@@ -112,6 +112,7 @@ export class CopyReader {
   #isEscaped = false
   #isAtEnd = false
   #skipsHeader: boolean
+  #lineCount = 0
 
   /** `columns`: their names; `lengthMax`: characters of one line. */
   constructor(
@@ -136,6 +137,11 @@ export class CopyReader {
     return this.#length + this.#parts.length * PART_BYTES
   }
 
+  /** The number of the line that was read last. */
+  get line(): number {
+    return this.#lineCount
+  }
+
   /** Returns the rows that are complete. */
   *push(text: string): Generator<CopyRow> {
     let start = 0
@@ -149,6 +155,7 @@ export class CopyReader {
       this.#parts = []
       this.#length = 0
       start = at + 1
+      this.#count(line)
       const row = this.#read(line)
       if (row !== undefined) yield row
     }
@@ -156,6 +163,7 @@ export class CopyReader {
     this.#parts.push(text.slice(start))
     this.#length += text.length - start
     if (this.#length > this.#lengthMax) {
+      this.#lineCount++
       throw new WireError('54000', `a line can have at most ${this.#lengthMax} characters`)
     }
   }
@@ -164,9 +172,16 @@ export class CopyReader {
   *end(): Generator<CopyRow> {
     const line = this.#parts.join('')
     if (line === '' || this.#isAtEnd) return
+    this.#count(line)
     if (this.#isQuoted) throw invalid('unterminated CSV quoted field')
     const row = this.#read(line)
     if (row !== undefined) yield row
+  }
+
+  /** Counts a line of CSV as often as PostgreSQL does: its quotes can have further ones. */
+  #count(line: string): void {
+    const isLong = this.#format.isCsv && line.includes('\n')
+    this.#lineCount += isLong ? line.split('\n').length : 1
   }
 
   /** Returns the row of a line. undefined: it is the header, or the end of all rows. */

@@ -15,6 +15,8 @@ export class WireError extends Error {
       readonly table?: string | undefined
       readonly column?: string | undefined
       readonly constraint?: string | undefined
+      /** What was being done when it occurred. */
+      readonly context?: string | undefined
       /** Where PostgreSQL would report it. */
       readonly routine?: string | undefined
     } = {},
@@ -236,6 +238,7 @@ export function errorMessage(
     ['D', fields.detail],
     ['H', fields.hint],
     ['P', fields.position],
+    ['W', fields.context],
     ['s', fields.table === undefined ? undefined : 'public'],
     ['t', fields.table],
     ['c', fields.column],
