@@ -219,6 +219,24 @@ describe('an enum type', () => {
     }
   })
 
+  it('is forgotten with the transaction, or from its savepoint on', async () => {
+    await fork('undone')
+    const client = await connect('undone')
+    await client.query(`begin; create type mood as enum ('old'); rollback`)
+    await client.query(`create type mood as enum ('new')`)
+    await client.query('begin; savepoint s')
+    await client.query(`create type other as enum ('old'); alter type mood add value 'old'`)
+    await client.query('rollback to s')
+    await client.query(`create type other as enum ('new')`)
+    await client.query('create table people (id serial primary key, mood mood, other other)')
+    await client.query('commit')
+    expect(await rowsOf(client, LABELS)).toEqual([
+      ['mood', ['new']],
+      ['other', ['new']],
+      ['plain_state', ['on', 'off']],
+    ])
+  })
+
   it('is shown once for columns with the same values, and apart for one that was changed alone', async () => {
     await fork('apart')
     const first = await connect('apart')

@@ -112,7 +112,7 @@ export class PortalExecution {
       const stream = this.#answers.streamOf(portal, options)
       await this.#context.cancellable(() => this.#context.block.run(run, stream))
       portal.stream = stream
-      if (stream.changed !== undefined) this.#context.types = stream.changed.types
+      if (stream.changed !== undefined) this.#context.types.keep(stream.changed.types)
       for (const notice of stream.notices) this.#answers.notice(notice)
     }
     this.#sendRows(portal, options, isNew)

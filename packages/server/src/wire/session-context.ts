@@ -1,6 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { ParameterTypes } from '../data/sql/parameters.js'
-import type { SchemaTypes } from '../data/sql/schema/enum-types.js'
 import type { Tracer } from '../telemetry/tracer.js'
 import type { LockOwner } from './advisory-locks.js'
 import type { BranchRunner, StatementRun } from './branch-runner.js'
@@ -13,6 +12,7 @@ import type { Portal } from './portal.js'
 import { PortalCursors } from './portal-cursors.js'
 import type { SessionFacts } from './session-answers.js'
 import { SessionItems } from './session-items.js'
+import { SessionTypes } from './session-types.js'
 import { TransactionBlock } from './transaction-block.js'
 import { declaredName } from './values.js'
 import { WireError } from './wire-error.js'
@@ -40,15 +40,17 @@ export class SessionContext {
   readonly block: TransactionBlock
   readonly items: SessionItems
   readonly cursors: PortalCursors
-  /** The enums that the client has created. They belong to columns, so only this connection knows their names. */
-  types: SchemaTypes = new Map()
+  readonly types = new SessionTypes()
   #running = new AbortController()
 
   /** `copyBytes` returns the bytes of a COPY that the client is sending. */
   constructor(connection: ClientConnection, { copyBytes }: { copyBytes(): number }) {
     this.connection = connection
     const { runner, limits, facts, bytes } = connection
-    this.block = new TransactionBlock(runner, limits, facts.settings)
+    this.block = new TransactionBlock(runner, limits, {
+      settings: facts.settings,
+      types: this.types,
+    })
     this.cursors = new PortalCursors(this.block)
     this.items = new SessionItems({
       hold: (held) => bytes.holdNamed(held + this.block.heldBytes + copyBytes()),
@@ -83,7 +85,7 @@ export class SessionContext {
       parameters: literals === undefined ? parameters : [...parameters, ...literals.values],
       signal: this.signal,
       timeoutMs: settings.statementTimeoutMs,
-      change: { allowDataLoss: settings.allowsDataLoss, types: this.types },
+      change: { allowDataLoss: settings.allowsDataLoss, types: this.types.known },
       timeZone: settings.timeZone,
     }
   }

@@ -14,6 +14,7 @@ import { type CursorMovement, fetchSql } from './cursor-statement.js'
 import { FrameContent } from './frames.js'
 import { HeldCursors } from './held-cursors.js'
 import type { SessionSettings } from './session-settings.js'
+import type { SessionTypes } from './session-types.js'
 import { unsupported, WireError } from './wire-error.js'
 
 /** Savepoints of one transaction. */
@@ -56,8 +57,9 @@ const ABORTED = 'current transaction is aborted, commands ignored until end of t
 export class TransactionBlock {
   readonly #runner: BranchRunner
   readonly #limits: Limits
-  /** They change with the transaction. */
+  /** They change with the transaction, like the types. */
   readonly #settings: SessionSettings
+  readonly #types: SessionTypes
   #state: 'none' | 'open' | 'failed' = 'none'
   /** The statements of one message are a block that ends with it. */
   #isImplicit = false
@@ -69,10 +71,15 @@ export class TransactionBlock {
   readonly #held = new HeldCursors()
   #isClosed = false
 
-  constructor(runner: BranchRunner, limits: Limits, settings: SessionSettings) {
+  constructor(
+    runner: BranchRunner,
+    limits: Limits,
+    parts: { settings: SessionSettings; types: SessionTypes },
+  ) {
     this.#runner = runner
     this.#limits = limits
-    this.#settings = settings
+    this.#settings = parts.settings
+    this.#types = parts.types
   }
 
   /** The letter of ReadyForQuery. */
@@ -371,6 +378,7 @@ export class TransactionBlock {
         await this.#transaction?.savepoint({ kind: 'return', name, depth: index })
         this.#savepoints.length = index + 1
         this.#settings.returnTo(index)
+        this.#types.returnTo(index)
         for (const [cursor, { depth }] of this.#cursors) {
           if (depth > index) this.#cursors.delete(cursor)
         }
@@ -385,6 +393,7 @@ export class TransactionBlock {
 
   #begin({ isReadOnly } = { isReadOnly: this.#settings.isReadOnlyByDefault }): void {
     this.#settings.begin(this)
+    this.#types.begin()
     this.#state = 'open'
     this.#isReadOnly = isReadOnly || !this.#runner.canWrite
     this.#isImplicit = false
@@ -426,6 +435,7 @@ export class TransactionBlock {
   /** Keeps what the transaction has changed of the session, or takes it back. */
   #end(outcome: { isKept: boolean }): void {
     this.#settings.end(outcome)
+    this.#types.end(outcome)
     this.#held.end(outcome)
   }
 
@@ -438,6 +448,7 @@ export class TransactionBlock {
       await transaction.savepoint({ kind: 'save', name, depth: this.#savepoints.length })
     })
     this.#settings.save(this.#savepoints.length)
+    this.#types.save(this.#savepoints.length)
     this.#savepoints.push(name)
   }
 
