@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { LIMITS } from '@offshoot/contract/limits'
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -536,6 +537,75 @@ describe('JSON numbers whose digits a double does not keep', () => {
     expectOk(await call('POST', '/sql', { body: { statement } }))
     expect((await call('GET', `${path}/data/s`)).body).toMatchObject({
       price: '12345678901234567.89000000000000000000',
+    })
+  })
+
+  describe('as parameters of SQL', () => {
+    const WHOLE_NUMBER = '9007199254740993'
+    const FRACTION = '0.12345678901234567891'
+    const md5 = (text: string) => createHash('md5').update(text).digest('hex')
+    const LENGTHS: readonly [string, number][] = [
+      ['a short body', 0],
+      ['a body that is parsed in slices', 200_000],
+    ]
+    const records = async (statement: string, params: string, batched = false) => {
+      const body = `{"statement":${JSON.stringify(statement)},"params":${params}}`
+      const answer = batched
+        ? await call('POST', '/sql/batch', { body: `{"statements":[${body}]}` })
+        : await call('POST', '/sql', { body })
+      const { results, records: rows } = expectOk(answer).body as Record<string, unknown>
+      return batched ? (results as { records: unknown }[])[0]?.records : rows
+    }
+
+    it.each(LENGTHS)('are exact in %s', async (_name, length) => {
+      for (const batched of [false, true]) {
+        const statement = `insert into lots (price, note) values ($1, $2)
+          returning price::text, note, $3::jsonb::text as j, $4::numeric[]::text as l, length($5) as n`
+        const params = `[${FRACTION}, ${WHOLE_NUMBER}, {"a": ${WHOLE_NUMBER}, "b": [1, ${FRACTION}]},
+          [1, ${WHOLE_NUMBER}], "${'x'.repeat(length)}"]`
+        expect(await records(statement, params, batched)).toEqual([
+          {
+            price: FRACTION,
+            note: WHOLE_NUMBER,
+            j: `{"a": ${WHOLE_NUMBER}, "b": [1, ${FRACTION}]}`,
+            l: `{1,${WHOLE_NUMBER}}`,
+            n: length,
+          },
+        ])
+      }
+    })
+
+    it('are refused where a column cannot have them', async () => {
+      const body = `{"statement":"insert into lots (count) values ($1)","params":[${WHOLE_NUMBER}]}`
+      expect((await call('POST', '/sql', { body })).status).toBe(400)
+    })
+
+    it('are exact in long lists and long documents', async () => {
+      const many = Array.from({ length: 20_000 }, (_, index) => `${index}.12345678901234567891`)
+      const [row] = (await records(
+        'select md5($1::numeric[]::text) as list, md5($2::json::text) as document',
+        `[[${many}], {"a": [${many}]}]`,
+      )) as unknown[]
+      expect(row).toEqual({ list: md5(`{${many}}`), document: md5(`{"a":[${many}]}`) })
+    })
+
+    it('are what their types make of them', async () => {
+      const statement = 'select $1::int8::text as n, $2::float8 as f, $3::float4[]::text as v'
+      expect(
+        await records(statement, `[${WHOLE_NUMBER}, 0.1000000000000000055, [${FRACTION}]]`),
+      ).toEqual([{ n: WHOLE_NUMBER, f: 0.1, v: '{0.12345679}' }])
+    })
+
+    it('differ by them for idempotency keys', async () => {
+      const headers = { 'idempotency-key': 'digits' }
+      const send = (digits: string) =>
+        call('POST', '/sql', {
+          body: `{"statement":"insert into lots (price) values ($1)","params":[${digits}]}`,
+          headers,
+        })
+      expectOk(await send('0.1000000000000000055'))
+      expectOk(await send('0.1000000000000000055'))
+      expect((await send('0.1000000000000000056')).status).toBe(422)
     })
   })
 

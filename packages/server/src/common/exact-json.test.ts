@@ -43,6 +43,14 @@ it('takes numbers as they are that a double is written as, and what texts contai
   expect(JSON.stringify(value)).toBe(`{"a":${Number(LONG)},"b":[${Number(LONG)},"${LONG}"]}`)
 })
 
+it('knows elements of lists only if that is asked for', () => {
+  const text = `[${LONG}, 1,[0.5,-${LONG} ],{"a":[${LONG}],"b":${LONG}},"1,${LONG}"]`
+  expect(listRounded(parseExactly(text))).toEqual([`b=${LONG}`])
+  const value = parseExactly(text, 'elements')
+  expect(JSON.stringify(value)).toBe(JSON.stringify(JSON.parse(text)))
+  expect(listRounded(value)).toEqual([`0=${LONG}`, `1=-${LONG}`, `b=${LONG}`, `0=${LONG}`])
+})
+
 it('throws the error of JSON.parse', () => {
   for (const text of ['', '{', `{"a":${LONG}`, `{"a":${LONG}.1}`, `{"a:${LONG}}`]) {
     expect(() => parseExactly(text)).toThrow(SyntaxError)

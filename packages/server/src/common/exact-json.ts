@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto'
 
 /*
  * `JSON.parse` rounds a number with more digits than a double has. An object that such a number is a member of remembers
- * its digits, so that columns which must be exact can refuse it.
+ * its digits, so that columns which must be exact can refuse it. Lists remember those of their elements only if that is
+ * asked for: vectors of records are long, and rounded in any case.
  */
 
 /** A double keeps any number of this many digits. */
@@ -14,11 +15,17 @@ const ROUNDED = Symbol('rounded numbers')
 
 type Rounded = ReadonlyMap<string, string>
 
+/** The numbers whose digits are remembered: members of objects, or elements of lists, too. */
+export type ExactNumbers = 'members' | 'elements'
+
 interface Marked {
   [ROUNDED]?: Rounded
 }
 
-/** Returns the texts of the members of an object that have been rounded, by their names. undefined: there are none. */
+/**
+ * Returns the texts of the members of an object that have been rounded, by their names, or those of the elements of a
+ * list, by their indexes. undefined: there are none.
+ */
 export function roundedIn(value: object): Rounded | undefined {
   return (value as Marked)[ROUNDED]
 }
@@ -26,8 +33,18 @@ export function roundedIn(value: object): Rounded | undefined {
 /** Adds what is known of the members of one object to another one, which has the same members. */
 export function keepRounded(from: object, to: object): void {
   const rounded = roundedIn(from)
+  if (rounded !== undefined) addMarks(to, rounded)
+}
+
+/** Adds what is known of the elements of one list to another one, which has them from a position on. */
+export function keepRoundedItems(from: object, to: object, start: number): void {
+  const rounded = roundedIn(from)
   if (rounded === undefined) return
-  mark(to, new Map([...(roundedIn(to) ?? []), ...rounded]))
+  addMarks(to, new Map([...rounded].map(([index, text]) => [String(start + Number(index)), text])))
+}
+
+function addMarks(value: object, rounded: Rounded): void {
+  mark(value, new Map([...(roundedIn(value) ?? []), ...rounded]))
 }
 
 function mark(value: object, rounded: Rounded): void {
@@ -35,21 +52,21 @@ function mark(value: object, rounded: Rounded): void {
 }
 
 /** Parses JSON. Throws the error of `JSON.parse`. */
-export function parseExactly(text: string): unknown {
+export function parseExactly(text: string, exact: ExactNumbers = 'members'): unknown {
   const parsed: unknown = JSON.parse(text)
-  if (!mayBeRounded(text)) return parsed
+  if (!mayBeRounded(text, exact)) return parsed
   const prefix = `${randomUUID()} `
-  const quoted = quoteRounded(text, prefix)
+  const quoted = quoteRounded(text, prefix, exact)
   return quoted === undefined ? parsed : unquote(JSON.parse(quoted), prefix)
 }
 
-/** Returns whether there may be a member that is rounded. Texts that contain long numbers can look like one. */
-function mayBeRounded(text: string): boolean {
+/** Returns whether there may be such a number that is rounded. Texts that contain long numbers can look like one. */
+function mayBeRounded(text: string, exact: ExactNumbers): boolean {
   for (let at = DISTANCE - 1; at < text.length; at += DISTANCE) {
     if (!isDigitOrPoint(text.charCodeAt(at))) continue
     let start = at
     while (at - start < DISTANCE && isDigitOrPoint(text.charCodeAt(start - 1))) start--
-    if (!isMember(text, start)) continue
+    if (!isRemembered(text, start, exact)) continue
     const end = numberEnd(text, start)
     if (isRounded(text.slice(start, end))) return true
     at = Math.max(at, end - 1)
@@ -57,16 +74,17 @@ function mayBeRounded(text: string): boolean {
   return false
 }
 
-/** Whether the number that starts here is a member of an object. Elements of lists, such as those of vectors, are not. */
-function isMember(text: string, start: number): boolean {
+/** Whether the number that starts here is one whose digits are remembered. */
+function isRemembered(text: string, start: number, exact: ExactNumbers): boolean {
   let at = start - 1
   if (text.charCodeAt(at) === MINUS) at--
   while (isSpace(text.charCodeAt(at))) at--
-  return text.charCodeAt(at) === COLON
+  const before = text.charCodeAt(at)
+  return before === COLON || (exact === 'elements' && (before === COMMA || before === OPEN_BRACKET))
 }
 
 /** Writes numbers that are rounded as texts that start with a prefix. `text` is valid JSON. undefined: there are none. */
-function quoteRounded(text: string, prefix: string): string | undefined {
+function quoteRounded(text: string, prefix: string, exact: ExactNumbers): string | undefined {
   const parts: string[] = []
   let last = 0
   for (let at = 0; at < text.length; at++) {
@@ -75,7 +93,7 @@ function quoteRounded(text: string, prefix: string): string | undefined {
     else if (code === MINUS || isDigitOrPoint(code)) {
       const end = numberEnd(text, at)
       const number = text.slice(at, end)
-      if (isMember(text, at) && isRounded(number)) {
+      if (isRemembered(text, at, exact) && isRounded(number)) {
         parts.push(text.slice(last, at), JSON.stringify(prefix + number))
         last = end
       }
@@ -125,16 +143,13 @@ function usualForm(number: string): string {
   return `${digits.slice(first, end)}e${Number(exponent) + whole.length - first}`
 }
 
-/** Turns quoted numbers into numbers, and marks the objects that they are members of. */
+/** Turns quoted numbers into numbers, and marks the objects and lists that they are in. */
 function unquote(value: unknown, prefix: string): unknown {
   if (typeof value === 'string') {
     return value.startsWith(prefix) ? Number(value.slice(prefix.length)) : value
   }
   if (typeof value !== 'object' || value === null) return value
-  if (Array.isArray(value)) {
-    for (let index = 0; index < value.length; index++) value[index] = unquote(value[index], prefix)
-    return value
-  }
+  // The names of a list are its indexes.
   const members = value as Record<string, unknown>
   let rounded: Map<string, string> | undefined
   for (const name of Object.keys(members)) {
@@ -151,6 +166,8 @@ function unquote(value: unknown, prefix: string): unknown {
 
 const QUOTE = 0x22
 const COLON = 0x3a
+const COMMA = 0x2c
+const OPEN_BRACKET = 0x5b
 const BACKSLASH = 0x5c
 const PLUS = 0x2b
 const MINUS = 0x2d

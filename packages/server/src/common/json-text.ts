@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { AppError } from '@offshoot/contract/errors'
-import { keepRounded, parseExactly } from './exact-json.js'
+import { type ExactNumbers, keepRounded, keepRoundedItems, parseExactly } from './exact-json.js'
 
 /*
  * Parses JSON of clients within limits. Text of up to SLICE_BYTES is parsed at once. Longer text is
@@ -234,12 +234,13 @@ function isName(text: Buffer, closeAt: number): boolean {
 export function* buildJson(
   text: Buffer,
   { root }: ScannedJson,
+  exact?: ExactNumbers,
 ): Generator<undefined, unknown, undefined> {
-  if (root === undefined) return parseText(text.toString())
+  if (root === undefined) return parseText(text.toString(), exact)
   // Only white space may surround the root value.
   const before = text.toString('utf8', 0, root.openAt)
   parseText(`${before}""${text.toString('utf8', root.closeAt + 1)}`)
-  return yield* buildContainer(text, root)
+  return yield* buildContainer(text, root, exact)
 }
 
 /** Parses a JSON text within limits, with pauses. */
@@ -252,14 +253,14 @@ export function* parseJsonSteps(
 }
 
 /** Parses a short JSON text within limits. */
-export function parseShortJson(text: Buffer, limits: JsonLimits): unknown {
+export function parseShortJson(text: Buffer, limits: JsonLimits, exact?: ExactNumbers): unknown {
   requireUtf8(text)
   // A shorter text cannot exceed a limit.
   if (text.length > Math.min(limits.jsonDepthMax, limits.jsonValuesMax)) {
     const steps = scanJson(text, limits)
     while (!steps.next().done);
   }
-  return parseText(text.toString())
+  return parseText(text.toString(), exact)
 }
 
 /** Checks a text in steps. Each ends before a character, so that no character is divided. */
@@ -285,9 +286,9 @@ export function requireUtf8(text: Buffer): void {
   if (!isUtf8(text)) throw new AppError('invalid_json', 'body: is not valid UTF-8')
 }
 
-export function parseText(text: string): unknown {
+export function parseText(text: string, exact?: ExactNumbers): unknown {
   try {
-    return parseExactly(text)
+    return parseExactly(text, exact)
   } catch (error) {
     throw invalidJson((error as Error).message)
   }
@@ -300,6 +301,7 @@ function invalidJson(reason: string): AppError {
 function* buildContainer(
   text: Buffer,
   { kind, parts }: Container,
+  exact: ExactNumbers | undefined,
 ): Generator<undefined, unknown, undefined> {
   const isArray = kind === 'array'
   const items: unknown[] = []
@@ -312,10 +314,11 @@ function* buildContainer(
       long === undefined
         ? text.toString('utf8', start, end)
         : `${text.toString('utf8', start, long.openAt)}""${text.toString('utf8', long.closeAt + 1, end)}`
-    const value = long === undefined ? undefined : yield* buildLong(text, long)
+    const value = long === undefined ? undefined : yield* buildLong(text, long, exact)
+    const added = parseText(isArray ? `[${around}]` : `{${around}}`, exact) as object
     const count = isArray
-      ? addItems(items, around, long && { value })
-      : addMembers(members, around, long && { value })
+      ? addItems(items, added as unknown[], long && { value })
+      : addMembers(members, added as Record<string, unknown>, long && { value })
     if (count === 0) throw invalidJson('a comma stands alone')
     if (!isArray) memberCount += count
     if (memberCount > MEMBERS_MAX) {
@@ -329,8 +332,9 @@ function* buildContainer(
 function* buildLong(
   text: Buffer,
   long: Container | LongText,
+  exact: ExactNumbers | undefined,
 ): Generator<undefined, unknown, undefined> {
-  if (long.kind !== 'text') return yield* buildContainer(text, long)
+  if (long.kind !== 'text') return yield* buildContainer(text, long, exact)
   const pieces: string[] = []
   for (let start = long.openAt + 1; start < long.closeAt; ) {
     const end = textCut(text, { start, end: long.closeAt })
@@ -360,8 +364,12 @@ function textCut(text: Buffer, { start, end }: { start: number; end: number }): 
   return isStart ? escapeAt : escapeAt - 1
 }
 
-function addItems(items: unknown[], text: string, long: { value: unknown } | undefined): number {
-  const added = parseText(`[${text}]`) as unknown[]
+function addItems(
+  items: unknown[],
+  added: readonly unknown[],
+  long: { value: unknown } | undefined,
+): number {
+  keepRoundedItems(added, items, items.length)
   if (long === undefined) for (const item of added) items.push(item)
   else items.push(long.value)
   return added.length
@@ -369,10 +377,9 @@ function addItems(items: unknown[], text: string, long: { value: unknown } | und
 
 function addMembers(
   members: Record<string, unknown>,
-  text: string,
+  added: Readonly<Record<string, unknown>>,
   long: { value: unknown } | undefined,
 ): number {
-  const added = parseText(`{${text}}`) as Record<string, unknown>
   const names = Object.keys(added)
   keepRounded(added, members)
   for (const name of names) {

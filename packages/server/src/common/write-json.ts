@@ -1,17 +1,22 @@
+import { roundedIn } from './exact-json.js'
+
 /** Members up to which an object or a list without further ones is written at once. */
 const MEMBERS_AT_ONCE = 100
 
 /**
  * Writes a value as JSON text, in steps between which the event loop can run other work. The value
- * consists of plain objects, lists, texts, numbers and booleans.
+ * consists of plain objects, lists, texts, numbers and booleans. Numbers whose digits are remembered are written with them.
  */
 export function* writeJson(value: unknown): Generator<undefined, string, undefined> {
   if (isShort(value)) return JSON.stringify(value)
+  const rounded = roundedIn(value as object)
   let parts: string[] = []
   if (Array.isArray(value)) {
     const chunks: string[] = []
-    for (const item of value) {
-      parts.push(isShort(item) ? JSON.stringify(item ?? null) : yield* writeJson(item))
+    for (const [index, item] of value.entries()) {
+      const digits = rounded?.get(String(index))
+      if (digits !== undefined) parts.push(digits)
+      else parts.push(isShort(item) ? JSON.stringify(item ?? null) : yield* writeJson(item))
       if (parts.length < MEMBERS_AT_ONCE) continue
       // Hundreds of thousands of short texts would be copied by the garbage collector.
       chunks.push(parts.join(','))
@@ -23,7 +28,8 @@ export function* writeJson(value: unknown): Generator<undefined, string, undefin
   }
   for (const [name, member] of Object.entries(value as object)) {
     if (member === undefined) continue
-    const text = isShort(member) ? JSON.stringify(member) : yield* writeJson(member)
+    const text =
+      rounded?.get(name) ?? (isShort(member) ? JSON.stringify(member) : yield* writeJson(member))
     parts.push(`${JSON.stringify(name)}:${text}`)
     if (parts.length % MEMBERS_AT_ONCE === 0) yield
   }
@@ -31,9 +37,10 @@ export function* writeJson(value: unknown): Generator<undefined, string, undefin
   return `{${parts.join(',')}}`
 }
 
-/** Returns whether a value has few members, none of which has any. */
+/** Returns whether a value has few members, none of which has any, and all numbers have their digits. */
 function isShort(value: unknown): boolean {
   if (!isComposite(value)) return true
+  if (roundedIn(value) !== undefined) return false
   // A for-in loop would first make a list of all indexes.
   if (Array.isArray(value)) return value.length <= MEMBERS_AT_ONCE && !value.some(isComposite)
   let count = 0

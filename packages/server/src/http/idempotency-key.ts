@@ -1,6 +1,8 @@
 import { AppError } from '@offshoot/contract/errors'
 import { IDEMPOTENCY_KEY_LENGTH_MAX } from '@offshoot/contract/records'
 import type { FastifyRequest } from 'fastify'
+import { roundedIn } from '../common/exact-json.js'
+import { writeJson } from '../common/write-json.js'
 import { hashContent, type IdempotentRequest } from '../data/records/idempotency.js'
 
 declare module 'fastify' {
@@ -47,8 +49,9 @@ function* partsOf(content: unknown): Generator<string | Buffer> {
     yield content
   } else if (Array.isArray(content)) {
     yield '['
+    const rounded = roundedIn(content)
     for (const [index, item] of content.entries()) {
-      yield `${index === 0 ? '' : ','}${JSON.stringify(item)}`
+      yield `${index === 0 ? '' : ','}${rounded?.get(String(index)) ?? jsonOf(item)}`
     }
     yield ']'
   } else if (typeof content === 'object' && content !== null) {
@@ -56,10 +59,18 @@ function* partsOf(content: unknown): Generator<string | Buffer> {
     for (const [index, [name, value]] of Object.entries(content).entries()) {
       yield `${index === 0 ? '' : ','}${JSON.stringify(name)}:`
       if (Array.isArray(value)) yield* partsOf(value)
-      else yield JSON.stringify(value)
+      else yield jsonOf(value)
     }
     yield '}'
-  } else yield JSON.stringify(content)
+  } else yield jsonOf(content)
+}
+
+/** Returns a part as JSON, in which numbers have their digits: requests that differ in them have different contents. */
+function jsonOf(value: unknown): string {
+  const steps = writeJson(value)
+  let step = steps.next()
+  while (!step.done) step = steps.next()
+  return step.value
 }
 
 const READING_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])

@@ -1,5 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { ExactNumbers } from '../common/exact-json.js'
 import { requireFiniteNumbers } from '../common/finite-numbers.js'
 import { inTurns } from '../common/in-turns.js'
 import {
@@ -11,6 +12,13 @@ import {
 } from '../common/json-text.js'
 import { overloaded } from './admission/ticket.js'
 import { readBody } from './read-body.js'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The numbers of a body whose digits are remembered if a double does not keep them. By default, members of objects. */
+    exactNumbers?: ExactNumbers
+  }
+}
 
 /** Estimated memory of a parsed value, beside that of its text. */
 const VALUE_BYTES = 32
@@ -31,7 +39,7 @@ export function readJsonBodies(app: FastifyInstance, limits: Limits): void {
       } else {
         let value: unknown
         try {
-          value = parseShortJson(body, limits)
+          value = parseShortJson(body, limits, request.routeOptions.config.exactNumbers)
           for (const _pause of requireFiniteNumbers(body, value));
         } catch (error) {
           done(error as Error)
@@ -49,7 +57,7 @@ async function parseLong(request: FastifyRequest, body: Buffer, limits: Limits):
   const scanned = await inTurns(scanJson(body, limits))
   // Many small values take more memory than their text.
   if (request.ticket?.takeBytes(scanned.values * VALUE_BYTES) === false) throw overloaded()
-  const value = await inTurns(buildJson(body, scanned))
+  const value = await inTurns(buildJson(body, scanned, request.routeOptions.config.exactNumbers))
   await inTurns(requireFiniteNumbers(body, value))
   return value
 }

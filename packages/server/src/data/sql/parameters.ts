@@ -1,3 +1,4 @@
+import { roundedIn } from '../../common/exact-json.js'
 import { writeJson } from '../../common/write-json.js'
 import { invalidSql } from '../../dialect/invalid-sql.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
@@ -26,12 +27,13 @@ interface EncodedParameters {
   readonly parameterSizes: number[]
 }
 
-/** Converts parameters to texts of PostgreSQL: arrays to array literals, and objects to JSON. */
+/** Converts parameters to texts of PostgreSQL: arrays to array literals, and objects to JSON. Numbers keep their digits. */
 export function* encodeParameters(values: readonly unknown[]): Steps<EncodedParameters> {
   const parameters: Parameter[] = []
   const parameterSizes: number[] = []
+  const rounded = roundedIn(values)
   for (const [index, value] of values.entries()) {
-    const text = yield* textOf(value)
+    const text = rounded?.get(String(index)) ?? (yield* textOf(value))
     const fault = text === null ? undefined : checkText(text)
     if (fault !== undefined) throw invalidSql(`parameter $${index + 1}: ${fault.message}`)
     parameters.push(text)
@@ -51,9 +53,13 @@ function* textOf(value: unknown): Steps<Parameter> {
 /** Writes an array literal. Nested arrays are not quoted, all other elements are. */
 function* arrayText(values: readonly unknown[]): Steps<string> {
   const parts: string[] = []
+  const rounded = roundedIn(values)
   for (const [index, value] of values.entries()) {
     if (Array.isArray(value)) parts.push(yield* arrayText(value))
-    else parts.push(arrayLiteral([yield* textOf(value)]).slice(1, -1))
+    else {
+      const text = rounded?.get(String(index)) ?? (yield* textOf(value))
+      parts.push(arrayLiteral([text]).slice(1, -1))
+    }
     if (index % ELEMENTS_PER_STEP === 0) yield
   }
   return `{${parts.join(',')}}`

@@ -72,7 +72,7 @@ export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginA
           body: SqlRequestSchema,
           response: { 200: SqlResultSchema, ...refusals(404, 409, 422) },
         },
-        config: { acceptsIdempotencyKey: true },
+        config: { acceptsIdempotencyKey: true, exactNumbers: 'elements' },
       },
       async (request, reply) => {
         const { statement, params, responseType, rowsMax, allowDataLoss = false } = request.body
@@ -103,7 +103,7 @@ export function sqlRoutes(services: Services, engine: SqlEngine): FastifyPluginA
           body: SqlBatchRequestSchema,
           response: { 200: SqlBatchResultSchema, ...refusals(404, 409, 422) },
         },
-        config: { acceptsIdempotencyKey: true },
+        config: { acceptsIdempotencyKey: true, exactNumbers: 'elements' },
       },
       async (request, reply) => {
         const { statements, responseType, rowsMax, allowDataLoss = false } = request.body
