@@ -180,6 +180,76 @@ describe('the command line', () => {
     expect(JSON.parse(stdout)).toEqual([{ n: 30, oldest: 29 }])
   })
 
+  it.each([
+    [
+      'csv',
+      'id,d,e,g,h\n1,9007199254740993,0.12345678901234567891,1.5,7\n2,1,0.30000000000000004,2,8\n',
+    ],
+    [
+      'ndjson',
+      '{"id":"1","d":9007199254740993,"e":0.12345678901234567891,"g":1.5,"h":7}\n' +
+        '{"id":"2","d":1,"e":0.30000000000000004,"g":2,"h":8.0}\n',
+    ],
+    [
+      'json',
+      '[{"id":"1","d":9007199254740993,"e":0.12345678901234567891,"g":1.5,"h":7},\n' +
+        '{"id":"2","d":1,"e":0.30000000000000004,"g":2,"h":8.0}]\n',
+    ],
+  ])('imports numbers of %s that a float would round into decimals', async (format, text) => {
+    const { cwd, run, sql } = await createProject()
+    await writeFile(path.join(cwd, `items.${format}`), text)
+    const imported = await run([
+      ...['import', `items.${format}`, '--table', 'items', '--create', '--yes'],
+    ])
+    expect(imported.stderr).toContain('+ column items.d (decimal')
+    expect(imported.stderr).toContain('+ column items.e (decimal')
+    expect(imported.stderr).toContain('+ column items.g (float)')
+    expect(imported.stderr).toContain('+ column items.h (int)')
+    expect(imported.code).toBe(0)
+    expect(await sql('select d::text, trim_scale(e)::text as e from items order by id')).toEqual([
+      { d: '9007199254740993', e: '0.12345678901234567891' },
+      { d: '1', e: '0.30000000000000004' },
+    ])
+  })
+
+  it('imports long numbers of NDJSON exactly where columns keep them', async () => {
+    const { cwd, run, call, at, sql } = await createProject()
+    const columns = [
+      { name: 'doc', type: 'json' },
+      { name: 'd', type: 'decimal', decimal: { precision: 40, scale: 20 } },
+      { name: 'f', type: 'float' },
+      { name: 'n', type: 'int' },
+      { name: 'v', type: 'vector', vector: { dimension: 2 } },
+      {
+        name: 'size',
+        type: 'object',
+        columns: [{ name: 'd', type: 'decimal', decimal: { precision: 40, scale: 20 } }],
+      },
+    ]
+    await call('PUT', `${at('main')}/tables/items`)
+    await call('PUT', `${at('main')}/tables/items/schema`, { columns })
+    const number = '0.12345678901234567891'
+    const row = `{"id":"a","doc":{"a":[9007199254740993,"x"]},"d":${number},"f":${number},"n":7,"v":[${number},1],"size":{"d":${number}}}`
+    await writeFile(path.join(cwd, 'items.ndjson'), row)
+    expect(await run(['import', 'items.ndjson', '--table', 'items'])).toMatchObject({ code: 0 })
+    expect(
+      await sql('select doc::text, d::text, f, n, v::text, "size.d"::text as s from items'),
+    ).toEqual([
+      {
+        doc: '{"a": [9007199254740993, "x"]}',
+        d: number,
+        f: 0.12345678901234568,
+        n: 7,
+        v: '{0.12345679,1}',
+        s: number,
+      },
+    ])
+    await writeFile(path.join(cwd, 'odd.ndjson'), '{"id":"b","n":9007199254740990.6}')
+    const refused = await run(['import', 'odd.ndjson', '--table', 'items'])
+    expect(refused.code).toBe(1)
+    expect(refused.stderr).toContain('column [n]: expected a whole number')
+  })
+
   it.each(['csv', 'ndjson', 'json'])('exports %s that can be imported again', async (format) => {
     const { cwd, run, json, call, at, sql } = await createPeople()
     const exported = await run(['export', '--table', 'people', '--format', format])

@@ -17,10 +17,11 @@ import {
   setAt,
   TypeInference,
 } from '../shared/csv-values.js'
+import { documentOf, isPlain, markedNumber } from '../shared/documents.js'
 import { EXIT, UsageError } from '../shared/failure.js'
 import { notice, Progress, printJson } from '../shared/output.js'
 import { requireConsent } from '../shared/prompts.js'
-import { FORMATS, type Format, type Row, readRows } from '../shared/read-rows.js'
+import { type FileRow, FORMATS, type Format, type Row, readRows } from '../shared/read-rows.js'
 import { withBranch } from '../shared/target.js'
 import { describeOperation } from './diff.js'
 
@@ -89,7 +90,8 @@ export const importCommand = () =>
           await branch.applySchema(operations)
           table = { name: flags.table, columns }
         }
-        const toRecord = format === 'csv' ? recordOf(table.columns) : identity
+        const toRecord =
+          format === 'csv' ? recordOfCells(table.columns) : recordOfValues(table.columns)
         const source = { file, format, toRecord: withoutComputed(table.columns, toRecord) }
         const rows = { ...flags, size: info.size, isFile }
         const handle = branch.table(flags.table)
@@ -103,7 +105,7 @@ interface Source {
   readonly file: string
   readonly format: Format
   /** Makes the record of a row. */
-  readonly toRecord: (row: Row) => Row
+  readonly toRecord: (row: FileRow) => Row
 }
 
 async function importRows(
@@ -122,7 +124,7 @@ async function importRows(
     const rows = readRows(source.file, source.format, (more) => {
       bytes += more
     })
-    for await (const { row } of rows) {
+    for await (const row of rows) {
       if (interrupt.isStopped) break
       yield source.toRecord(row)
     }
@@ -215,7 +217,7 @@ async function upsertRows(
     bytes += more
   })
   try {
-    for await (const { row } of rows) {
+    for await (const row of rows) {
       if (waiting.push(source.toRecord(row)) < UPSERTED_AT_ONCE) continue
       await send(waiting)
       waiting = []
@@ -312,14 +314,15 @@ class Interrupt {
   }
 }
 
-const identity = (row: Row): Row => row
-
 /** Leaves out the values of computed columns, which the service calculates itself, and says so. */
-function withoutComputed(columns: readonly ColumnDefinition[], toRecord: (row: Row) => Row) {
+function withoutComputed(
+  columns: readonly ColumnDefinition[],
+  toRecord: Source['toRecord'],
+): Source['toRecord'] {
   const computed = columns.filter((column) => column.computed !== undefined)
   if (computed.length === 0) return toRecord
   const announced = new Set<string>()
-  return (row: Row): Row => {
+  return (row) => {
     const record = toRecord(row)
     for (const { name } of computed) {
       if (!Object.hasOwn(record, name)) continue
@@ -331,15 +334,48 @@ function withoutComputed(columns: readonly ColumnDefinition[], toRecord: (row: R
   }
 }
 
+/** Makes records of the values of JSON rows. Long numbers keep their digits where columns do. */
+function recordOfValues(columns: readonly ColumnDefinition[]): Source['toRecord'] {
+  const types = new Map(flatColumns(columns).map(({ name, type }) => [name, type]))
+  const read = (value: unknown, name: string): unknown => {
+    const type = types.get(name)
+    // The service takes a number of more than 15 digits as one that may have been rounded.
+    if (type === 'decimal' && typeof value === 'number') return String(value)
+    if (type === 'json') return isPlain(value) || value === null ? value : readDocument(value)
+    const number = markedNumber(value)
+    if (number !== undefined) {
+      return type === 'decimal' ? number : type === 'int' ? readCell(number, type) : Number(number)
+    }
+    if (typeof value !== 'object' || value === null) return value
+    if (Array.isArray(value)) return value.map((item) => read(item, ''))
+    const members = emptyRecord()
+    for (const [key, member] of Object.entries(value)) members[key] = read(member, `${name}.${key}`)
+    return members
+  }
+  const hasDecimal = [...types.values()].includes('decimal')
+  return ({ row, isMarked = false }) => {
+    if (!isMarked && !hasDecimal) return row
+    const record = emptyRecord()
+    for (const [name, value] of Object.entries(row)) record[name] = read(value, name)
+    return record
+  }
+}
+
+/** A text is sent as it is: the service reads it as JSON. */
+function readDocument(value: unknown): unknown {
+  const number = markedNumber(value)
+  return number ?? (typeof value === 'string' ? value : documentOf(value))
+}
+
 /** Makes records of the texts of CSV rows. */
-function recordOf(columns: readonly ColumnDefinition[]) {
+function recordOfCells(columns: readonly ColumnDefinition[]): Source['toRecord'] {
   const types = new Map(flatColumns(columns).map(({ name, type }) => [name, type]))
   const canBeNull = new Set(
     columns
       .filter(({ notNull, type }) => notNull !== true && type !== 'file' && type !== 'file[]')
       .map(({ name }) => name),
   )
-  return (row: Row): Row => {
+  return ({ row }) => {
     const record: Row = emptyRecord()
     for (const [name, cell] of Object.entries(row)) {
       const type = types.get(name) ?? 'string'
@@ -376,39 +412,58 @@ function createTable(table: string, columns: readonly ColumnDefinition[]): Schem
   return [{ addTable: { table } }, ...columns.map((column) => ({ addColumn: { table, column } }))]
 }
 
+/** What finds the type of a column of a file. */
+interface ColumnInference {
+  add(value: unknown): void
+  readonly definition: Pick<ColumnDefinition, 'type' | 'decimal'>
+}
+
 /** Reads a part of a file, and finds a type for each column. */
 async function inferColumns(file: string, format: Format): Promise<ColumnDefinition[]> {
-  const types = new Map<string, TypeInference | ColumnType | undefined>()
+  const columns = new Map<string, ColumnInference>()
   let rows = 0
   for await (const { row } of readRows(file, format)) {
     for (const [name, value] of Object.entries(row)) {
       if (name === 'id') continue
-      if (format === 'csv') {
-        const known = types.get(name) ?? new TypeInference()
-        if (known instanceof TypeInference) known.add(value as string | null)
-        types.set(name, known)
-      } else if (value === null) types.set(name, types.get(name))
-      else types.set(name, widest(types.get(name) as ColumnType | undefined, typeOf(value)))
+      const known = columns.get(name)
+      const column = known ?? (format === 'csv' ? new TypeInference() : new ValueInference())
+      if (known === undefined) columns.set(name, column)
+      column.add(value)
     }
     if (++rows === SAMPLE_ROWS) break
   }
   if (rows === 0) throw new UsageError(`[${file}] has no records`)
-  return [...types].map(([name, type]) => {
+  return [...columns].map(([name, { definition }]) => {
     if (!/^[a-zA-Z0-9_~-]{1,255}$/.test(name)) {
       throw new UsageError(
         `column [${name}]: a column of a new table has letters, digits and _ - ~ in its name`,
       )
     }
-    return {
-      name,
-      ...(type instanceof TypeInference ? type.definition : { type: type ?? 'string' }),
-    }
+    return { name, ...definition }
   })
+}
+
+/** Finds the narrowest type that fits all values of a column in JSON. */
+class ValueInference implements ColumnInference {
+  /** undefined: there are no values. */
+  #type: ColumnType | 'number' | undefined
+  readonly #numbers = new TypeInference('numbers')
+
+  add(value: unknown): void {
+    if (value === null) return
+    const number = typeof value === 'number' ? String(value) : markedNumber(value)
+    if (number !== undefined) this.#numbers.add(number)
+    this.#type = widest(this.#type, number === undefined ? typeOf(value) : 'number')
+  }
+
+  get definition(): ColumnInference['definition'] {
+    const type = this.#type ?? 'string'
+    return type === 'number' ? this.#numbers.definition : { type }
+  }
 }
 
 function typeOf(value: unknown): ColumnType {
   if (typeof value === 'boolean') return 'bool'
-  if (typeof value === 'number') return Number.isSafeInteger(value) ? 'int' : 'float'
   if (typeof value === 'string') {
     const inference = new TypeInference()
     inference.add(value)
@@ -417,15 +472,31 @@ function typeOf(value: unknown): ColumnType {
       ? inference.type
       : 'string'
   }
-  if (Array.isArray(value) && value.every((item) => typeof item === 'string')) return 'multiple'
+  if (
+    Array.isArray(value) &&
+    value.every((item) => typeof item === 'string' && markedNumber(item) === undefined)
+  )
+    return 'multiple'
   return 'json'
 }
 
-function widest(left: ColumnType | undefined, right: ColumnType): ColumnType {
+const TEXT_TYPES: readonly string[] = [
+  'email',
+  'datetime',
+  'date',
+  'time',
+  'uuid',
+  'string',
+  'text',
+]
+
+function widest<Type extends string>(
+  left: Type | undefined,
+  right: Type,
+): Type | 'json' | 'string' | 'text' {
   if (left === undefined || left === right) return right
-  const both = new Set([left, right])
-  if (both.has('int') && both.has('float')) return 'float'
-  const texts = ['email', 'datetime', 'date', 'time', 'uuid', 'string', 'text']
-  if (texts.includes(left) && texts.includes(right)) return both.has('text') ? 'text' : 'string'
+  if (TEXT_TYPES.includes(left) && TEXT_TYPES.includes(right)) {
+    return left === 'text' || right === 'text' ? 'text' : 'string'
+  }
   return 'json'
 }

@@ -24,9 +24,11 @@ describe('the type of a column of a CSV file', () => {
     [['1.25e10', '2.50'], 'float'],
     [['0.30000000000000004', '1.5'], 'float'],
     [['0.1', '123456789012345678'], 'decimal'],
-    [['1e5', '12345678901234567.89'], 'string'],
+    [['1e5', '12345678901234567.89'], 'decimal'],
+    [['1e5', '12345678901234567.89', 'x'], 'string'],
     [['9007199254740991', '-1'], 'int'],
-    [['9007199254740993', '1'], 'string'],
+    [['9007199254740993', '1'], 'decimal'],
+    [['9007199254740993', '007'], 'string'],
     [['007'], 'string'],
     [['true', 'false'], 'bool'],
     [['2026-01-31'], 'date'],
@@ -58,7 +60,21 @@ describe('the type of a column of a CSV file', () => {
       type: 'decimal',
       decimal: { precision: 12 + 16, scale: 16 },
     })
+    expect(definitionOf(['9007199254740993', '-1'])).toEqual({
+      type: 'decimal',
+      decimal: { precision: 16, scale: 0 },
+    })
+    for (const given of [
+      ['1.5e20', '-12345678901234567e-30'],
+      ['-12345678901234567e-30', '1.5e20'],
+    ]) {
+      expect(definitionOf(given)).toEqual({
+        type: 'decimal',
+        decimal: { precision: 21 + 30, scale: 30 },
+      })
+    }
     expect(definitionOf([`0.${'1'.repeat(1000)}`])).toEqual({ type: 'string' })
+    expect(definitionOf(['9007199254740993', '1e1000'])).toEqual({ type: 'string' })
   })
 
   it('is an exact number if all have equally many digits after the point', () => {

@@ -14,11 +14,10 @@ const DECIMAL = /^-?(?:0|[1-9]\d{0,11})\.(\d{2,6})$/
 /** Room for twelve digits before the point, and six after it. */
 const DECIMAL_PRECISION = 18
 const WHOLE_DIGITS = 12
-/** A decimal number of any length: its digits before and after the point. */
-const PLAIN_NUMBER = /^-?(0|[1-9]\d*)(?:\.(\d+))?$/
 /** Digits of the longest decimal that a column can have. */
 const DECIMAL_DIGITS_MAX = 1000
-const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
+/** A number of any length: its digits before and after the point, and its exponent. */
+const NUMBER = /^-?(0|[1-9]\d*)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/
 /** A float keeps any number of this many digits. */
 const FLOAT_DIGITS = 15
 const TIME =
@@ -41,7 +40,7 @@ const CANDIDATES: readonly Candidate[] = [
   { type: 'int', fits: (text) => INTEGER.test(text) && Number.isSafeInteger(Number(text)) },
   { type: 'decimal', isFixed: true, fits: (text) => DECIMAL.test(text) },
   { type: 'float', fits: isFloat },
-  { type: 'decimal', fits: (text) => PLAIN_NUMBER.test(text) },
+  { type: 'decimal', fits: (text) => NUMBER.test(text) },
   { type: 'datetime', fits: (text) => isDay(TIME.exec(text)?.[1] ?? '') },
   { type: 'date', fits: isDay },
   { type: 'time', fits: (text) => TIME_OF_DAY.test(text) },
@@ -51,9 +50,14 @@ const CANDIDATES: readonly Candidate[] = [
   { type: 'string', fits: (text) => text.length <= STRING_LENGTH_MAX },
 ]
 
-/** Numbers that a float would round are decimals, or texts, such as whole numbers that are ids of other systems. */
+/** The types that numbers of JSON can have. Their zeros at the end say nothing. */
+const NUMBERS = CANDIDATES.filter(
+  ({ type, isFixed }) => ['int', 'float', 'decimal'].includes(type) && isFixed !== true,
+)
+
+/** Numbers that a float would round are decimals. */
 function isFloat(text: string): boolean {
-  if (!NUMBER.test(text)) return false
+  if (!NUMBER.test(text) || !Number.isFinite(Number(text))) return false
   if (INTEGER.test(text)) return Number.isSafeInteger(Number(text))
   const [mantissa = ''] = text.toLowerCase().split('e')
   const digits = mantissa.replace(/[-.]/g, '').replace(/^0+|0+$/g, '')
@@ -79,12 +83,17 @@ function isListOfTexts(text: string): boolean {
 
 /** Finds the narrowest type that fits all values of a column. */
 export class TypeInference {
-  #candidates = CANDIDATES
+  #candidates: readonly Candidate[]
   #values = 0
   #scale = 0
   /** The most digits before the point, and after it. */
   #wholeMax = WHOLE_DIGITS
   #scaleMax = 0
+
+  /** Of a CSV file, or only of numbers of JSON. */
+  constructor(kind: 'cells' | 'numbers' = 'cells') {
+    this.#candidates = kind === 'cells' ? CANDIDATES : NUMBERS
+  }
 
   add(text: string | null): void {
     if (text === '' || text === null) return
@@ -92,9 +101,9 @@ export class TypeInference {
     if (this.#values === 0) this.#scale = scale
     const hasScale = scale === this.#scale
     this.#values++
-    const [, whole = '', fraction = ''] = PLAIN_NUMBER.exec(text) ?? []
-    this.#wholeMax = Math.max(this.#wholeMax, whole.length)
-    this.#scaleMax = Math.max(this.#scaleMax, fraction.length)
+    const [, whole = '', fraction = '', exponent = '0'] = NUMBER.exec(text) ?? []
+    this.#wholeMax = Math.max(this.#wholeMax, whole.length + Number(exponent))
+    this.#scaleMax = Math.max(this.#scaleMax, fraction.length - Number(exponent))
     this.#candidates = this.#candidates.filter(
       ({ fits, isFixed = false }) => fits(text) && (hasScale || !isFixed),
     )
@@ -115,11 +124,7 @@ export class TypeInference {
   get #found(): Pick<Candidate, 'type' | 'isFixed'> {
     if (this.#values === 0) return { type: 'string' }
     const isLong = this.#wholeMax + this.#scaleMax > DECIMAL_DIGITS_MAX
-    // Whole numbers that are too large for `int` are texts.
-    const isNoDecimal = this.#scaleMax === 0 || isLong
-    return (
-      this.#candidates.find(({ type }) => type !== 'decimal' || !isNoDecimal) ?? { type: 'text' }
-    )
+    return this.#candidates.find(({ type }) => type !== 'decimal' || !isLong) ?? { type: 'text' }
   }
 }
 

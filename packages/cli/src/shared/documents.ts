@@ -19,6 +19,26 @@ export function parseMarked(text: string): unknown {
   return JSON.parse(marked)
 }
 
+/** A number that may be too long. Texts contain what looks like one, too. */
+const LONG_NUMBER = /-?\d[\d.eE+-]{15,}/g
+
+/**
+ * Parses JSON, with marked texts as `parseMarked` has them if JavaScript rounds a number, and else none. A text that contains
+ * the character of the marks is parsed without marks: the service refuses it.
+ */
+export function parseRounded(text: string): { value: unknown; isMarked: boolean } {
+  const value: unknown = JSON.parse(text)
+  const numbers = text.match(LONG_NUMBER) ?? []
+  const isMarked =
+    numbers.some((number) => String(Number(number)) !== number) && !text.includes('\\u0000')
+  return { value: isMarked ? parseMarked(text) : value, isMarked }
+}
+
+/** Returns the digits of a number that is marked. undefined: the value is another one. */
+export function markedNumber(value: unknown): string | undefined {
+  return typeof value === 'string' && value.startsWith(MARK) ? value.slice(1) : undefined
+}
+
 /** Returns the JSON text of a document, with all digits of its numbers. */
 export function documentOf(value: unknown): string {
   return JSON.stringify(value).replace(MARKED, '$1')
@@ -33,5 +53,6 @@ export function isPlain(value: unknown): boolean {
 /** Returns a value that is no document, with its numbers. */
 export function numbersOf(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(numbersOf)
-  return typeof value === 'string' && value.startsWith(MARK) ? Number(value.slice(1)) : value
+  const number = markedNumber(value)
+  return number === undefined ? value : Number(number)
 }

@@ -2,6 +2,7 @@ import { createReadStream } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 import type { parse } from 'csv-parse'
+import { parseRounded } from './documents.js'
 import { UsageError } from './failure.js'
 
 export type Row = Record<string, unknown>
@@ -14,6 +15,8 @@ export interface FileRow {
   readonly row: Row
   /** The first line of the row in the file. undefined in a JSON file, which is not divided by lines. */
   readonly line: number | undefined
+  /** Whether it has numbers that JavaScript rounds, so that its long numbers are marked texts of `documents.ts`. */
+  readonly isMarked?: boolean
 }
 
 /** Reads the rows of a file. `onBytes` is called with the number of bytes as they are read. */
@@ -103,7 +106,7 @@ async function* ndjsonRows(input: Readable): AsyncGenerator<FileRow> {
   let number = 0
   for await (const text of linesOf(input)) {
     number++
-    if (text.trim() !== '') yield { row: parseRow(text, `line ${number}`), line: number }
+    if (text.trim() !== '') yield { ...parseRow(text, `line ${number}`), line: number }
   }
 }
 
@@ -125,20 +128,22 @@ async function* linesOf(input: Readable): AsyncGenerator<string> {
 
 async function jsonRows(file: string): Promise<FileRow[]> {
   const text = await readFile(file, 'utf8')
-  const rows = parseAny(text.replace(/^\ufeff/, ''), file)
+  const { value: rows, isMarked } = parseAny(text.replace(/^\ufeff/, ''), file)
   if (!Array.isArray(rows)) throw new UsageError(`[${file}]: expected a list of records`)
-  return rows.map((row) => ({ row: row as Row, line: undefined }))
+  return rows.map((row) => ({ row: row as Row, line: undefined, ...(isMarked && { isMarked }) }))
 }
 
-function parseRow(text: string, where: string): Row {
-  const row = parseAny(text, where)
-  if (typeof row === 'object' && row !== null && !Array.isArray(row)) return row as Row
+function parseRow(text: string, where: string): Omit<FileRow, 'line'> {
+  const { value: row, isMarked } = parseAny(text, where)
+  if (typeof row === 'object' && row !== null && !Array.isArray(row)) {
+    return { row: row as Row, ...(isMarked && { isMarked }) }
+  }
   throw new UsageError(`${where}: expected a record`)
 }
 
-function parseAny(text: string, where: string): unknown {
+function parseAny(text: string, where: string): ReturnType<typeof parseRounded> {
   try {
-    return JSON.parse(text)
+    return parseRounded(text)
   } catch (error) {
     throw new UsageError(`${where}: not valid JSON: ${(error as Error).message}`)
   }
