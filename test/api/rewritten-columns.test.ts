@@ -153,6 +153,87 @@ describe.each(['main', 'fork', 'fork of a fork'])('a change with an expression, 
     expect(await branches.read(branch, 'items', ['a'])).toEqual({ a: { price: 300, count: 2 } })
   })
 
+  it('is refused with what its values break, which the dry run has found', async () => {
+    const columns: Column[] = [
+      { name: 'price', type: 'int' },
+      { name: 'count', type: 'int' },
+      { name: 'text', type: 'string' },
+      { name: 'ratio', type: 'float', computed: '100.0 / (price - 3)' },
+    ]
+    const branches = await TestBranches.create(service, `using${++number}`, { items: columns })
+    const rows = { a: { price: 12, count: 1, text: '1' }, b: { price: 22, count: 1, text: '1.0' } }
+    for (const [id, values] of Object.entries(rows)) await branches.put('main', 'items', id, values)
+    if (branch !== 'main') await branches.fork('fork')
+    if (branch === 'fork-of-a-fork') await branches.fork(branch, 'fork')
+    await branches.put(branch, 'items', 'c', { price: 32, count: 2, text: '2.0' })
+    for (const [name, rule] of Object.entries({
+      large: { check: 'price > 10' },
+      once: { unique: ['price', 'count'] },
+      single: { unique: ['price'] },
+      pair: { unique: ['text', 'count'] },
+    })) {
+      expectOk(await branches.call(branch, 'PUT', `/tables/items/constraints/${name}`, rule))
+    }
+    for (const [column, changes, status, expected] of [
+      ['price', { using: 'price - 5' }, 'constraint_violated', [['check', ['a']]]],
+      [
+        'price',
+        { using: '20 + count' },
+        'constraint_violated',
+        [
+          ['unique', ['a', 'b']],
+          ['unique', ['a', 'b']],
+        ],
+      ],
+      [
+        'price',
+        { using: 'price - 9' },
+        'constraint_violated',
+        [
+          ['check', ['a']],
+          ['expression', ['a']],
+        ],
+      ],
+      ['price', { type: 'float', using: 'price * 10' }, undefined, []],
+      ['text', { type: 'float' }, 'constraint_violated', [['unique', ['a', 'b']]]],
+      ['text', { type: 'int' }, 'invalid_schema', [['conversion', ['b', 'c']]]],
+    ] as const) {
+      const dryRun = expectOk(await alter(branches, { ...changes, dryRun: true }, column)).body
+      const found = dryRun.problems as { kind: string; samples: { id: string }[] }[]
+      const what = JSON.stringify(changes)
+      expect(
+        found.map(({ kind, samples }) => [kind, samples.map(({ id }) => id)]),
+        what,
+      ).toEqual(expected)
+      if (status === undefined) continue
+      const refused = await alter(branches, changes, column)
+      expect(refused, what).toMatchObject({ status: 400, body: { code: status } })
+      // The first rule that is broken ends the change.
+      expect(refused.body.problems, what).toEqual(found.slice(0, 1))
+    }
+    expectOk(await branches.call(branch, 'DELETE', '/tables/items/constraints/large'))
+    const zero = { using: 'price - 9' }
+    const dryRun = expectOk(await alter(branches, { ...zero, dryRun: true })).body
+    expect(dryRun.problems).toMatchObject([
+      { column: 'ratio', kind: 'expression', samples: [{ id: 'a' }] },
+    ])
+    expect(await alter(branches, zero)).toMatchObject({
+      status: 400,
+      body: { code: 'invalid_schema', problems: dryRun.problems },
+    })
+    expectOk(
+      await branches.call(branch, 'PUT', '/tables/items/constraints/long', {
+        check: 'length(text) > 0',
+      }),
+    )
+    const asFloat = { type: 'float' }
+    expectOk(await branches.call(branch, 'DELETE', '/tables/items/constraints/pair'))
+    const impossible = await alter(branches, asFloat, 'text')
+    expect(impossible).toMatchObject({ status: 400, body: { code: 'invalid_schema' } })
+    const tried = await alter(branches, { ...asFloat, dryRun: true }, 'text')
+    expect([tried.status, tried.body.message]).toEqual([400, impossible.body.message])
+  })
+
   it.each([
     [{ using: 'nothing + 1' }, 'column "nothing" does not exist'],
     [{ using: '(select 1)' }, 'subqueries'],

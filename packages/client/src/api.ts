@@ -124,7 +124,7 @@ export interface ColumnChanges {
 export interface ColumnProblem {
   readonly table: string
   readonly column: string
-  readonly kind: 'conversion' | 'expression' | 'limit' | 'notNull' | 'unique' | 'link'
+  readonly kind: 'conversion' | 'expression' | 'limit' | 'notNull' | 'unique' | 'check' | 'link'
   readonly records: number
   /** The first of these records. */
   readonly samples: readonly { readonly id: string; readonly value?: string }[]

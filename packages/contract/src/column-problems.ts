@@ -9,10 +9,11 @@ export const ColumnProblemSchema = Type.Object(
   {
     table: Type.String(),
     column: Type.String(),
-    kind: Type.Enum(['conversion', 'expression', 'limit', 'notNull', 'unique', 'link'], {
+    kind: Type.Enum(['conversion', 'expression', 'limit', 'notNull', 'unique', 'check', 'link'], {
       description:
         '`conversion`: values do not convert to the new type. `expression`: the expression fails for records. ' +
-        '`limit`: values are not among those that the column can have. `notNull`: records have no value. `unique`: records have the same value. ' +
+        '`limit`: values are not among those that the column can have. `notNull`: records have no value. `unique`: records have the same value, ' +
+        'or the same values of a unique constraint. `check`: records fail a check constraint that uses the column. ' +
         '`link`: records link to records that do not exist.',
     }),
     records: Type.Integer({

@@ -16,6 +16,7 @@ import {
   applySchemaChanges,
   checkRows,
   divideChanges,
+  findChangeProblems,
   readsAllRows,
   type SchemaChanges,
   writesAllRows,
@@ -134,6 +135,11 @@ export class RowState {
     change: AlteredColumn & { limits: Limits; merged?: MergedStates | undefined },
   ): Promise<ColumnProblem[]> {
     return findColumnProblems(transaction, { rows: this.#layout }, change)
+  }
+
+  /** Finds the records that do not allow schema changes to change columns. */
+  findChangeProblems(transaction: Queryable, changes: SchemaChanges): Promise<ColumnProblem[]> {
+    return findChangeProblems(transaction, this.#layout, changes)
   }
 
   /** Finds the records that do not allow ids of another size. */

@@ -1,5 +1,4 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises'
-import type { ColumnProblem } from '@offshoot/contract/column-problems'
 import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
@@ -23,9 +22,14 @@ import {
 import { inTurns } from '../../common/in-turns.js'
 import { toCanonicalJson } from '../../common/write-json.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-transaction.js'
+import {
+  runTransaction,
+  SNAPSHOT,
+  type Transaction,
+  type TransactionOptions,
+  WRITABLE_SNAPSHOT,
+} from '../../postgres/run-transaction.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
-import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
@@ -118,36 +122,29 @@ export function previewColumn(
   { access, limits }: EditContext,
   change: ColumnChange,
 ): Promise<ColumnPreview> {
-  return look(database, async (transaction) => {
-    const { schema: before } = await getHead(transaction, access)
-    const operations = [toOperation(change)]
-    const options = dryRunOptions(limits, await parseExpressions(operations))
-    const after = await inTurns(applyOperations(before, operations, options))
-    const { tableName, columnName, changes } = change
-    const column = findColumn(publicTable(after.schema, tableName), changes.name ?? columnName)
-    if (column === undefined) throw new Error('a column that was changed must exist')
-    const rows = await getRows(transaction, access)
-    return { column, problems: await findProblems(transaction, rows, { ...after, limits }) }
-  })
+  return look(
+    database,
+    async (transaction) => {
+      const { schema: before } = await getHead(transaction, access)
+      const operations = [toOperation(change)]
+      const options = dryRunOptions(limits, await parseExpressions(operations))
+      const after = await inTurns(applyOperations(before, operations, options))
+      const { tableName, columnName, changes } = change
+      const column = findColumn(publicTable(after.schema, tableName), changes.name ?? columnName)
+      if (column === undefined) throw new Error('a column that was changed must exist')
+      const rows = new RowState(await getRows(transaction, access))
+      const checked = { before: byId(before), changes: after.changes, limits }
+      return { column, problems: await rows.findChangeProblems(transaction, checked) }
+    },
+    LOOK_AT_ROWS,
+  )
 }
 
-/** Finds the records that do not allow changes of columns. */
-async function findProblems(
-  transaction: Queryable,
-  rows: BranchRows,
-  { changes, limits }: { changes: readonly SchemaChange[]; limits: Limits },
-): Promise<ColumnProblem[]> {
-  const problems: ColumnProblem[] = []
-  for (const change of changes) {
-    const state = new RowState(rows)
-    if (change.kind === 'columnAltered') {
-      problems.push(...(await state.findProblems(transaction, { ...change, limits })))
-    } else if (change.kind === 'idsChanged') {
-      problems.push(...(await state.findIdProblems(transaction, { ...change, limits })))
-    }
-  }
-  return problems
-}
+/** Whether an expression can be used is found out by a temporary table. */
+const LOOK_AT_ROWS = WRITABLE_SNAPSHOT
+
+const byId = ({ tables }: StoredSchema): ReadonlyMap<number, StoredTable> =>
+  new Map(tables.map((table) => [table.id, table]))
 
 export function updateSchema(
   storage: Storage,
@@ -338,30 +335,39 @@ export function previewEdits(
   context: LookContext,
   request: PreviewEdits,
 ): Promise<Preview> {
-  return look(database, async (transaction) => {
-    const { schema: before } = await getHead(transaction, context.access)
-    const operations = request.edits?.operations ?? []
-    const options = dryRunOptions(context.limits, await parseExpressions(operations))
-    const { schema: after, changes } = await inTurns(applyOperations(before, operations, options))
-    await yieldToOthers()
-    const isAltered = changes.some(({ kind }) => kind === 'columnAltered' || kind === 'idsChanged')
-    const rows = isAltered ? await getRows(transaction, context.access) : undefined
-    return {
-      original: toPublicSchema(before),
-      updated: toPublicSchema(after),
-      ...(await lossOf(transaction, context, { before, after })),
-      ...(rows && {
-        problems: await findProblems(transaction, rows, { changes, limits: context.limits }),
-      }),
-    }
-  })
+  return look(
+    database,
+    async (transaction) => {
+      const { schema: before } = await getHead(transaction, context.access)
+      const operations = request.edits?.operations ?? []
+      const options = dryRunOptions(context.limits, await parseExpressions(operations))
+      const { schema: after, changes } = await inTurns(applyOperations(before, operations, options))
+      await yieldToOthers()
+      const isAltered = changes.some(
+        ({ kind }) => kind === 'columnAltered' || kind === 'idsChanged',
+      )
+      const rows = isAltered ? await getRows(transaction, context.access) : undefined
+      return {
+        original: toPublicSchema(before),
+        updated: toPublicSchema(after),
+        ...(await lossOf(transaction, context, { before, after })),
+        ...(rows && {
+          problems: await new RowState(rows).findChangeProblems(transaction, {
+            ...{ before: byId(before), changes, limits: context.limits },
+          }),
+        }),
+      }
+    },
+    LOOK_AT_ROWS,
+  )
 }
 
 function look<Result>(
   database: Database,
   body: (transaction: Queryable) => Promise<Result>,
+  options: TransactionOptions = SNAPSHOT,
 ): Promise<Result> {
-  return runTransaction(database, body, SNAPSHOT)
+  return runTransaction(database, body, options)
 }
 
 async function getRows(transaction: Queryable, { branchId }: BranchAccess): Promise<BranchRows> {

@@ -1,3 +1,4 @@
+import { type ColumnProblem, PROBLEM_RECORDS_MAX } from '@offshoot/contract/column-problems'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
@@ -8,6 +9,7 @@ import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import { isComputed, listStoredChecks, type StoredCheck } from '../columns/computed-columns.js'
 import {
   listAllColumns,
+  type StoredColumn,
   type StoredConstraint,
   type StoredTable,
 } from '../columns/stored-schema.js'
@@ -21,6 +23,8 @@ interface Breakers {
   readonly table: StoredTable
   readonly rule: Rule
   readonly limits: Limits
+  /** The column whose change makes the rule a new one. */
+  readonly altered?: StoredColumn | undefined
 }
 
 /** A unique constraint, or a check: of a constraint, or of the values of a computed column. */
@@ -34,30 +38,46 @@ export function listRules(table: StoredTable): Rule[] {
   ]
 }
 
-/** Throws if rows break a constraint, or if it cannot be evaluated for them. The error lists the first of them. */
+/**
+ * Throws if rows break a constraint, or if it cannot be evaluated for them. The error lists the first of them, and has the
+ * problem of the altered column.
+ */
 export async function requireKept(
   database: Queryable,
   checked: CheckedRows,
-  { table, rule, limits }: Breakers,
+  { table, rule, limits, altered }: Breakers,
 ): Promise<void> {
   if ('expression' in rule) await requireCheckable(database, table, rule)
   const codec = compileTable(table, { limits, jsonAsText: false }).stored
   const listedMax = limits.violationsListedMax
+  const limit = Math.max(listedMax + 1, PROBLEM_RECORDS_MAX)
+  const error = { listedMax, altered }
   const tried = await tryEvaluating(database, () =>
-    database.query<{ id: string }>(sql`
-      select b.id from (${selectBreakers(checked, codec, rule)}) b
+    database.query<{ id: string; records: number }>(sql`
+      select b.id, (count(*) over ())::integer as records
+      from (${selectBreakers(checked, codec, rule)}) b
       order by b.id
-      limit ${listedMax + 1}`),
+      limit ${limit}`),
   )
   if ('failure' in tried) {
     const what = isOfColumn(rule) ? 'expression' : 'check'
-    const ids = await listUnevaluated(database, checked, { codec, rule, limit: listedMax + 1 })
+    const ids = await listUnevaluated(database, checked, { codec, rule, limit })
     const fault = `the ${what} cannot be evaluated for existing records`
-    throw violated(table, rule, { code: 'invalid_schema', fault, ids, listedMax })
+    throw violated(table, rule, {
+      ...error,
+      ...{ code: 'invalid_schema', kind: 'expression', fault, ids, records: ids.length },
+    })
   }
-  const ids = tried.result.map(({ id }) => id)
-  if (ids.length === 0) return
-  throw violated(table, rule, { code: 'constraint_violated', fault: faultOf(rule), ids, listedMax })
+  const [first] = tried.result
+  if (first === undefined) return
+  throw violated(table, rule, {
+    ...error,
+    code: 'constraint_violated',
+    kind: !('expression' in rule) ? 'unique' : isOfColumn(rule) ? 'limit' : 'check',
+    fault: faultOf(rule),
+    ids: tried.result.map(({ id }) => id),
+    records: first.records,
+  })
 }
 
 function listUnevaluated(
@@ -76,20 +96,27 @@ function violated(
   rule: Rule,
   options: {
     code: 'constraint_violated' | 'invalid_schema'
+    kind: ColumnProblem['kind']
     fault: string
     ids: readonly string[]
+    records: number
     listedMax: number
+    altered: StoredColumn | undefined
   },
 ): AppError {
-  const { code, fault, listedMax } = options
-  const records = options.ids.slice(0, listedMax)
-  const more = options.ids.length > listedMax ? ' and more' : ''
+  const { code, kind, fault, ids, listedMax, altered } = options
+  const records = ids.slice(0, listedMax)
+  const more = ids.length > listedMax ? ' and more' : ''
   const details = { table: table.name, [isOfColumn(rule) ? 'column' : 'constraint']: rule.name }
-  return new AppError(
-    code,
-    `table [${table.name}]: ${placeOf(rule)}: ${fault}: ${records.join(', ')}${more}`,
-    { details: { ...details, records } },
-  )
+  const message = `table [${table.name}]: ${placeOf(rule)}: ${fault}`
+  const problem = altered && {
+    ...{ table: table.name, column: altered.name, kind, records: options.records },
+    samples: ids.slice(0, PROBLEM_RECORDS_MAX).map((id) => ({ id })),
+    message,
+  }
+  return new AppError(code, `${message}: ${records.join(', ')}${more}`, {
+    details: { ...details, records, ...(problem && { problems: [problem] }) },
+  })
 }
 
 function isOfColumn(rule: Rule): boolean {

@@ -5,7 +5,6 @@ import {
 } from '@offshoot/contract/column-problems'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import type { RowExpression } from '../../dialect/row-expression.js'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { empty, ident, type Sql, sql } from '../../postgres/sql.js'
@@ -25,6 +24,7 @@ import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { joinVisible } from '../reading/arms.js'
 import {
   type CheckedRows,
+  type Rewriting,
   selectChecked,
   selectRepeated,
   selectUnlinked,
@@ -41,32 +41,27 @@ export interface AlteredColumn {
   readonly using?: Rewriting
 }
 
-/** An expression over the columns that a table has before the change. */
-interface Rewriting {
-  readonly expression: RowExpression
-  readonly columns: readonly StoredColumn[]
-}
-
 /** The other states of a merge. The base has the column with its earlier type. */
 export interface MergedStates {
   readonly base: BranchRows
   readonly other: BranchRows
 }
 
-type Kind = ColumnProblem['kind']
+/** Checks are judged like those of new constraints. */
+type Kind = Exclude<ColumnProblem['kind'], 'check'>
 /** The kinds of problems with values that are kept or converted. */
 type RuleKind = Exclude<Kind, 'expression'>
 
 /** Problems that the message of an error describes. */
 const MESSAGE_RECORDS_MAX = 5
 
-/** A column whose values are made by an expression. */
+/** A column whose values are going to be made by an expression. */
 interface MadeColumn {
   /** The table with the columns that the expression uses. */
   readonly table: StoredTable
   readonly column: ComputedColumn
-  /** The column that has the values until then. undefined: it is computed, too. */
-  readonly before?: StoredColumn
+  /** The column that has the values until then. */
+  readonly before: StoredColumn
   readonly limits: Limits
 }
 
@@ -111,7 +106,6 @@ export async function findColumnProblems(
     if (failing.some(({ kind }) => kind === 'expression') || !column.unique) return failing
     return [...failing, ...(await findRepeated(transaction, checked, options))]
   }
-  if (isComputed(column)) return findUncomputed(transaction, checked, { table, column, limits })
   // The value for records without one would hide values that do not convert.
   const { fill: _, ...probe } = column
   const codec = compileTable(
@@ -215,7 +209,7 @@ async function findUncomputed(
     checkOfComputed(column, table),
     (id) => sql`r.${ident(physicalName({ id }))}`,
   )
-  const old = before === undefined ? sql`null` : sql`r.${ident(physicalName(before))}`
+  const old = sql`r.${ident(physicalName(before))}`
   const shown = { old, table, column }
   const tried = await tryEvaluating(transaction, () =>
     findRecords(transaction, {
@@ -245,7 +239,7 @@ async function findUncomputed(
 async function findRepeated(
   transaction: Queryable,
   checked: CheckedRows,
-  { table, column, before, limits }: Required<MadeColumn>,
+  { table, column, before, limits }: MadeColumn,
 ): Promise<ColumnProblem[]> {
   const codec = compileTable(table, { limits, jsonAsText: false }).stored
   const value = computedSql(column, table, (id) => sql`v.${ident(physicalName({ id }))}`)

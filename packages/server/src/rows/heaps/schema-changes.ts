@@ -1,6 +1,8 @@
+import type { ColumnProblem } from '@offshoot/contract/column-problems'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Progress } from '@offshoot/contract/operations'
+import { columnIdsIn } from '../../dialect/row-expression.js'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
@@ -9,7 +11,6 @@ import { physicalName } from '../columns/column-tree.js'
 import {
   checkOf,
   checkOfComputed,
-  computedSql,
   isComputed,
   listStoredChecks,
 } from '../columns/computed-columns.js'
@@ -34,7 +35,7 @@ import {
   pastName,
 } from '../layout/layout.js'
 import { heapColumns, selectVisible } from '../reading/arms.js'
-import { type CheckedRows, selectChecked } from '../reading/checked-rows.js'
+import { type CheckedRows, rewrittenSql, selectChecked } from '../reading/checked-rows.js'
 import { absorbAll } from './absorb.js'
 import { listRules, requireCheckable, requireKept } from './check-rows.js'
 import {
@@ -136,6 +137,61 @@ export async function checkRows(
   await continueAll(transaction, { rows }, options)
 }
 
+/**
+ * Finds the records that do not allow changes of columns, or of the size of ids. They are those that `applySchemaChanges`
+ * would refuse. Throws if other than records do not allow them.
+ */
+export async function findChangeProblems(
+  transaction: Queryable,
+  rows: BranchRows,
+  options: SchemaChanges,
+): Promise<ColumnProblem[]> {
+  const { limits, changes } = options
+  const problems: ColumnProblem[] = []
+  const rewritten: NonNullable<CheckedRows['rewritten']>[number][] = []
+  const unfit = new Set<StoredTable['id']>()
+  for (const change of inOrder(changes)) {
+    const { table } = change
+    const isRule = change.kind === 'constraintAdded' || isComputedAltered(change)
+    // Rules cannot be judged by values that columns cannot have.
+    if (isRule && unfit.has(table.id)) continue
+    if (change.kind === 'constraintAdded' && alteredBy(change, changes) === undefined) continue
+    if (!isRule && change.kind !== 'columnAltered' && change.kind !== 'idsChanged') continue
+    try {
+      await requireAllowed(transaction, { rows, rewritten }, { ...options, change })
+    } catch (error) {
+      const found = error instanceof AppError ? error.details?.problems : undefined
+      if (found === undefined) throw error
+      problems.push(...(found as ColumnProblem[]))
+      if (!isRule) unfit.add(table.id)
+    }
+    if (change.kind === 'columnAltered' && change.using !== undefined) {
+      const { column, using } = change
+      rewritten.push({ table, column, using, limits })
+    }
+  }
+  return problems
+}
+
+const isComputedAltered = (change: SchemaChange): boolean =>
+  change.kind === 'columnAltered' && isComputed(change.column)
+
+/** Returns the column whose change makes a constraint another one. */
+function alteredBy(
+  { table, constraint }: Extract<SchemaChange, { readonly constraint: unknown }>,
+  changes: readonly SchemaChange[],
+): StoredColumn | undefined {
+  const ids = 'unique' in constraint ? constraint.unique : columnIdsIn(constraint.check.sql)
+  const altered = changes.find(
+    (change) =>
+      change.kind === 'columnAltered' &&
+      change.table.id === table.id &&
+      change.before.id !== change.column.id &&
+      ids.includes(change.column.id),
+  )
+  return altered?.kind === 'columnAltered' ? altered.column : undefined
+}
+
 /** Lets sequences of changed columns go on after their values. A merge does so when its rows are written. */
 async function continueAll(
   transaction: Transaction,
@@ -156,17 +212,17 @@ async function continueAll(
 async function requireAllowed(
   transaction: Queryable,
   checked: CheckedRows,
-  { change, before, limits, areRowsChecked }: SchemaChanges & { change: SchemaChange },
+  { change, changes, before, limits, areRowsChecked }: SchemaChanges & { change: SchemaChange },
 ): Promise<void> {
   if (areRowsChecked) return
   const { kind, table } = change
-  const keep = (rule: Parameters<typeof requireKept>[2]['rule']) =>
-    requireKept(transaction, checked, { table, rule, limits })
+  const keep = (rule: Parameters<typeof requireKept>[2]['rule'], altered?: StoredColumn) =>
+    requireKept(transaction, checked, { table, rule, limits, altered })
   if (kind === 'tableAdded') for (const rule of listRules(table)) await keep(rule)
   if (kind === 'constraintAdded') {
     const { constraint } = change
     const rule = 'unique' in constraint ? constraint : checkOf(constraint, table)
-    if (rule !== undefined) await keep(rule)
+    if (rule !== undefined) await keep(rule, alteredBy(change, changes))
   }
   if (kind === 'idsChanged') {
     const problems = await findIdProblems(transaction, checked, { ...change, limits })
@@ -174,11 +230,20 @@ async function requireAllowed(
   }
   if (kind !== 'columnAdded' && kind !== 'columnAltered') return
   const { column } = change
-  if (isComputed(column)) return keep(checkOfComputed(column, table))
+  if (isComputed(column)) {
+    const altered = kind === 'columnAltered' ? column : undefined
+    return keep(checkOfComputed(column, table), altered)
+  }
   if (kind === 'columnAdded') {
     if (!lacksValues(change)) return
     const known = before.get(table.id) ?? table
     return requireNoRows(transaction, checked, { before: known, column, limits })
+  }
+  const { using } = change
+  if (using !== undefined) {
+    const read = { ...table, columns: using.columns }
+    const rule = checkOfComputed({ ...column, computed: using.expression }, read)
+    await requireCheckable(transaction, read, rule)
   }
   const problems = await findColumnProblems(transaction, checked, { ...change, limits })
   if (problems.length > 0) throw columnProblemsError(problems)
@@ -282,11 +347,6 @@ export async function applySchemaChanges(
       }
       case 'columnAltered': {
         const { table, before, column, using } = change
-        if (using !== undefined) {
-          const read = { ...table, columns: using.columns }
-          const rule = checkOfComputed({ ...column, computed: using.expression }, read)
-          await requireCheckable(transaction, read, rule)
-        }
         await check(change)
         if (heap === undefined) break
         if (isComputed(column)) {
@@ -299,9 +359,9 @@ export async function applySchemaChanges(
         }
         await addColumn(transaction, heap, { table, column })
         if (using !== undefined) {
-          const { expression, columns } = using
+          const { columns } = using
           const columnSql = (id: number) => sql`h.${ident(physicalName({ id }))}`
-          const made = { value: computedSql({ ...column, computed: expression }, using, columnSql) }
+          const made = { value: rewrittenSql({ column, using }, columnSql) }
           const { limits, tell } = options
           const rewritten = { table, column, heap, columns, made, limits, tell }
           await rewriteRows(transaction, layout, rewritten)
