@@ -27,6 +27,8 @@ afterAll(async () => {
   await service.close()
 })
 
+type Values = Readonly<Record<string, unknown>>
+
 const COLUMNS = [
   { name: 'name', type: 'string' },
   { name: 'price', type: 'int' },
@@ -390,6 +392,96 @@ describe('restoring a version', () => {
     expect((await restore(branches, 'a', versions[0].version)).body.code).toBe('invalid_request')
     expect((await restore(branches, 'a', versions[1].version)).status).toBe(201)
     expect(await steps(branches, 'a')).toEqual(['insert 1', 'delete', 'insert 1'])
+  })
+
+  it('is refused with the column whose value does not convert, and versions show such values', async () => {
+    const branches = await open()
+    for (const name of ['12', 'n/a', '13']) await branches.put('main', 'items', 'a', { name })
+    await branches.put('main', 'items', 'b', { name: 'none' })
+    await branches.remove('main', 'items', 'b')
+    await branches.edit(
+      'main',
+      { alterColumn: { table: 'items', column: 'name', type: 'int' } },
+      { alterColumn: { table: 'items', column: 'name', type: 'string' } },
+      {
+        alterColumn: {
+          table: 'items',
+          column: 'name',
+          type: 'decimal',
+          decimal: { precision: 9, scale: 1 },
+        },
+      },
+    )
+    await branches.fork('dev')
+    for (const branch of ['main', 'dev']) {
+      await branches.put(branch, 'items', 'a', {})
+      const { versions } = await history(branches, 'a', branch)
+      expect(
+        versions.map(({ record, unconverted }: { record: Values; unconverted?: object }) => [
+          record.name ?? null,
+          unconverted,
+        ]),
+      ).toEqual([
+        [null, undefined],
+        ['13.0', undefined],
+        [null, { name: 'n/a' }],
+        ['12.0', undefined],
+      ])
+      const refused = await restore(branches, 'a', versions[2].version, branch)
+      expect([refused.status, refused.body.message]).toEqual([
+        400,
+        `table [items]: record [a]: version [${versions[2].version}]: column [name]: the value then, "n/a", does not convert to [decimal]; nothing was changed`,
+      ])
+      expect((await restore(branches, 'a', versions[3].version, branch)).status).toBe(200)
+      expect(await branches.record(branch, 'items', 'a')).toMatchObject({ name: '12.0' })
+      const removed = (await history(branches, 'b', branch)).versions
+      expect(removed.map(({ unconverted }: { unconverted?: object }) => unconverted)).toEqual([
+        undefined,
+        { name: 'none' },
+      ])
+    }
+  })
+
+  it('has the values of a column again whose change of type was reverted', async () => {
+    const branches = await open()
+    for (const name of ['12', 'n/a', '13']) await branches.put('main', 'items', 'a', { name })
+    const typed = await branches.call('main', 'PATCH', '/tables/items/columns/name', {
+      type: 'int',
+    })
+    await branches.put('main', 'items', 'b', { name: 7 })
+    await branches.put('main', 'items', 'b', { name: 8 })
+    await branches.remove('main', 'items', 'b')
+    const { entry } = expectOk(typed).body
+    expectOk(await branches.call('main', 'POST', '/revert', { entry, allowDataLoss: true }))
+    await branches.put('main', 'items', 'a', { name: '14' })
+    const { versions } = await history(branches, 'a')
+    const names = versions.map(({ record }: { record: Values }) => record.name)
+    expect(names.slice(0, 1)).toEqual(['14'])
+    expect(names.slice(-3)).toEqual(['13', 'n/a', '12'])
+    expect((await restore(branches, 'a', versions.at(-2).version)).status).toBe(200)
+    expect(await branches.record('main', 'items', 'a')).toMatchObject({ name: 'n/a' })
+    // Nothing connects the column with the one that had the values in between.
+    const between = (await history(branches, 'b')).versions
+    expect(between.map(({ record }: { record: Values | null }) => record?.name)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ])
+  })
+
+  it('leaves columns as they are that the version does not have', async () => {
+    const branches = await open()
+    for (const name of ['1', 'x', '3']) await branches.put('main', 'items', 'a', { name, price: 1 })
+    const columns = '/tables/items/columns'
+    const length = { type: 'int', using: 'char_length(name)' }
+    expectOk(await branches.call('main', 'PATCH', `${columns}/name`, length))
+    expectOk(await branches.call('main', 'POST', columns, { name: 'note', type: 'string' }))
+    await branches.put('main', 'items', 'a', { name: 5, price: 2, note: 'new' })
+    const { versions } = await history(branches, 'a')
+    expect((await restore(branches, 'a', versions.at(-2).version)).status).toBe(200)
+    expect(await branches.read('main', 'items', ['a'])).toEqual({
+      a: { name: 5, price: 1, note: 'new' },
+    })
   })
 
   it('is refused for a version of another record, or of none', async () => {

@@ -768,6 +768,8 @@ export interface RecordVersion<Row> {
   readonly key?: string
   /** Null: the record was deleted. */
   readonly record: Row | null
+  /** By column, the texts of values that do not convert to the type that the column has now. */
+  readonly unconverted?: Readonly<Record<string, string>>
   /** The columns that an update has changed. */
   readonly changes?: Readonly<Record<string, { readonly from: unknown; readonly to: unknown }>>
 }

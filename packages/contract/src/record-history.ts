@@ -69,6 +69,12 @@ export const RecordVersionSchema = Type.Object(
     email: Type.Optional(Type.String({ description: 'Omitted if the user no longer exists.' })),
     key: Type.Optional(Type.String({ description: 'The name of the API key.' })),
     record: KnownRecordSchema,
+    unconverted: Type.Optional(
+      Type.Record(Type.String(), Type.String(), {
+        description:
+          'By column, the values of the record that do not convert to the type that the column has now. Such a version cannot be restored.',
+      }),
+    ),
     changes: Type.Optional(
       Type.Record(Type.String(), Type.Object({ from: Type.Unknown(), to: Type.Unknown() }), {
         description: 'The columns that an update has changed, with their values before and after.',

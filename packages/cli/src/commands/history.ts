@@ -75,10 +75,16 @@ function show({ versions, states }: RecordHistory<Values>): void {
   }
 }
 
-function describe({ changes, record }: RecordVersion<Values>): string {
+function describe({ changes, record, unconverted = {} }: RecordVersion<Values>): string {
   if (record === null) return ''
-  if (changes === undefined) return `    ${oneLine(record)}\n`
-  return Object.entries(changes)
-    .map(([column, { from, to }]) => `    ${column}: ${oneLine(from)} → ${oneLine(to)}\n`)
-    .join('')
+  const changed =
+    changes === undefined
+      ? [oneLine(record)]
+      : Object.entries(changes).map(
+          ([column, { from, to }]) => `${column}: ${oneLine(from)} → ${oneLine(to)}`,
+        )
+  const lost = Object.entries(unconverted).map(
+    ([column, text]) => `${column}: ${oneLine(text)} does not convert to its type now`,
+  )
+  return [...changed, ...lost].map((line) => `    ${line}\n`).join('')
 }

@@ -7,6 +7,7 @@ import { isForeignKeyViolation } from '../postgres/failures.js'
 import type { Transaction } from '../postgres/run-transaction.js'
 import type { Call, Statement, TextRow, TextRows } from '../postgres/statement.js'
 import type { Fault } from './columns/fault.js'
+import type { StoredSchema } from './columns/stored-schema.js'
 import type { TableCodec } from './columns/table-codec.js'
 import { ensureHeaps, type NewHeaps } from './heaps/ensure-heaps.js'
 import { takeFilledHeap } from './heaps/filled-heaps.js'
@@ -77,6 +78,8 @@ export interface SchemaTables {
   tableById(id: number): TableCodec | undefined
   /** Whether any table keeps versions of records. */
   readonly hasHistory: boolean
+  /** Ids that tables and columns have had. */
+  readonly formerIds: Pick<StoredSchema, 'sameIds' | 'removedIds'>
   /** Whether any column requires that linked records exist. */
   readonly hasRequiredLinks: boolean
   /** Returns the tables with columns that require that linked records of a table exist. */
@@ -188,7 +191,7 @@ export class OpenBranch implements TableLookup {
 
   /** Returns the versions of the records of a table. `read` reads all columns. */
   versionsOf({ codec }: BranchTable, read: TableRead): RecordVersions {
-    return new RecordVersions(this.rows, codec, read)
+    return new RecordVersions(this.rows, { codec, read, ids: this.#schema.formerIds })
   }
 
   /** Returns the rows of one table only, so that less data is sent to a worker thread. */

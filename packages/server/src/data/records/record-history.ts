@@ -35,14 +35,18 @@ interface Page {
   readonly cursor?: string | undefined
 }
 
+const NO_GAPS: RecordVersion['gapsAfter'] = { unconverted: [], missing: [] }
+
 /** Ends the name of the version before the oldest change. */
 const BEFORE = 'b'
 
 /** A version as the answer lists it. */
-interface ListedVersion extends Omit<RecordVersion, 'before' | 'after'> {
+interface ListedVersion
+  extends Omit<RecordVersion, 'before' | 'after' | 'gapsBefore' | 'gapsAfter'> {
   readonly name: string
   readonly operation: 'insert' | 'update' | 'delete'
   readonly row: TextRow | undefined
+  readonly gaps: RecordVersion['gapsAfter']
   /** The row before an update, if it is known. */
   readonly before: TextRow | undefined
 }
@@ -92,7 +96,8 @@ async function listVersions(
     if (start !== undefined) {
       const last = listed.pop() as ListedVersion
       const operation = last.row === undefined ? last.operation : 'update'
-      listed.push({ ...last, operation, before: start }, toStart(oldest, start))
+      const gaps = oldest.before === undefined ? NO_GAPS : oldest.gapsBefore
+      listed.push({ ...last, operation, before: start }, { ...toStart(oldest, start), gaps })
     }
   }
   return { versions: listed.slice(0, size), more: listed.length > size }
@@ -112,11 +117,11 @@ async function readStart(
 
 /** `previous` is the version before, if it is known. What it says comes first: a merge may write a row in two steps. */
 function toListed(version: RecordVersion, previous: RecordVersion | undefined): ListedVersion {
-  const { before, after, ...others } = version
+  const { before, after, gapsBefore: _, gapsAfter: gaps, ...others } = version
   const old = previous === undefined ? before : previous.after
   const isNew = previous === undefined ? isFirst(version) : previous.after === undefined
   const operation = after === undefined ? 'delete' : isNew ? 'insert' : 'update'
-  return { ...others, name: version.time, operation, row: after, before: old }
+  return { ...others, name: version.time, operation, row: after, before: old, gaps }
 }
 
 const isFirst = ({ before, after }: RecordVersion): boolean =>
@@ -125,7 +130,7 @@ const isFirst = ({ before, after }: RecordVersion): boolean =>
 const versionOf = (row: TextRow): number => Number(row[1])
 
 /** Returns the state before the oldest version. Nobody knows who has written it. */
-function toStart(oldest: RecordVersion, row: TextRow): ListedVersion {
+function toStart(oldest: RecordVersion, row: TextRow): Omit<ListedVersion, 'gaps'> {
   return {
     name: `${oldest.time}${BEFORE}`,
     time: `${Date.parse(`${row[3]}`)}000`,
@@ -137,7 +142,7 @@ function toStart(oldest: RecordVersion, row: TextRow): ListedVersion {
 }
 
 function writeVersion(session: Session, read: TableRead, version: ListedVersion): string {
-  const { row, before, operation } = version
+  const { row, before, operation, gaps } = version
   const record = row === undefined ? 'null' : read.writeRecord(row, session.metadata)
   const known = {
     version: version.name,
@@ -147,6 +152,7 @@ function writeVersion(session: Session, read: TableRead, version: ListedVersion)
     ...(version.userId === null ? {} : { user: version.userId }),
     ...(version.email === null ? {} : { email: version.email }),
     ...(version.keyName === null ? {} : { key: version.keyName }),
+    ...(gaps.unconverted.length > 0 && { unconverted: Object.fromEntries(gaps.unconverted) }),
   }
   const changes =
     operation !== 'update' || row === undefined || before === undefined
@@ -224,6 +230,9 @@ async function readKnown(
   }
 }
 
+/** Characters of a value that an error shows. */
+const SHOWN_LENGTH = 100
+
 /** Gives a record the values of one of its versions, by an ordinary update. Returns the answer to that. */
 export async function restoreRecordVersion(
   context: RecordContext,
@@ -247,8 +256,18 @@ export async function restoreRecordVersion(
       `version [${options.version}]: the record was deleted then; delete it instead`,
     )
   }
+  const { unconverted, missing } = found.gaps
+  const place = `table [${tableName}]: record [${id}]: version [${options.version}]`
+  for (const [name, value] of unconverted) {
+    const type = table.codec.physical.find(({ path }) => path.join('.') === name)?.column.type
+    const shown = JSON.stringify(value.slice(0, SHOWN_LENGTH))
+    const fault = `column [${name}]: the value then, ${shown}, does not convert to [${type}]`
+    throw confirmed(new AppError('invalid_request', `${place}: ${fault}; nothing was changed`))
+  }
   const text = planColumns(table, ['*']).writeRecord(found.row, session.metadata)
-  const fields = fieldsOf(table.codec.table.columns, JSON.parse(text) as InputRecord)
+  // Nothing is known of the values of these columns then.
+  const columns = table.codec.table.columns.filter(({ name }) => !missing.includes(name))
+  const fields = fieldsOf(columns, JSON.parse(text) as InputRecord)
   return updateRecord(context, { id, fields, ifVersion: undefined, upserts: true })
 }
 

@@ -20,6 +20,8 @@ export interface CompiledSchema {
   tableById(id: number): TableCodec | undefined
   /** Whether any table keeps versions of records. */
   readonly hasHistory: boolean
+  /** Ids that tables and columns have had. */
+  readonly formerIds: Pick<StoredSchema, 'sameIds' | 'removedIds'>
   /** Whether any column requires that linked records exist. */
   readonly hasRequiredLinks: boolean
   /** Returns the tables with columns that require that linked records of a table exist. */
@@ -92,6 +94,7 @@ function compileSchema(
     ),
     tableByName: (name) => compile(byName.get(name)),
     tableById: (tableId) => compile(byId.get(tableId)),
+    formerIds: document,
     hasHistory: document.tables.some(({ history }) => history !== undefined),
     hasRequiredLinks: referrers.size > 0,
     referrersOf: (tableId) =>

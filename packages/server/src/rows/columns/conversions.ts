@@ -146,7 +146,7 @@ function isValueOf(text: Sql, { enum: { values } = { values: [] } }: Typed): Sql
 }
 
 /** The text of a value, as JSON shows it without quotes. */
-function textOf(value: Sql, { type }: Typed): Sql {
+export function textOf(value: Sql, { type }: Typed): Sql {
   if (type !== 'datetime') return TEXT_TYPES.includes(type) ? value : sql`(${value})::text`
   const format = 'YYYY-MM-DD"T"HH24:MI:SS.'
   const fraction = sql`to_char(${value} at time zone 'UTC', 'US')`

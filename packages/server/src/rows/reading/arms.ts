@@ -2,8 +2,8 @@ import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/
 import { Constant } from '../../postgres/statement.js'
 import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
-import { convertedSql } from '../columns/conversions.js'
-import type { StoredColumn } from '../columns/stored-schema.js'
+import { convertedSql, textOf } from '../columns/conversions.js'
+import type { StoredColumn, StoredSchema } from '../columns/stored-schema.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type Heap, heapName, type Layout, pastName, tiersOf } from '../layout/layout.js'
 
@@ -152,8 +152,16 @@ function armColumn(
 
 /** The columns that a table has. */
 interface TableColumns extends Pick<Arm, 'columnIds' | 'storedAs'> {
-  /** Returns the condition that a row has a column of the table, if some rows are older than the column. */
-  isIn?(name: string): Sql
+  /** Some rows are older than columns of the table. */
+  readonly older?: OlderRows
+}
+
+/** Rows that may be older than a column, and that a table has had columns under other ids for. */
+interface OlderRows {
+  /** Returns the condition that a row has a column. */
+  isIn(name: string): Sql
+  /** Lists the columns that have held the values of a column before, with the condition that a row has its value there. */
+  listEarlier(id: number): readonly { readonly name: string; readonly condition: Sql }[]
 }
 
 /**
@@ -161,23 +169,67 @@ interface TableColumns extends Pick<Arm, 'columnIds' | 'storedAs'> {
  * that it was made of, or else its fill value.
  */
 export function storedValue(alias: Sql, column: StoredColumn, table: TableColumns): Sql {
-  const { columnIds, storedAs } = table
-  const stored = storedAs?.get(column.id)
+  const { older } = table
+  const stored = table.storedAs?.get(column.id)
   const name = physicalName(stored ?? column)
   const { fill } = stored?.column ?? column
-  if (columnIds === undefined || columnIds.has(column.id)) {
-    const value = sql`${alias}.${ident(name)}`
-    if (table.isIn === undefined || (column.from === undefined && fill === undefined)) return value
-    const others = new Set([...(columnIds ?? [])].filter((id) => id !== column.id))
-    const older = storedValue(alias, column, { ...table, columnIds: others })
-    return sql`case when ${table.isIn(name)} then ${value} else ${older} end`
-  }
+  const isThere = table.columnIds === undefined || table.columnIds.has(column.id)
+  const value = sql`${alias}.${ident(name)}`
+  if (older === undefined) return isThere ? value : madeValue(alias, column, table)
+  const held = listHeld(column, { ...table, older })
+  if (isThere && held.length === 1 && column.from === undefined && fill === undefined) return value
+  const made = madeValue(alias, column, table)
+  if (held.length === 0) return made
+  const cases = held.map((each) => sql`when ${each.condition} then ${alias}.${ident(each.name)}`)
+  return sql`case ${join(cases, ' ')} else ${made} end`
+}
+
+/** Lists the columns under which older rows can have the value of a column. */
+function listHeld(
+  column: StoredColumn,
+  { columnIds, storedAs, older }: TableColumns & { readonly older: OlderRows },
+): ReturnType<OlderRows['listEarlier']> {
+  const name = physicalName(storedAs?.get(column.id) ?? column)
+  const isThere = columnIds === undefined || columnIds.has(column.id)
+  return [
+    ...(isThere ? [{ name, condition: older.isIn(name) }] : []),
+    ...older.listEarlier(column.id),
+  ]
+}
+
+/** Returns the value of a column in rows without it. */
+function madeValue(alias: Sql, column: StoredColumn, table: TableColumns): Sql {
+  const { fill } = table.storedAs?.get(column.id)?.column ?? column
   const constant = fill === undefined ? sql`null` : literal(fill)
   const rest = sql`(${constant}::${raw(COLUMN_TYPE_ENTRIES[column.type].sqlType)})`
   if (column.from === undefined) return rest
   const value = storedValue(alias, column.from, table)
   const converted = convertedSql(value, column.from, column)
   return fill === undefined ? converted : sql`coalesce(${converted}, ${rest})`
+}
+
+/** Returns the text of a value that a column was made of and that does not convert, or null. undefined: it was made of none. */
+function unconvertedText(
+  alias: Sql,
+  column: StoredColumn,
+  table: TableColumns & { readonly older: OlderRows },
+): Sql | undefined {
+  const { from } = column
+  if (from === undefined) return undefined
+  const value = storedValue(alias, from, table)
+  const isLost = sql`${value} is not null and ${convertedSql(value, from, column)} is null`
+  const text = sql`case when ${isLost} then ${textOf(value, from)} end`
+  const made = [unconvertedText(alias, from, table), text].filter((each) => each !== undefined)
+  const held = listHeld(column, table).map(({ condition }) => sql`when ${condition} then null `)
+  return sql`case ${join([empty, ...held], '')} when true then coalesce(${join(made, ', ')}) end`
+}
+
+/** Returns the condition that a row has a value of a column, or none for certain. */
+function isKnown(column: StoredColumn, table: TableColumns & { readonly older: OlderRows }): Sql {
+  if (column.fill !== undefined) return sql`true`
+  const origin = column.from === undefined ? [] : [isKnown(column.from, table)]
+  const conditions = [...listHeld(column, table).map(({ condition }) => condition), ...origin]
+  return conditions.length === 0 ? sql`false` : sql`(${join(conditions, ' or ')})`
 }
 
 /** The columns that are read of a table. */
@@ -296,19 +348,87 @@ export function joinForCopy(
     ) ${alias}`
 }
 
-/** Selects a row of a heap, given as JSON, as a row of a table. Columns that are left out have no values. */
-export function selectJsonRow(
+/** A row of a heap as JSON, how its columns are read, and those that are not. */
+interface JsonRow {
+  readonly heap: Heap
+  readonly isLeftOut: ReadonlySet<number>
+  readonly ids: FormerIds
+}
+
+/** Ids that columns of a branch have had. */
+export type FormerIds = Pick<StoredSchema, 'sameIds' | 'removedIds'>
+
+/**
+ * Returns how JSON has the columns of older rows. A column that was removed and has come back has another id, and the values
+ * of the column between are not known: rows with a column that is later than the earlier id and was removed may have them there.
+ */
+function olderRows(
   json: Sql,
-  codec: ReadColumns,
-  { heap, isLeftOut }: { heap: Heap; isLeftOut: ReadonlySet<number> },
-): Sql {
+  { heap, ids: { sameIds = [], removedIds = [] } }: JsonRow,
+): OlderRows {
   const isIn = (name: string) => sql`jsonb_exists(${json}, ${literal(name)})`
+  return {
+    isIn,
+    listEarlier(id) {
+      const group = sameIds.find((each) => each.includes(id)) ?? []
+      const earlier = group.filter((each) => each !== id && heap.columnIds.has(each))
+      return earlier
+        .sort((left, right) => right - left)
+        .map((other) => {
+          const later = removedIds.filter((each) => each > other && !group.includes(each))
+          const names = later.map((each) => literal(physicalName({ id: each })))
+          const name = physicalName({ id: other })
+          const isCovered = sql`jsonb_exists_any(${json}, array[${join(names, ', ')}]::text[])`
+          const condition =
+            names.length === 0 ? isIn(name) : sql`(${isIn(name)} and not ${isCovered})`
+          return { name, condition }
+        })
+    },
+  }
+}
+
+/**
+ * Returns what a row that is given as JSON does not tell of the columns of a table, as JSON: values that do not convert, as pairs
+ * of a name and a text, and the names of columns that it does not have.
+ */
+export function jsonRowGaps(json: Sql, codec: ReadColumns, row: JsonRow): Sql {
+  const table = { ...row.heap, older: olderRows(json, row) }
+  const read = codec.physical.filter(
+    ({ id, computed }) => !row.isLeftOut.has(id) && computed === undefined,
+  )
+  const unconverted = read.flatMap(({ column, path }) => {
+    const text = unconvertedText(sql`h`, column, table)
+    const name = literal(path.join('.'))
+    return text === undefined
+      ? []
+      : [
+          sql`(select jsonb_build_array(${name}, t.v) from (select ${text} as v) t where t.v is not null)`,
+        ]
+  })
+  const missing = read.map(
+    ({ column, path }) =>
+      sql`case when not ${isKnown(column, table)} then ${literal(path.join('.'))} end`,
+  )
+  const listed = ([first, ...others]: Sql[], type: Sql) =>
+    first === undefined
+      ? sql`'[]'::jsonb`
+      : sql`to_jsonb(array_remove(array[${join([first, ...others], ', ')}]::${type}, null))`
+  return sql`(
+    select jsonb_build_object('unconverted', ${listed(unconverted, sql`jsonb[]`)},
+      'missing', ${listed(missing, sql`text[]`)})
+    from jsonb_populate_record(null::${heapName(row.heap)}, ${json}) h)`
+}
+
+/** Selects a row of a heap, given as JSON, as a row of a table. Columns that are left out have no values. */
+export function selectJsonRow(json: Sql, codec: ReadColumns, row: JsonRow): Sql {
+  const { heap, isLeftOut } = row
+  const older = olderRows(json, row)
   const columns = codec.physical.map(({ id, column, sqlType, physicalName: name, computed }) => {
     // An expression may fail for values that the row has had.
     const value =
       isLeftOut.has(id) || computed !== undefined
         ? sql`null::${raw(sqlType)}`
-        : storedValue(sql`h`, column, { ...heap, isIn })
+        : storedValue(sql`h`, column, { ...heap, older })
     return sql`, ${value} as ${ident(name)}`
   })
   return sql`

@@ -11,7 +11,7 @@ import {
   versionsName,
   withoutOwnRows,
 } from '../layout/layout.js'
-import { joinVisible, selectJsonRow } from './arms.js'
+import { type FormerIds, joinVisible, jsonRowGaps, selectJsonRow } from './arms.js'
 import type { TableRead } from './table-read.js'
 import { recordAs } from './table-rows.js'
 
@@ -27,6 +27,16 @@ interface KeptHeap {
   readonly asOf: number | undefined
 }
 
+/** What a version does not tell of the columns that the table has now. */
+interface VersionGaps {
+  /** Names of columns, and the texts of values that do not convert to their types. */
+  readonly unconverted: readonly (readonly [string, string])[]
+  /** Names of columns that were added since, or whose values were made anew. */
+  readonly missing: readonly string[]
+}
+
+const NO_GAPS: VersionGaps = { unconverted: [], missing: [] }
+
 /** One version of a record. */
 interface RecordVersion {
   /** Microseconds since 1970. */
@@ -38,21 +48,28 @@ interface RecordVersion {
   /** The texts of the record before and after the change. undefined: it did not exist, or it is not known. */
   readonly before: TextRow | undefined
   readonly after: TextRow | undefined
+  readonly gapsBefore: VersionGaps
+  readonly gapsAfter: VersionGaps
 }
 
 const MICROSECONDS = 1_000_000
 /** The texts of a version in front of those of its rows. */
-const OWN_TEXTS = 7
+const OWN_TEXTS = 9
 
 /** The versions of the records of a table on a branch. */
 export class RecordVersions {
   readonly #layout: Layout
   readonly #codec: TableCodec
   readonly #read: TableRead
+  readonly #ids: FormerIds
 
   /** `read` reads all columns. */
-  constructor(rows: BranchRows, codec: TableCodec, read: TableRead) {
+  constructor(
+    rows: BranchRows,
+    { codec, read, ids }: { codec: TableCodec; read: TableRead; ids: FormerIds },
+  ) {
     this.#layout = layoutOf(rows)
+    this.#ids = ids
     this.#codec = codec
     this.#read = read
   }
@@ -104,6 +121,7 @@ export class RecordVersions {
     return sql`
       select ${time(sql`v.at`)}, v.user_id, u.email, v.key_name, v.cause,
         v.old_row is not null, v.new_row is not null,
+        ${this.#gapsOf(heap, sql`v.old_row`)}::text, ${this.#gapsOf(heap, sql`v.new_row`)}::text,
         ${join([...(before ?? []), ...(after ?? [])], ', ')}
       from ${versionsName(heap)} v
       left join offshoot.users u on u.id = v.user_id
@@ -115,14 +133,22 @@ export class RecordVersions {
   }
 
   #selectRow(heap: Heap, json: Sql): Sql {
+    return selectJsonRow(json, this.#codec, this.#rowOf(heap))
+  }
+
+  #gapsOf(heap: Heap, json: Sql): Sql {
+    return jsonRowGaps(json, this.#codec, this.#rowOf(heap))
+  }
+
+  #rowOf(heap: Heap): Parameters<typeof jsonRowGaps>[2] {
     const isLeftOut = new Set(
       this.#codec.physical.flatMap(({ column }) => (isFileType(column.type) ? column.id : [])),
     )
-    return selectJsonRow(json, this.#codec, { heap, isLeftOut })
+    return { heap, isLeftOut, ids: this.#ids }
   }
 
   toVersion(row: TextRow): RecordVersion {
-    const [time, userId, email, keyName, cause, hadRow, hasRow] = row
+    const [time, userId, email, keyName, cause, hadRow, hasRow, before, after] = row
     const count = this.#read.ownCount
     const texts = row.slice(OWN_TEXTS)
     return {
@@ -133,6 +159,8 @@ export class RecordVersions {
       cause: cause ?? null,
       before: hadRow === 't' ? texts.slice(0, count) : undefined,
       after: hasRow === 't' ? texts.slice(count) : undefined,
+      gapsBefore: readGaps(before),
+      gapsAfter: readGaps(after),
     }
   }
 
@@ -149,4 +177,8 @@ export class RecordVersions {
       isUnnamed: true,
     }
   }
+}
+
+function readGaps(text: string | null | undefined): VersionGaps {
+  return text == null ? NO_GAPS : (JSON.parse(text) as VersionGaps)
 }
