@@ -436,6 +436,21 @@ it('merges compare their values, whatever form they were written in', async () =
   })
 })
 
+it('averages of decimals are rounded once, at the end', async () => {
+  await createTables(service, 'averages', {
+    items: [{ name: 'price', type: 'decimal', decimal: { precision: 12, scale: 2 } }],
+  })
+  const call = branchCall(service, 'averages')
+  const records = ['10.00', '9.99', '-1.00', '100.00'].map((price) => ({ price }))
+  expectOk(await call('POST', '/tables/items/bulk', { body: { records } }))
+  const summaries = { mean: { average: 'price' } }
+  const summarized = await call('POST', '/tables/items/summarize', { body: { summaries } })
+  expect(expectOk(summarized).body).toEqual({ summaries: [{ mean: 29.7475 }] })
+  const aggs = { mean: { average: { column: 'price' } } }
+  const aggregated = await call('POST', '/tables/items/aggregate', { body: { aggs } })
+  expect(expectOk(aggregated).body).toMatchObject({ aggs: { mean: 29.7475 } })
+})
+
 describe('JSON numbers whose digits a double does not keep', () => {
   const NDJSON = { 'content-type': 'application/x-ndjson' }
   const DECIMAL = 'has more than 15 digits, which a JSON number does not keep; send it as a string'

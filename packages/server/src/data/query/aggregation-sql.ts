@@ -189,7 +189,8 @@ function measureSql(measure: Measure, base: BaseRows): Sql {
     case 'min':
       return sql`min(${value})`
     case 'average':
-      return sql`avg(${value}::double precision)`
+      // Decimals and whole numbers are rounded once, at the end.
+      return sql`avg(${value})::double precision`
     case 'uniqueCount':
       return sql`count(distinct ${value})`
     case 'percentiles':

@@ -264,7 +264,8 @@ function summarySql(
     case 'count':
       return sql`count(${value})`
     case 'average':
-      return sql`avg(${value}::double precision)`
+      // Decimals and whole numbers are rounded once, at the end.
+      return sql`avg(${value})::double precision`
     case 'min':
     case 'max':
       if (field.values !== undefined) {
