@@ -321,6 +321,8 @@ describe('POST /db/{branch}/sql', () => {
 
   it.each([
     ['select 1/0', 'division by zero'],
+    ['insert into things (name) values (chr(0))', 'null character not permitted'],
+    ['select chr(1114112)', 'requested character too large for encoding: 1114112'],
     ["select 'a'::int", 'invalid input syntax for type integer: "a"'],
     ['select name + 1 from users', 'operator does not exist: text + integer'],
     [
