@@ -115,7 +115,9 @@ describe('an update of a set', () => {
 
   it('changes nothing if one result of arithmetic cannot be stored', async () => {
     for (const set of [{ age: { $increment: 1 } }, { age: { $divide: 5 } }]) {
-      expectRefused(await update(main, { all: true, set }), 400, 'cannot be stored exactly')
+      const refused = await update(main, { all: true, set })
+      expectRefused(refused, 400, 'cannot be stored exactly')
+      expectRefused(refused, 400, 'invalid record: column [age]: ')
     }
     expect(await list(main, ['age'])).toEqual([
       { id: 'ada', age: 36, version: 0 },

@@ -12,6 +12,7 @@ import { Refusal } from '../../rows/writing/refusals.js'
 import type { RuleCheck, TableWriter } from '../../rows/writing/table-writer.js'
 import type { Filter } from '../query/filter.js'
 import { invalidQuery } from '../query/invalid-query.js'
+import { calculatedPaths } from '../records/arithmetic-fault.js'
 import { type FindFailing, findUnevaluated } from '../records/failing-records.js'
 import { answerOnce, type IdempotencyContext, keepAnswer } from '../records/idempotency.js'
 import { followUpdates } from '../records/new-numbers.js'
@@ -65,7 +66,9 @@ export async function updateSet(
     findTaker: (writer, key, setFrom) => writer.findSetTaker(key, update, setFrom),
     findFailing: (writer, tryCall, setFrom) => writer.findFailingChange(tryCall, update, setFrom),
     settle: async ([count = '0', found = count]) => {
-      if (found !== count) throw notStorable(Number(found) - Number(count))
+      if (found !== count) {
+        throw notStorable(calculatedPaths(table.codec, update), Number(found) - Number(count))
+      }
       const bytes = update.values.reduce((sum, value) => sum + (value?.length ?? 0), 0)
       await session.growth.admit(Number(count) * bytes)
     },
@@ -247,10 +250,11 @@ function encodeSet(
   throw invalidQuery('set: expected at least one column')
 }
 
-function notStorable(count: number): AppError {
+function notStorable(columns: readonly string[], count: number): AppError {
+  const place = `${columns.length === 1 ? 'column' : 'columns'} [${columns.join(', ')}]`
   const records = count === 1 ? '1 record has' : `${count} records have`
   return new AppError(
     'invalid_record',
-    `invalid record: ${records} no value to calculate with, or a result that cannot be stored exactly; nothing was changed`,
+    `invalid record: ${place}: ${records} no value to calculate with, or a result that cannot be stored exactly; nothing was changed`,
   )
 }
