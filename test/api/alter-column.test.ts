@@ -255,6 +255,16 @@ describe('a change of the type', () => {
     expect(await valuesOf(branches, 'n')).toEqual(before)
   })
 
+  it('lists times as answers have them', async () => {
+    const at = '2026-11-19T20:43:32.720Z'
+    const branches = await items([{ name: 'n', type: 'datetime' }], { a: { n: at } })
+    const { problems } = expectOk(await alter(branches, 'n', { type: 'date', dryRun: true })).body
+    expect(problems).toMatchObject([{ kind: 'conversion', samples: [{ id: 'a', value: at }] }])
+    const twice = await items([{ name: 'n', type: 'datetime' }], { a: { n: at }, b: { n: at } })
+    const found = expectOk(await alter(twice, 'n', { unique: true, dryRun: true })).body
+    expect(found.problems).toMatchObject([{ kind: 'unique', samples: [{ value: at }, {}] }])
+  })
+
   it('lists the first records and the beginning of their values', async () => {
     const branches = await items([{ name: 'n', type: 'text' }])
     const long = 'x'.repeat(PROBLEM_VALUE_LENGTH_MAX + 1)

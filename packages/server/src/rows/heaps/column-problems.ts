@@ -15,7 +15,7 @@ import {
   computedSql,
   isComputed,
 } from '../columns/computed-columns.js'
-import { fitsSql, narrows } from '../columns/conversions.js'
+import { fitsSql, narrows, textOf } from '../columns/conversions.js'
 import type { StoredColumn, StoredTable } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
 import { failsCheck } from '../columns/table-rules.js'
@@ -117,7 +117,7 @@ export async function findColumnProblems(
   const value = sql`r.${name}`
   const isLeft = merged === undefined ? empty : sql` and not ${isReplaced(change, merged)}`
   const find = (kind: Kind, isProblem: Sql, from: Sql = rows) => {
-    const shown = { kind, old: sql`r.${old}`, table, column }
+    const shown = { kind, old: { value: sql`r.${old}`, type: before.type }, table, column }
     const condition = sql`(${isProblem})${isLeft}`
     return findRecords(transaction, { ...shown, condition, from: sql`(${from}) r` })
   }
@@ -175,7 +175,8 @@ export async function findIdProblems(
   }
   const from = sql`(${selectChecked(checked, codec)}) r`
   const kind = 'limit'
-  return findRecords(transaction, { kind, condition, from, old: sql`r.id`, table, column })
+  const old = { value: sql`r.id`, type: 'string' } as const
+  return findRecords(transaction, { kind, condition, from, old, table, column })
 }
 
 /**
@@ -209,7 +210,7 @@ async function findUncomputed(
     checkOfComputed(column, table),
     (id) => sql`r.${ident(physicalName({ id }))}`,
   )
-  const old = sql`r.${ident(physicalName(before))}`
+  const old = { value: sql`r.${ident(physicalName(before))}`, type: before.type }
   const shown = { old, table, column }
   const tried = await tryEvaluating(transaction, () =>
     findRecords(transaction, {
@@ -247,7 +248,7 @@ async function findRepeated(
     rowsOf: (rows) => sql`select v.*, ${value} as made from (${rows}) v offset 0`,
     keyOf: (alias) => [sql`${alias}.made`],
   })
-  const old = sql`r.${ident(physicalName(before))}`
+  const old = { value: sql`r.${ident(physicalName(before))}`, type: before.type }
   const from = sql`(${repeated}) r`
   return findRecords(transaction, {
     kind: 'unique',
@@ -266,16 +267,16 @@ async function findRecords(
     condition: Sql
     from: Sql
     /** The value that is shown. */
-    old: Sql
+    old: { readonly value: Sql; readonly type: StoredColumn['type'] }
     table: StoredTable
     column: StoredColumn
   },
 ): Promise<ColumnProblem[]> {
   const { kind, condition, from, old, table, column } = options
   // Equal values stand together.
-  const order = kind === 'unique' ? sql`${old}, r.id` : sql`r.id`
+  const order = kind === 'unique' ? sql`${old.value}, r.id` : sql`r.id`
   const found = await transaction.query<{ id: string; value: string | null; records: number }>(sql`
-    select r.id, left(${old}::text, ${PROBLEM_VALUE_LENGTH_MAX}) as value,
+    select r.id, left(${textOf(old.value, old)}, ${PROBLEM_VALUE_LENGTH_MAX}) as value,
       (count(*) over ())::integer as records
     from ${from}
     where ${condition}
