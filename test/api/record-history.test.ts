@@ -469,6 +469,19 @@ describe('restoring a version', () => {
     ])
   })
 
+  it('clears no column whose inherited value does not convert', async () => {
+    const branches = await open()
+    await keep(branches, null)
+    await branches.put('main', 'items', 'a', { name: 'n/a', price: 1 })
+    await branches.fork('dev')
+    await keep(branches, '30d', 'dev')
+    await branches.put('dev', 'items', 'a', { name: '7', price: 2 })
+    await branches.edit('dev', { alterColumn: { table: 'items', column: 'name', type: 'int' } })
+    const { versions } = await history(branches, 'a', 'dev')
+    expect((await restore(branches, 'a', versions.at(-1).version, 'dev')).status).toBe(200)
+    expect(await branches.read('dev', 'items', ['a'])).toEqual({ a: { name: 7, price: 1 } })
+  })
+
   it('leaves columns as they are that the version does not have', async () => {
     const branches = await open()
     for (const name of ['1', 'x', '3']) await branches.put('main', 'items', 'a', { name, price: 1 })

@@ -35,8 +35,6 @@ interface Page {
   readonly cursor?: string | undefined
 }
 
-const NO_GAPS: RecordVersion['gapsAfter'] = { unconverted: [], missing: [] }
-
 /** Ends the name of the version before the oldest change. */
 const BEFORE = 'b'
 
@@ -96,7 +94,7 @@ async function listVersions(
     if (start !== undefined) {
       const last = listed.pop() as ListedVersion
       const operation = last.row === undefined ? last.operation : 'update'
-      const gaps = oldest.before === undefined ? NO_GAPS : oldest.gapsBefore
+      const gaps = oldest.before === undefined ? inheritedGaps(table) : oldest.gapsBefore
       listed.push({ ...last, operation, before: start }, { ...toStart(oldest, start), gaps })
     }
   }
@@ -113,6 +111,12 @@ async function readStart(
   const call = all.readStart(id)
   const [rows = []] = call === undefined ? [] : await branch.runReads([call])
   return rows[0]
+}
+
+/** An inherited record does not tell which of its columns without a value have one that does not convert. */
+function inheritedGaps({ codec }: BranchTable): RecordVersion['gapsAfter'] {
+  const converted = codec.table.columns.filter(({ from }) => from !== undefined)
+  return { unconverted: [], missing: converted.map(({ name }) => name) }
 }
 
 /** `previous` is the version before, if it is known. What it says comes first: a merge may write a row in two steps. */
@@ -265,9 +269,12 @@ export async function restoreRecordVersion(
     throw confirmed(new AppError('invalid_request', `${place}: ${fault}; nothing was changed`))
   }
   const text = planColumns(table, ['*']).writeRecord(found.row, session.metadata)
-  // Nothing is known of the values of these columns then.
-  const columns = table.codec.table.columns.filter(({ name }) => !missing.includes(name))
-  const fields = fieldsOf(columns, JSON.parse(text) as InputRecord)
+  const record = JSON.parse(text) as InputRecord
+  // Whether they had a value then is not known.
+  const columns = table.codec.table.columns.filter(
+    ({ name }) => !missing.includes(name) || Object.hasOwn(record, name),
+  )
+  const fields = fieldsOf(columns, record)
   return updateRecord(context, { id, fields, ifVersion: undefined, upserts: true })
 }
 
