@@ -403,6 +403,29 @@ describe('a transaction that changes the schema', () => {
     expect(notices).toHaveLength(5)
   })
 
+  it('has the indexes of links that were asked for once, and refuses them twice', async () => {
+    const client = await forkTo('link-indexes')
+    const indexes = async () =>
+      (
+        await client.query(`select indexname from pg_indexes where tablename = 'notes' order by 1`)
+      ).rows.map(({ indexname }) => indexname)
+    await client.query(
+      `create table notes (id int primary key, person text references people (id), n int)`,
+    )
+    expect(await indexes()).toEqual(['notes_pkey'])
+    for (const name of ['person', 'n']) {
+      const create = `create index notes_${name}_idx on notes (${name})`
+      await client.query(create)
+      await expect(client.query(create)).rejects.toMatchObject({ code: '42P07' })
+      await client.query(create.replace('index', 'index if not exists'))
+    }
+    expect(await indexes()).toEqual(['notes_n_idx', 'notes_person_idx', 'notes_pkey'])
+    const again = 'create index notes_person_idx on notes (person)'
+    await client.query(`drop index notes_person_idx; ${again}`)
+    await client.query('drop index notes_person_idx')
+    expect(await indexes()).toEqual(['notes_n_idx', 'notes_pkey'])
+  })
+
   it('reports what exists with the codes of PostgreSQL, and skips it in a block that says so', async () => {
     const client = await forkTo('existing')
     await client.query(`create type phase as enum ('a')`)

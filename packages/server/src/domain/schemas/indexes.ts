@@ -94,11 +94,14 @@ async function insertIndex(
   const found = getColumn(head.schema, target)
   await requireIndexable(transaction, found)
   const [index] = await findIndexes(transaction, rows, [found])
-  if (index !== undefined && index.state !== 'failed') return index
-  requireRoom(found, limits)
+  const isThere = index !== undefined && index.state !== 'failed'
+  if (isThere && index.origin !== 'link') return index
+  // A link has its index anyway. That it was asked for is noted, because PostgreSQL clients look for what they have made.
+  if (!isThere) requireRoom(found, limits)
   const column = { ...found.column, index: true }
   const table = withColumn(found.table, column)
-  await setTable(transaction, { access, rows, head, table, limits, columns: [column] })
+  const columns = isThere ? [] : [column]
+  await setTable(transaction, { access, rows, head, table, limits, columns })
   const [made] = await findIndexes(transaction, rows, [{ ...found, column }])
   if (made === undefined) throw new Error('a column that was given an index must have it')
   return made
@@ -252,7 +255,7 @@ async function requireIndexable(
 
 function requireRoom({ table, column }: FoundColumn, { indexesPerTableMax }: Limits): void {
   const others = listAllColumns(table.columns).filter(
-    ({ index, id }) => index === true && id !== column.id,
+    ({ index, id, type }) => index === true && type !== 'link' && id !== column.id,
   )
   if (others.length < indexesPerTableMax) return
   throw new AppError(

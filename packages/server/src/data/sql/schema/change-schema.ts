@@ -97,7 +97,13 @@ export async function changeSchemaWithin(
 }
 
 const modelOf = (schema: StoredSchema): SchemaModel =>
-  new SchemaModel(toPublicSchema(schema), constraintColumns(schema))
+  new SchemaModel(toPublicSchema(schema), {
+    usedBy: constraintColumns(schema),
+    hasIndex(tableName, columnName) {
+      const table = schema.tables.find(({ name }) => name === tableName)
+      return table?.columns.find(({ name }) => name === columnName)?.index === true
+    },
+  })
 
 /** Returns the names of the columns that a constraint uses. */
 function constraintColumns({ tables }: StoredSchema) {

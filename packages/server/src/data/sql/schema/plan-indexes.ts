@@ -43,12 +43,14 @@ export function createIndex(work: SchemaWork, statement: NodeOf<'IndexStmt'>): s
     work.note(`index [${shown}] has the usual order, and not that of ${each}`)
   }
   const usual = indexName(table, name)
+  const column = getColumn(table, name)
+  if (idxname === usual && column.hasIndex) {
+    return work.meetExisting(tag, `index [${usual}] already exists`, statement.if_not_exists)
+  }
   if (idxname !== undefined && idxname !== usual) {
     work.note(`index [${idxname}] is called [${usual}]`)
   }
-  const column = getColumn(table, name)
-  work.model.makeIndexable(table, column)
-  work.model.indexes.push({ table, column, isWanted: true })
+  work.model.setIndex(table, column, true)
   return tag
 }
 
@@ -68,7 +70,7 @@ export function dropIndex(work: SchemaWork, name: string, isOptional: boolean): 
       ({ definition }) => indexName(table, definition.name) === name,
     )
     if (column === undefined) continue
-    work.model.indexes.push({ table, column, isWanted: false })
+    work.model.setIndex(table, column, false)
     return
   }
   if (isOptional) {

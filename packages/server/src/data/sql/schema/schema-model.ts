@@ -22,6 +22,8 @@ type Fill = Pick<Column, 'defaultValue' | 'generate'>
 
 export interface ColumnModel {
   definition: Column
+  /** Whether an index was asked for. */
+  hasIndex?: boolean
   /** The operation that adds the column, if the statements do. */
   readonly added?: { column: Column; readonly fill?: Fill }
   /** The operation that changes it. A column has one, because each would be stored and checked by itself. */
@@ -67,18 +69,28 @@ interface IndexWish {
   readonly isWanted: boolean
 }
 
+/** What the form that clients read does not say of a schema. */
+interface SchemaFacts {
+  /** Returns the names of the columns that a constraint of a table uses. */
+  usedBy(table: string, constraint: string): readonly string[]
+  /** Returns whether an index of a column was asked for. */
+  hasIndex(table: string, column: string): boolean
+}
+
 /** The tables of a branch while statements change them, and the operations that these changes are. */
 export class SchemaModel {
   readonly operations: SchemaOperation[] = []
   readonly indexes: IndexWish[] = []
   readonly tables: TableModel[]
 
-  /** `usedBy` returns the names of the columns that a constraint of a table uses. */
-  constructor(schema: Schema, usedBy: (table: string, constraint: string) => readonly string[]) {
+  constructor(schema: Schema, { usedBy, hasIndex }: SchemaFacts) {
     this.tables = schema.tables.map(
       ({ name, idType = 'string', idBits, hiddenId = false, columns, constraints = [] }) => ({
         ...{ name, idType, idBits, hidesId: hiddenId },
-        columns: columns.map((definition) => ({ definition })),
+        columns: columns.map((definition) => ({
+          definition,
+          hasIndex: hasIndex(name, definition.name),
+        })),
         constraints: constraints.map((each) => ({
           name: each.name,
           isUnique: 'unique' in each,
@@ -120,6 +132,13 @@ export class SchemaModel {
   removeTable(table: TableModel): void {
     this.operations.push({ removeTable: { table: table.name } })
     this.tables.splice(this.tables.indexOf(table), 1)
+  }
+
+  /** Gives a column an index, or takes it away. */
+  setIndex(table: TableModel, column: ColumnModel, isWanted: boolean): void {
+    if (isWanted) this.makeIndexable(table, column)
+    column.hasIndex = isWanted
+    this.indexes.push({ table, column, isWanted })
   }
 
   renameTable(table: TableModel, newName: string): void {
