@@ -132,6 +132,11 @@ describe('values of an enum have the order of its list', () => {
     'select mode() within group (order by mood), percentile_disc(0.5) within group (order by mood desc) from people',
     'select mood, next, count(*) from people group by grouping sets ((mood, 2), (mood), ()) order by 1, 2, 3',
     'select mood as m, name, count(*) from people group by rollup ((m, name)) order by 1, 2, 3',
+    "select 'ok'::mood as m, count(*) from people group by rollup ('ok'::mood) order by 1",
+    "select coalesce('ok'::mood, mood), next, count(*) from people group by cube (coalesce('ok'::mood, mood), next) order by 1 desc, 2, 3",
+    "select case when id < 'p3' then 'ok'::mood else mood end as m, count(*) from people group by grouping sets ((case when id < 'p3' then 'ok'::mood else mood end), ()) order by m",
+    'select mood, count(*) as n from people group by rollup (mood) having count(*) > 1 order by count(*), mood limit 2',
+    'select mood from people group by rollup (mood) order by grouping(mood) desc, mood',
   ])('in groups and windows: %s', async (statement) => {
     await expectSame(statement, statement.includes('$1') ? ['C'] : [])
   })

@@ -459,6 +459,13 @@ describe('what PostgreSQL makes of a statement', () => {
     'select id, row_number() over (order by id), rank() over w, lag(id) over w, sum(score) over (order by id rows between unbounded preceding and current row) from users window w as (partition by team order by age) order by id',
     'select id, count(*) over (partition by team), first_value(id) over (w rows 1 preceding) from users window w as (order by id) order by id',
     "select count(*) filter (where age > 20), percentile_cont(0.5) within group (order by age), string_agg(distinct team, ',' order by team) from users",
+    'select (select t.name from teams t where t.id = u.team), count(*) from users u group by (select t.name from teams t where t.id = u.team) order by 1',
+    'select u.team in (select id from teams), count(*) from users u group by u.team in (select id from teams) order by u.team in (select id from teams)',
+    `select distinct exists (select from teams t, (select 1) q where t.id = u.team and t.name in (select name from teams)) from users u
+       order by exists (select from teams t, (select 1) q where t.id = u.team and t.name in (select name from teams))`,
+    `select (with w as (select name from teams where id = u.team) select max(a.name) from w a, w b), count(*) from users u
+       group by (with w as (select name from teams where id = u.team) select max(a.name) from w a, w b) order by 2, 1`,
+    'select count(*), (select 1) as a, (select 1) as b, (select (select 1) + (select 1)) from users having (select 1) = 1 order by (select 1)',
     'select distinct team from users order by team',
     'select distinct on (team) team, id from users order by team, id desc',
     'select id from users order by age desc nulls last, id limit 3',

@@ -228,8 +228,37 @@ export const enumNameOf = (
 /** Creates aliases that are unique within a statement. */
 export class Aliases {
   readonly #taken = new Set<string>()
+  readonly #inOrder: string[] = []
+  /** The aliases that are taken again, in their order. */
+  #again: Iterator<string> | undefined
 
   take(name: string): string {
+    const again = this.#again?.next().value
+    const alias = again ?? this.#takeNew(name)
+    this.#inOrder.push(alias)
+    return alias
+  }
+
+  /** Writes a part of the statement. Returns the aliases that it has taken, in their order. */
+  recorded<Result>(write: () => Result): { result: Result; aliases: readonly string[] } {
+    const start = this.#inOrder.length
+    const result = write()
+    return { result, aliases: this.#inOrder.slice(start) }
+  }
+
+  /** Writes a part that is written like another one, with the aliases of that one. */
+  repeated<Result>(aliases: readonly string[], write: () => Result): Result {
+    // The aliases of an outer part that is repeated include those of its parts.
+    if (this.#again !== undefined) return write()
+    this.#again = aliases.values()
+    try {
+      return write()
+    } finally {
+      this.#again = undefined
+    }
+  }
+
+  #takeNew(name: string): string {
     let alias = cutName(name)
     for (let count = 2; this.#taken.has(alias); count++) {
       const suffix = `_${count}`

@@ -10,6 +10,7 @@ import type {
 import { BRANCH_SCHEMA } from '../../dialect/expressions/parts.js'
 import { createWriter } from '../../dialect/expressions/writers.js'
 import { invalidSql, unusedParameters } from '../../dialect/invalid-sql.js'
+import { NodeNumbers } from '../../dialect/node-numbers.js'
 import {
   contentOf,
   hasStar,
@@ -87,6 +88,9 @@ export class QueryWriter implements StatementContext {
   readonly #statement: string
   readonly #tables: SqlTables
   readonly #aliases = new Aliases()
+  readonly #numbers = new NodeNumbers()
+  /** The aliases in the subqueries of the expressions of a query. */
+  readonly #subqueries = new WeakMap<Scope, Map<string, readonly string[]>>()
   readonly #parameters = new Set<number>()
   #misplaced: { number: number; position: number | undefined } | undefined
   #relationCount = 0
@@ -146,8 +150,21 @@ export class QueryWriter implements StatementContext {
     return [...before].length + 1
   }
 
+  /**
+   * Writes a subquery of an expression. Those of a query that are written alike get the same aliases, because PostgreSQL
+   * compares the expressions of GROUP BY, DISTINCT and ORDER BY with others.
+   */
   subquery(node: Node | undefined, scope: Scope): WrittenQuery {
-    return this.effort.apart(() => this.#query(node, scope))
+    const write = () => this.effort.apart(() => this.#query(node, scope))
+    const written = this.#subqueries.get(scope) ?? new Map<string, readonly string[]>()
+    this.#subqueries.set(scope, written)
+    // Where more relations can be named, the same names can mean others.
+    const key = `${scope.relations.length} ${this.#numbers.of(node)}`
+    const before = written.get(key)
+    if (before !== undefined) return this.#aliases.repeated(before, write)
+    const { result, aliases } = this.#aliases.recorded(write)
+    written.set(key, aliases)
+    return result
   }
 
   findEnum(name: string): EnumType | undefined {
@@ -254,6 +271,7 @@ export class QueryWriter implements StatementContext {
       weight: targets.weight ?? 1,
       values: targets.values,
       isClosed: isDistinct(query),
+      hasGroupingSets: query.distinctClause === undefined && hasGroupingSets(query),
     }
   }
 
@@ -829,13 +847,16 @@ function isPlainName({ catalogname, schemaname, relpersistence }: NodeOf<'RangeV
   return !isOther && (relpersistence ?? 'p') === 'p'
 }
 
+const hasGroupingSets = ({ groupClause = [] }: SelectStmt): boolean =>
+  groupClause.some((node) => contentOf(node, 'GroupingSet') !== undefined)
+
 /**
  * Lists the columns that depend on the ids in GROUP BY. PostgreSQL knows the primary key of a table, but not that of the
  * query which a table is here. More columns than are needed do not change the groups.
  */
 function* dependentColumns(query: SelectStmt, { relations }: Scope): Generator<Sql> {
   const { groupClause = [], targetList = [], havingClause, sortClause = [] } = query
-  if (groupClause.some((node) => contentOf(node, 'GroupingSet') !== undefined)) return
+  if (hasGroupingSets(query)) return
   const isNamed = ({ name }: Relation, path: readonly (string | undefined)[]) => {
     const own = path.at(-2)
     return own === undefined || own.toLowerCase() === name.toLowerCase()

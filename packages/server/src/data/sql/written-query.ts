@@ -26,6 +26,11 @@ export interface WrittenBody extends WrittenQuery {
   readonly values: readonly (Sql | undefined)[]
   /** Only its columns can be sorted: it is a UNION or the like, or has DISTINCT. */
   readonly isClosed: boolean
+  /**
+   * It has ROLLUP or the like, whose groups have nulls instead of values. PostgreSQL finds them where a column is sorted by, but
+   * not where a constant that is grouped by is part of another expression.
+   */
+  readonly hasGroupingSets?: boolean
 }
 
 /** Returns a relation as a query. */
@@ -77,7 +82,12 @@ export function orderedQuery(
   sortClause: readonly Node[],
   writer: ExpressionWriter,
 ): Sql {
-  if (body.isClosed) return orderedClosed(body, sortClause, writer)
+  const closed =
+    body.isClosed || body.hasGroupingSets ? orderedColumns(body, sortClause, writer) : undefined
+  if (closed !== undefined) return closed
+  if (body.isClosed) {
+    return sql`${body.text} order by ${writer.writeOrder(sortClause, (node) => writer.write(node))}`
+  }
   const order = writer.writeOrder(sortClause, (node) => writeSortedOf(node, body, writer))
   return sql`${body.text} order by ${order}`
 }
@@ -98,12 +108,15 @@ export function writeSortedOf(
   return writer.placeOf(value, type)
 }
 
-/** Sorts a query by its columns. For the order of an enum they have to be those of a subquery. */
-function orderedClosed(
+/**
+ * Sorts a query by its columns. For the order of an enum they have to be those of a subquery. Returns undefined if it is not
+ * sorted by an enum, or by something else, too.
+ */
+function orderedColumns(
   body: WrittenBody,
   sortClause: readonly Node[],
   writer: ExpressionWriter,
-): Sql {
+): Sql | undefined {
   const { columns, types, text } = body
   const expressions = new Map(
     body.values.flatMap((value, index) => (value ? [[textOf(value), index]] : [])),
@@ -116,10 +129,7 @@ function orderedClosed(
   )
   const found = [...positions.values()]
   const hasEnum = found.some((position) => types?.[position ?? -1]?.kind === 'enum')
-  if (!hasEnum || found.includes(undefined)) {
-    const order = writer.writeOrder(sortClause, (node) => writer.write(node))
-    return sql`${text} order by ${order}`
-  }
+  if (!hasEnum || found.includes(undefined)) return undefined
   const order = writer.writeOrder(sortClause, (node) => {
     const position = positions.get(node) ?? 0
     const value = sql`${ROWS}.${columnAt(position)}`
