@@ -11,6 +11,7 @@ const SCHEMA = `
   create table notes (id text primary key, person text, mood mood);
   create table items (id serial primary key, small smallint, medium integer, large bigint, exact numeric(10, 2));
   create table parts (id bigserial primary key, item integer references items (id) not deferrable, medium integer);
+  create table codes (id serial primary key, code varchar(3), note varchar(4));
   create table visits (id serial primary key, at timestamp not null, until timestamp(3), zoned timestamptz)`
 const ROWS = `
   insert into people (id, name, mood, next) values
@@ -470,6 +471,29 @@ describe('whole numbers have the type that they are declared with', () => {
     } as pg.QueryArrayConfig)
     expect(fields.map(({ dataTypeID }) => dataTypeID)).toEqual([23, 21, 23])
     expect(rows).toEqual([[1, 1, 11]])
+  })
+})
+
+describe('texts of a length lose the spaces beyond it', () => {
+  it.each([
+    `insert into codes (code, note) values ('abc  ', 'é  '), ('a    ', '    '), ('äöü  ', '😀😀 😀 ') returning *`,
+    `insert into codes (code) select 'x' || repeat(' ', 9) returning code || '|' as c`,
+    `update codes set code = code || '  ', note = '\u3000 ' where id < 3 returning code || '|' as c, note || '|' as n`,
+  ])('%s', async (statement) => {
+    await expectSame(statement)
+  })
+
+  it('and others are refused', async () => {
+    for (const text of ['abcd', 'abcd ', 'abc \n', '   \t']) {
+      for (const each of [client, plain.pool]) {
+        await expect(
+          each.query('insert into codes (code) values ($1)', [text]),
+        ).rejects.toMatchObject({ code: '22001' })
+      }
+    }
+    await expectSame('insert into codes (code) values ($1) returning code', ['   '.repeat(9)])
+    await client.query('delete from codes')
+    await plain.pool.query('delete from codes')
   })
 })
 

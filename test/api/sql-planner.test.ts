@@ -78,7 +78,7 @@ describe('the plan of a large statement', () => {
     'select * from nowhere',
     'select pg_sleep(1)',
     'select * from users whre 1 = 1',
-    'update users set id = 1',
+    'update users set version = 1',
     'drop table users',
     'select $1',
   ])('is refused with the words for a small one: %s', async (statement) => {

@@ -789,7 +789,36 @@ describe('writing', () => {
        on conflict (${key}) do update set id = excluded.id${assigned} returning id, name`
     expect(await records(upsert('new', 'id'))).toEqual([{ id: 'k1', name: 'new' }])
     expect(await records(upsert('other', 'id', ''))).toEqual([{ id: 'k1', name: 'new' }])
-    expect(await refused(upsert('new', 'email'))).toContain('column [id]: cannot be changed')
+    expect(await records(upsert('newer', 'email'))).toEqual([{ id: 'k1', name: 'newer' }])
+    expect(await refused(upsert('no', 'email').replace("'k1'", "'k2'"))).toContain(
+      'column [id]: cannot be changed, from [k1] to [k2]',
+    )
+  })
+
+  it('takes an id that stays as it is, if all columns are assigned', async () => {
+    await records("insert into things (id, name, count) values ('s1', 'a', 1), ('s2', 'b', 2)")
+    const set = (assigned: string, asked?: Asked) =>
+      records(`update things set ${assigned} where name in ('a', 'b') returning id, count`, asked)
+    expect(await set('id = id, count = count + 10')).toEqual([
+      { id: 's1', count: 11 },
+      { id: 's2', count: 12 },
+    ])
+    expect(await set('(id, count) = (select id, 5 from things t where t.id = things.id)')).toEqual([
+      { id: 's1', count: 5 },
+      { id: 's2', count: 5 },
+    ])
+    const one = "update things set id = $1, count = 7 where id = 's1' returning count"
+    expect(await records(one, { params: ['s1'] })).toEqual([{ count: 7 }])
+    for (const assigned of ["id = 's1', count = 9", "id = id || 'x', count = 9"]) {
+      expect(await refused(`update things set ${assigned} where name in ('a', 'b')`)).toContain(
+        'table [things]: column [id]: cannot be changed, from [s',
+      )
+    }
+    const counts = "select id, count from things where name in ('a', 'b') order by id"
+    expect(await records(counts)).toEqual([
+      { id: 's1', count: 7 },
+      { id: 's2', count: 5 },
+    ])
   })
 
   it('finds what a fork inherits in the way of what is inserted', async () => {

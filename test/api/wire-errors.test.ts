@@ -104,6 +104,26 @@ describe('an error', () => {
     await client.query(`insert into flags (b) values (0::boolean), ('yes'), ($1)`, [false])
   })
 
+  it('names the id that must not be null, and refuses one that changes', async () => {
+    const text = `insert into owners (id, name) values (null, 'x')`
+    expect(await errorOf(client, text)).toMatchObject({
+      code: '23502',
+      table: 'owners',
+      column: 'id',
+    })
+    await client.query(`insert into owners (id, name) values (7, 'Gus')`)
+    for (const [id, code] of [
+      [8, '0A000'],
+      [null, '23502'],
+    ]) {
+      const set = 'update owners set id = $1, n = 5 where id = 7'
+      expect(await errorOf(client, set, [id])).toMatchObject({ code })
+    }
+    expect((await client.query('update owners set id = $1 where id = 7', [7])).rowCount).toBe(1)
+    expect((await client.query('select n from owners where id = 7')).rows).toEqual([{ n: null }])
+    await client.query('delete from owners where id = 7')
+  })
+
   it('has the code of PostgreSQL for parameters', async () => {
     for (const [text, values] of [
       ['select $2::int', [1, 2]],

@@ -99,6 +99,7 @@ const INVALID: readonly (readonly [RegExp, string])[] = [
   [ofValue(/column not found/), '42703'],
   [ofValue(/must not be null|cannot be null|is required/), '23502'],
   [ofValue(/is computed/), '428C9'],
+  [ofValue(/cannot be changed/), '0A000'],
   [ofValue(/does not exist|is not in the years/), '22008'],
   [ofValue(/is not (?:a whole number )?between|out of(?: the)? range|digits/), '22003'],
   [ofValue(/is (?:longer|larger) than|is too large/), '22001'],

@@ -59,6 +59,8 @@ export interface WrittenColumn {
   readonly name: string
   /** The names of the enclosing objects and of the column. */
   readonly path: readonly string[]
+  /** The number of characters of its texts, if SQL declares it. */
+  readonly lengthMax?: number | undefined
 }
 
 export interface TargetColumn extends WrittenColumn {
@@ -351,6 +353,7 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
     {
       name,
       path,
+      lengthMax: column?.column.maxLength,
       defaultValue: column?.defaultSql,
       isComputed: column?.column.computed !== undefined,
       type,
@@ -375,7 +378,7 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
 /** Puts the value of a column into a record. */
 export function putValue(
   record: Record<string, unknown>,
-  { path }: WrittenColumn,
+  { path, lengthMax }: WrittenColumn,
   value: unknown,
 ): void {
   // An object without any values is not created.
@@ -385,5 +388,16 @@ export function putValue(
     level[key] ??= newRecord()
     level = level[key] as Record<string, unknown>
   }
-  level[path.at(-1) ?? ''] = value
+  level[path.at(-1) ?? ''] =
+    typeof value === 'string' && lengthMax !== undefined ? withoutExcess(value, lengthMax) : value
+}
+
+/** Leaves out the spaces beyond the length of a text, as PostgreSQL does. A text with other characters there stays. */
+function withoutExcess(text: string, lengthMax: number): string {
+  if (text.length <= lengthMax || !text.endsWith(' ')) return text
+  let end = text.length
+  while (text.charAt(end - 1) === ' ') end--
+  if (end > 2 * lengthMax) return text
+  const missing = lengthMax - [...text.slice(0, end)].length
+  return missing < 0 ? text : text.slice(0, end + missing)
 }

@@ -374,8 +374,7 @@ function planInsert(
 ): PlannedOperation {
   const given = record.id
   const hasGivenId = given !== undefined
-  const id = hasGivenId ? table.codec.encodeId(given) : newId()
-  if (id instanceof Fault) throw invalidValues(table, [id])
+  const id = hasGivenId ? givenId(table, given) : newId()
   const encoded = table.codec.encodeRecord(record, origin, refuseFile)
   if (isFaults(encoded)) throw invalidValues(table, encoded)
   return {
@@ -399,7 +398,9 @@ function planUpdate(
 ): PlannedOperation {
   const fields = newRecord()
   for (const [position, column] of columns.entries()) {
-    putValue(fields, column, values[position] ?? null)
+    const value = values[position] ?? null
+    if (column.name === 'id') requireSameId(table, String(id), value)
+    else putValue(fields, column, value)
   }
   const update = table.codec.encodeUpdate(fields, origin, refuseFile)
   if (isFaults(update)) throw invalidValues(table, update)
@@ -413,6 +414,21 @@ function planUpdate(
     whole: undefined,
     ifVersion: undefined,
   }
+}
+
+/** Throws if a record would get another id. ORMs assign all columns, also those that stay as they are. */
+function requireSameId(table: BranchTable, id: string, given: unknown): void {
+  const other = givenId(table, given)
+  if (other === id) return
+  throw invalidValues(table, [
+    new Fault(`column [id]: cannot be changed, from [${id}] to [${other}]`),
+  ])
+}
+
+function givenId(table: BranchTable, given: unknown): string {
+  const id = table.codec.encodeId(given)
+  if (!(id instanceof Fault)) return id
+  throw invalidValues(table, [given === null ? new Fault(id.message, 'id') : id])
 }
 
 const refuseFile = () => new Fault('files cannot be written by SQL')

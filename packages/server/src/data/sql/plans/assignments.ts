@@ -79,7 +79,6 @@ export function targetOf(node: Node, table: StatementTable): TargetColumn {
 
 function settable(node: Node, table: StatementTable): TargetColumn {
   const column = targetOf(node, table)
-  if (column.name === 'id') throw invalidSql('column [id]: cannot be changed')
   if (column.isComputed) throw computedError(table, column)
   if (column.path.length > 1) {
     throw invalidSql(`column [${column.name}]: is part of an object and cannot be set alone`)

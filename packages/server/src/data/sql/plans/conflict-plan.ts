@@ -1,7 +1,6 @@
-import type { Node } from 'libpg-query'
 import { createWriter } from '../../../dialect/expressions/writers.js'
 import { invalidSql } from '../../../dialect/invalid-sql.js'
-import { contentOf, type NodeOf, namesOf, requireKnown } from '../../../dialect/nodes.js'
+import { contentOf, type NodeOf, requireKnown } from '../../../dialect/nodes.js'
 import { cutName, findName } from '../../../dialect/scope.js'
 import { ident, join, type Sql, sql } from '../../../postgres/sql.js'
 import { type Slot, slot } from '../../../postgres/statement.js'
@@ -48,8 +47,8 @@ export function planConflict(
     columns: table.columns,
     types: table.types,
   })
-  const assigned = clause.targetList?.filter((node) => !keepsId(node, key))
-  const { columns, values, sources } = writeAssignments(context, { given: assigned, table, scope })
+  const given = clause.targetList
+  const { columns, values, sources } = writeAssignments(context, { given, table, scope })
   const isWanted =
     clause.whereClause === undefined
       ? sql`true`
@@ -101,14 +100,6 @@ function conflictKeys(
   throw invalidSql(
     `ON CONFLICT: [${names.join(', ')}] is not the id, nor a unique column, nor the columns of a unique constraint`,
   )
-}
-
-/** Returns whether an assignment gives a record that was found by its id this id. ORMs assign all columns that they insert. */
-function keepsId(node: Node, { columns }: TableKey): boolean {
-  const { name, val } = contentOf(node, 'ResTarget') ?? {}
-  const [relation, column, ...others] = namesOf(contentOf(val, 'ColumnRef')?.fields)
-  const isProposed = relation === 'excluded' && column === 'id' && others.length === 0
-  return name === 'id' && isProposed && columns.some((each) => each.name === 'id')
 }
 
 /** Writes a query for existing records that have the unique value of a record to insert. */

@@ -81,7 +81,7 @@ export class PlanContext {
 
 /** Returns columns without what only a plan needs, so that they can be sent between threads. */
 export const plainColumns = (columns: readonly TargetColumn[]): WrittenColumn[] =>
-  columns.map(({ name, path }) => ({ name, path }))
+  columns.map(({ name, path, lengthMax }) => ({ name, path, ...(lengthMax && { lengthMax }) }))
 
 /** The alias of the query of a statement that writes. */
 export const SOURCE = sql`source`
