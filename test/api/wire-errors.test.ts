@@ -124,6 +124,32 @@ describe('an error', () => {
     await client.query('delete from owners where id = 7')
   })
 
+  it('says which values of PostgreSQL a column cannot have', async () => {
+    await client.query(`create table ranges (id text primary key, at timestamp, zoned timestamptz, day date, f double precision,
+      n numeric(10, 2), t time, l text[])`)
+    const years = 'in the years 0001 to 9999; BC, later years and infinity are not supported'
+    for (const [column, values, code, message] of [
+      ['at', ['0044-03-15 BC', '10000-01-01', 'infinity', '-infinity'], '22008', years],
+      ['zoned', ['0044-03-15 BC', '12026-01-01 09:30+01', 'infinity'], '22008', years],
+      ['day', ['0044-03-15 BC', '10000-01-01', '-infinity'], '22008', years],
+      ['f', ['NaN', 'Infinity', '-infinity'], '22003', 'NaN and infinity are out of range'],
+      ['n', ['NaN', 'infinity'], '22003', 'NaN and infinity are out of range'],
+      ['t', ['24:00'], '22008', 'is a time that does not exist'],
+      ['l', ['{a,null}'], '22P02', 'element [1]: expected a string, got null'],
+      ['id', ['', 'a b', 'a/b', 'a@b', 'a.b', 'é'], '22P02', 'record id'],
+    ] as const) {
+      for (const value of values) {
+        const text = `insert into ranges (${column}) values ($1)`
+        const error = await errorOf(client, text, [value])
+        expect([value, error]).toMatchObject([
+          value,
+          { code, message: expect.stringContaining(message) },
+        ])
+      }
+    }
+    await client.query('drop table ranges')
+  })
+
   it('has the code of PostgreSQL for parameters', async () => {
     for (const [text, values] of [
       ['select $2::int', [1, 2]],

@@ -1,5 +1,5 @@
 import { type ColumnTypeEntry, NOW, selectItself } from './column-type.js'
-import { encodeDatetime, NOT_REAL } from './datetime-type.js'
+import { encodeDatetime, isBeyondYears, NO_DATE_OF_YEARS, NOT_REAL } from './datetime-type.js'
 import { Fault } from './fault.js'
 
 /*
@@ -19,7 +19,7 @@ const NO_SUCH_TIME = new Fault('is a time that does not exist')
 /** Returns the text of a date, or a fault. */
 export function encodeDate(value: unknown): string | Fault {
   if (typeof value !== 'string') return Fault.expected('a string', value)
-  if (!DATE.test(value)) return NOT_A_DATE
+  if (!DATE.test(value)) return isBeyondYears(value) ? NO_DATE_OF_YEARS : NOT_A_DATE
   const midnight = encodeDatetime(`${value}T00:00:00Z`)
   return midnight instanceof Fault ? midnight : value
 }

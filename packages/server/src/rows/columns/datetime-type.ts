@@ -23,10 +23,17 @@ const DAYS_OF_MONTH = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 const NOT_RFC_3339 = new Fault(
   'is not a date and time with an offset, such as 2026-01-31T09:30:00.000Z',
 )
+const YEARS = 'in the years 0001 to 9999; BC, later years and infinity are not supported'
+export const NO_DATE_OF_YEARS = new Fault(`is not a date ${YEARS}`)
+const NO_TIME_OF_YEARS = new Fault(`is not a date and time ${YEARS}`)
 export const NOT_REAL = new Fault('is a date or time that does not exist')
 const TOO_FINE = new Fault('is finer than a microsecond')
 const OFFSET_TOO_LARGE = new Fault('has an offset beyond 15:59')
 const OUT_OF_RANGE = new Fault('is not in the years 0001 to 9999 in UTC')
+
+/** Returns whether a text is a time that PostgreSQL has and we have not, as it writes such times. */
+export const isBeyondYears = (text: string): boolean =>
+  / BC$|^-?infinity$|^[0-9]{5,}-[0-9]{2}-[0-9]{2}(?:T.*[+-][0-9]{2}:[0-9]{2})?$/.test(text)
 
 /** Parses two digits. Returns a negative number if they are not digits. */
 function twoDigits(text: string, at: number): number {
@@ -62,7 +69,7 @@ export function encodeDatetime(text: unknown): string | Fault {
     text.charCodeAt(13) !== COLON ||
     text.charCodeAt(16) !== COLON
   ) {
-    return NOT_RFC_3339
+    return isBeyondYears(text) ? NO_TIME_OF_YEARS : NOT_RFC_3339
   }
 
   let end = SECONDS_END
@@ -91,7 +98,7 @@ export function encodeDatetime(text: unknown): string | Fault {
       text.charCodeAt(end + 3) !== COLON ||
       text.length !== end + 6
     ) {
-      return NOT_RFC_3339
+      return isBeyondYears(text) ? NO_TIME_OF_YEARS : NOT_RFC_3339
     }
     if (offsetMinute > 59) return NOT_REAL
     if (offsetHour > OFFSET_HOURS_MAX) return OFFSET_TOO_LARGE

@@ -1,6 +1,7 @@
 import type { ColumnTypeEntry, ValueCodec } from './column-type.js'
 import { selectItself } from './column-type.js'
 import { Fault } from './fault.js'
+import { BEYOND_RANGE, NOT_FINITE } from './number-types.js'
 
 /** Sign, whole digits, fraction digits and exponent. */
 const DECIMAL = /^([+-]?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,5}))?$/
@@ -15,6 +16,7 @@ const DIGITS_MAX = 1000
 
 const NOT_A_DECIMAL = new Fault('is not a decimal number, such as "12.50"')
 const TOO_LONG = new Fault(`has more than ${DIGITS_MAX} digits`)
+const NO_NUMBER = new Fault(`is not a decimal number: ${BEYOND_RANGE}`)
 /** A JSON number that is not kept exactly. */
 export const ROUNDED = new Fault(
   `has more than ${NUMBER_DIGITS_MAX} digits, which a JSON number does not keep; send it as a string`,
@@ -32,7 +34,7 @@ function readDigits(value: unknown): Digits | Fault {
     return Fault.expected('a decimal number, as a string or a number', value)
   }
   const [matched, sign, whole = '', fraction = '', exponent] = DECIMAL.exec(String(value)) ?? []
-  if (matched === undefined) return NOT_A_DECIMAL
+  if (matched === undefined) return NOT_FINITE.has(value) ? NO_NUMBER : NOT_A_DECIMAL
   const shift = Number(exponent ?? 0)
   if (whole.length + fraction.length + Math.abs(shift) > 2 * DIGITS_MAX) return TOO_LONG
   // Moves the decimal point by the exponent.

@@ -77,9 +77,16 @@ export const intType: ColumnTypeEntry = {
   },
 }
 
+/** As PostgreSQL writes them as JSON. */
+export const NOT_FINITE: ReadonlySet<unknown> = new Set(['NaN', 'Infinity', '-Infinity'])
+export const BEYOND_RANGE = 'NaN and infinity are out of range and not supported'
+const NO_NUMBER = new Fault(`expected a number: ${BEYOND_RANGE}`)
+
 const floatCodec: ValueCodec = {
   encode(value) {
-    if (typeof value !== 'number') return Fault.expected('a number', value)
+    if (typeof value !== 'number') {
+      return NOT_FINITE.has(value) ? NO_NUMBER : Fault.expected('a number', value)
+    }
     return Number.isFinite(value) ? floatText(value) : new Fault('is out of range')
   },
   decode: decodeItself,
