@@ -371,6 +371,15 @@ describe('whole numbers have the type that they are declared with', () => {
     'select x.* from (select q.* from (select i.small, p.* , i.id from items i, parts p) q) x where item = 1 and small = 2 order by medium',
     'select * from (select small as a, medium as a, large as a from items) x order by 1, 2',
     'select * from (select small, small from items) x(a, b) order by a',
+    'select array(select medium from items order by id) as a, array(select small from items order by id) as b, (array(select small from items order by id))[2] as c, array(select large from items order by id) as d',
+    'select unnest(array(select small from items order by id)) as u',
+    'select a, a + small as s from items, unnest(array(select p.medium from parts p where p.item = items.id order by p.id)) a order by 1',
+    'select id, medium = any(array(select i.medium from items i)) as y, array(select i.small from items i order by i.id) || small as c from items order by id',
+    'select array(select at from visits order by id) as a, (array(select until from visits order by id))[1] as u, array(select zoned from visits order by id) as z',
+    'select array(select small from items union select 7 order by 1) as a, array(select p.item from parts p where p.item = items.id) && array[1] as o from items order by id',
+    'select nullif(small, exact) as a, nullif(small, large) as b, nullif(medium, small) as c, nullif(small, medium) as d, nullif(large, small) as e, nullif(small, 1.5) as f, nullif(medium, 1e0::float8) as g from items order by id',
+    'select nullif(nullif(small, 2), exact) + 1 as a, nullif(medium + 1, null) as b, nullif(small, 30000000000) as c from items where id < 3 order by id',
+    'select nullif(at, zoned) as a, nullif(zoned, at) as b, nullif(at, now()) as c, nullif(until, null) as d from visits order by id',
     'select min(small) as a, sum(distinct medium) as b, round(avg(small), 2) as c, to_json(array_agg(medium))::text as d from items where id = 1',
   ])('in results: %s', async (statement) => {
     await expectSameTypes(statement)

@@ -120,7 +120,12 @@ const READERS: Partial<Record<string, unknown>> = {
     return bits ? { kind: 'integer', bits, isKnown: true } : source.enumNamed(typeName?.names)
   },
   A_Expr: ({ kind, name, lexpr, rexpr }, read) => {
-    if (kind === 'AEXPR_NULLIF') return read(lexpr)
+    if (kind === 'AEXPR_NULLIF') {
+      const [left, right] = [read(lexpr), read(rexpr)]
+      // Beside a value of a type that is not known here, PostgreSQL finds the type.
+      const isFound = left === ANY || left?.kind === 'enum' || right !== undefined
+      return isFound ? left : undefined
+    }
     if (kind !== 'AEXPR_OP' || !CALCULATIONS.has(namesOf(name).at(-1) ?? '')) return undefined
     const type = common(lexpr === undefined ? [read(rexpr)] : [read(lexpr), read(rexpr)])
     return type === ANY || type?.kind === 'integer' ? type : undefined

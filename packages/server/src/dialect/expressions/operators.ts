@@ -50,8 +50,11 @@ export function writeOperation(writer: ExpressionWriter, content: NodeOf<'A_Expr
       return sql`(${left()} is distinct from ${right()})`
     case 'AEXPR_NOT_DISTINCT':
       return sql`(${left()} is not distinct from ${right()})`
-    case 'AEXPR_NULLIF':
-      return sql`nullif(${left()}, ${right()})`
+    case 'AEXPR_NULLIF': {
+      const isKnown = writer.declaredType({ A_Expr: content }) !== undefined
+      const first = isKnown ? left() : writer.writeTyped(lexpr)
+      return sql`nullif(${first}, ${right()})`
+    }
     case 'AEXPR_IN': {
       const isIn = catalogueName(name) === '='
       return isIn

@@ -2,6 +2,7 @@ import { empty, ident, integer, join, literal, raw, type Sql, sql } from '../../
 import { slot } from '../../postgres/statement.js'
 import { COLLATIONS } from '../allowed.js'
 import { collected } from '../bounded-values.js'
+import { shownType } from '../declared-types.js'
 import { invalidSql } from '../invalid-sql.js'
 import { catalogueName, contentOf, type NodeOf, namesOf, requireKnown } from '../nodes.js'
 import type { Scope } from '../scope.js'
@@ -73,7 +74,7 @@ function writeSubquery(writer: ExpressionWriter, link: NodeOf<'SubLink'>): Sql {
       if (columns.length !== 1) {
         throw writer.invalid('subquery must return only one column', link.location)
       }
-      return sql`array(select ${collected(sql`elements.element`)} from (${query}) as elements(element))`
+      return arrayOf(query, shownType(found.types?.[0]))
     case 'ANY_SUBLINK': {
       // IN has no explicit operator.
       if (link.operName === undefined) return sql`(${test()} in (${query}))`
@@ -87,6 +88,13 @@ function writeSubquery(writer: ExpressionWriter, link: NodeOf<'SubLink'>): Sql {
     default:
       throw writer.invalid('a subquery of this form is not supported', link.location)
   }
+}
+
+/** Writes the array of the values of a query, with the type that they are declared with. */
+function arrayOf(query: Sql, type: Sql | undefined): Sql {
+  const element = sql`elements.element`
+  const typed = type === undefined ? element : sql`cast(${element} as ${type})`
+  return sql`array(select ${collected(typed)} from (${query}) as elements(element))`
 }
 
 /**
