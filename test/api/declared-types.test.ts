@@ -1,7 +1,16 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { message, openShop, query, type WireShop } from '../support/wire-clients.js'
+import { expectOk } from '../support/tables.js'
+import {
+  describeStatement,
+  message,
+  openShop,
+  parse,
+  query,
+  sync,
+  type WireShop,
+} from '../support/wire-clients.js'
 
 /* Types that are stored as others behave like those of PostgreSQL: each statement is run on both. */
 
@@ -470,6 +479,53 @@ describe('whole numbers have the type that they are declared with', () => {
       ),
     )
     expect(errors).toEqual(['22003', '22003'])
+  })
+
+  it.each([
+    'select from items where id = $1 and $2 < small and medium <> $3 and large >= $4',
+    'select from items where small in ($1, $2) or medium between $3 and $4 or id = any($5) or small <> all($6)',
+    'select coalesce(medium, $1), nullif(small, $2), greatest(small, medium, $3) from items',
+    'select case medium when $1 then small else $2 end, medium + $3, $4 * small, medium + large + $5 from items',
+    'select from items where large = $1 or id = $1 or small = $2 or id = $2',
+    'select medium + $1, count(*) from items where id is not distinct from $2 group by medium + $1',
+    'select from items i join parts p on p.item = i.id and p.medium = $1 where i.id = (select max(id) from parts where item = $2)',
+    'update items set medium = medium + $1, small = coalesce($2, small), id = $3 where id = $3',
+    'delete from items where id = $1 and exists (select from parts where item = items.id and medium > $2)',
+    'insert into items (medium) select medium + $1 from items where small = $2 returning small + $3',
+    'select from items where id = $1::bigint and id + 1 = $2 and $3 = 1 and medium / $4 > 0.5',
+  ])('in the description of parameters: %s', async (statement) => {
+    const prepared = await plain.pool.connect()
+    await prepared.query(`prepare described as ${statement}`)
+    const { rows } = await prepared.query(
+      `select parameter_types::oid[]::int[] as types from pg_prepared_statements where name = 'described'`,
+    )
+    await prepared.query('deallocate described')
+    prepared.release()
+    const raw = await shop.wire.openRaw()
+    raw.send(parse(statement, 'a'), describeStatement('a'), sync())
+    const { body = Buffer.alloc(0) } = (await raw.until('Z')).find(({ type }) => type === 't') ?? {}
+    raw.close()
+    const found = Array.from({ length: body.readInt16BE(0) }, (_, index) =>
+      body.readInt32BE(2 + 4 * index),
+    )
+    expect(found).toEqual(rows[0].types)
+  })
+
+  it('in the range of parameters, but for callers that are not told the types', async () => {
+    const statements: readonly (readonly [string, unknown[]])[] = [
+      ['select id from items where id = $1', ['3000000000']],
+      ['select id from items where small > $1', ['40000']],
+      ['select id from items where medium = any($1)', [['3000000000']]],
+    ]
+    for (const [statement, params] of statements) {
+      for (const each of [client, plain.pool]) {
+        await expect(each.query(statement, params)).rejects.toMatchObject({ code: '22003' })
+      }
+      const answer = await shop.branches.call('main', 'POST', '/sql', { statement, params })
+      expect(expectOk(answer).body.records).toEqual([])
+    }
+    const large = 'select id from items where large = $1 or id = $1'
+    expect((await client.query(large, ['3000000000'])).rows).toEqual([])
   })
 
   it('in the binary form and in COPY', async () => {

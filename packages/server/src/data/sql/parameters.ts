@@ -12,7 +12,7 @@ export type ParameterTypes = readonly (string | undefined)[]
 export interface GivenParameters {
   /** The size of the text of each parameter, in bytes. */
   readonly parameterSizes: readonly number[]
-  /** The types that the caller declares. */
+  /** The types that the caller declares. undefined: it does not, and is not told those of the statement. */
   readonly parameterTypes?: ParameterTypes | undefined
 }
 

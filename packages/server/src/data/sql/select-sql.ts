@@ -1,3 +1,4 @@
+import type { IntBits } from '@offshoot/contract/schema'
 import type { Node, SelectStmt } from 'libpg-query'
 import { DEFINED_ROW_FUNCTIONS, ROW_FUNCTIONS } from '../../dialect/allowed.js'
 import { collected, Effort } from '../../dialect/bounded-values.js'
@@ -92,6 +93,8 @@ export class QueryWriter implements StatementContext {
   /** The aliases in the subqueries of the expressions of a query. */
   readonly #subqueries = new WeakMap<Scope, Map<string, readonly string[]>>()
   readonly #parameters = new Set<number>()
+  /** The sizes of parameters that are whole numbers beside those of columns. undefined: a use before that found another type. */
+  readonly #parameterBits = new Map<number, IntBits | undefined>()
   #misplaced: { number: number; position: number | undefined } | undefined
   #relationCount = 0
   #namedQueryCount = 0
@@ -119,6 +122,15 @@ export class QueryWriter implements StatementContext {
 
   useParameter(number: number): void {
     this.#parameters.add(number)
+    if (!this.#parameterBits.has(number)) this.#parameterBits.set(number, undefined)
+  }
+
+  parameterBits(number: number, bits: IntBits): IntBits | undefined {
+    const { parameterTypes } = this.#given
+    // Callers that declare no types send numbers of any size.
+    if (parameterTypes === undefined || parameterTypes[number - 1] !== undefined) return undefined
+    if (!this.#parameterBits.has(number)) this.#parameterBits.set(number, bits)
+    return this.#parameterBits.get(number)
   }
 
   compareParameter(number: number, { name, values }: EnumType): void {

@@ -176,9 +176,10 @@ export class StatementPlanner {
     given: GivenStatement,
     signal: AbortSignal | undefined,
   ): Promise<PlannedStatement> {
-    const { text, parameterSizes, parameterTypes = [], hidesMetadata = false } = given
+    const { text, parameterSizes, parameterTypes, hidesMetadata = false } = given
     const bytesMax = keptBytesOf(given)
-    const form = `${parameterSizes.length} ${bytesMax} ${parameterTypes.join()} ${hidesMetadata}`
+    const types = parameterTypes?.join() ?? 'any'
+    const form = `${parameterSizes.length} ${bytesMax} ${types} ${hidesMetadata}`
     const key = `${this.#numberOf(session)} ${form} ${text}`
     const kept = this.#kept.get(key)
     if (kept !== undefined) return kept

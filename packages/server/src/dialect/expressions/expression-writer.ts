@@ -1,3 +1,4 @@
+import type { IntBits } from '@offshoot/contract/schema'
 import type { Node } from 'libpg-query'
 import { textLength } from '../../postgres/place.js'
 import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
@@ -44,6 +45,11 @@ export interface StatementContext {
   misplaceParameter(number: number, location: number | undefined): void
   /** Writes a subquery of an expression. */
   subquery(node: Node | undefined, scope: Scope): Subquery
+  /**
+   * Returns the size of a whole number as which a parameter is sent, which its first use decides. `bits` is the one that this use
+   * would have. undefined: its type is what PostgreSQL finds.
+   */
+  parameterBits?(number: number, bits: IntBits): IntBits | undefined
   /** Returns the type that a caller declares for a parameter, as a name of PostgreSQL. undefined: none. */
   parameterType?(number: number): string | undefined
   /** Returns the size of the text of a parameter, in bytes. */
@@ -119,7 +125,7 @@ export class ExpressionWriter {
     const type = this.commonType(nodes)
     // PostgreSQL finds the type of values that have different ones.
     if (type === undefined) return nodes.map((node) => this.writeTyped(node))
-    return nodes.map((node) => this.#typed(this.write(node), { node, type }))
+    return nodes.map((node) => this.#typed(node, type))
   }
 
   /** Writes a subquery. Its types are asked for before it is a part of an expression. */
@@ -136,19 +142,36 @@ export class ExpressionWriter {
    * it must be one of its values.
    */
   writeBeside(node: Node | undefined, others: readonly (Node | undefined)[]): Sql {
-    const value = this.write(node)
     const types = others.map((each) => this.declaredType(each))
     const type =
       types.find((each) => each?.kind === 'enum') ??
-      types.find((each) => each?.kind === 'timestamp')
-    return this.#typed(value, { node, type })
+      types.find((each) => each?.kind === 'timestamp') ??
+      this.commonType(others)
+    return this.#typed(node, type)
   }
 
-  /** Returns a value as one of a type, if its node has none. */
-  #typed(
-    value: Sql,
-    { node, type }: { node: Node | undefined; type: DeclaredType | undefined },
-  ): Sql {
+  /** Writes an array that a value is compared with. A parameter is one of such values. */
+  writeMany(node: Node | undefined, beside: Node | undefined): Sql {
+    const type = this.declaredType(beside)
+    const bits = this.#bitsOf(node, type)
+    const value = this.write(node)
+    if (bits !== undefined) return asStored(value, bits, '[]')
+    const isTime = contentOf(node, 'ParamRef') !== undefined && type?.kind === 'timestamp'
+    return isTime ? sql`cast(${value} as pg_catalog.timestamp[])` : value
+  }
+
+  /** Returns the size of the whole number that a parameter is, beside a value of a type. */
+  #bitsOf(node: Node | undefined, type: DeclaredType | undefined): IntBits | undefined {
+    const { number } = contentOf(node, 'ParamRef') ?? {}
+    if (number === undefined || type?.kind !== 'integer' || type.isKnown) return undefined
+    return this.context.parameterBits?.(number, type.bits)
+  }
+
+  /** Writes a value as one of a type, if it has none. */
+  #typed(node: Node | undefined, type: DeclaredType | undefined): Sql {
+    const bits = this.#bitsOf(node, type)
+    const value = this.write(node)
+    if (bits !== undefined) return asStored(value, bits)
     if (type?.kind === 'enum') this.requireValues(type, [node])
     if (type?.kind !== 'timestamp') return value
     const isUntyped =
@@ -348,6 +371,13 @@ export class ExpressionWriter {
     const dimensions = '[]'.repeat(type.arrayBounds?.length ?? 0)
     return sql`pg_catalog.${ident(name)}${raw(sizes)}${raw(dimensions)}`
   }
+}
+
+/** Writes a parameter that clients send as a whole number of a size. It is calculated with as columns are: in the widest type. */
+function asStored(value: Sql, bits: IntBits, dimension: '' | '[]' = ''): Sql {
+  const sent = bits === 16 ? sql`pg_catalog.int2` : sql`pg_catalog.int4`
+  const array = raw(dimension)
+  return sql`cast(cast(${value} as ${sent}${array}) as pg_catalog.int8${array})`
 }
 
 const SORT_DIRECTIONS: Readonly<Record<string, Sql>> = {

@@ -142,7 +142,7 @@ function writeOperator(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sql
     if (cost.kind !== 'bounded' || isDifference) {
       const isCompared = COMPARISONS.has(operator.text) || EQUALITIES.has(operator.text)
       if (isCompared) return writer.writeBeside(node, [other])
-      return keeps ? writer.write(node) : writer.writeTyped(node)
+      return keeps ? writer.writeBeside(node, [other]) : writer.writeTyped(node)
     }
     const bytesMax = sizeAt(cost.sizes, position)
     // If one operand is small, the other may be as large as a record.
@@ -196,17 +196,15 @@ function writeWithMany(
   const cost = OPERATORS.get(operator.text)
   if (cost?.kind !== 'bounded') {
     const type = writer.enumOf([lexpr])
-    const many = writer.write(rexpr)
+    const left = writer.write(lexpr)
+    const many = writer.writeMany(rexpr, lexpr)
     const array = contentOf(rexpr, 'TypeCast')?.arg ?? rexpr
     writer.requireValues(type, contentOf(array, 'A_ArrayExpr')?.elements ?? [])
     if (type !== undefined && COMPARISONS.has(operator.text)) {
-      const value = writer.placeOf(writer.write(lexpr), type)
+      const value = writer.placeOf(left, type)
       return sql`(${value} ${operator} ${quantifier} ((${writer.placesOf(many, type)})::pg_catalog.int4[]))`
     }
-    const isTime =
-      contentOf(rexpr, 'ParamRef') !== undefined && writer.declaredType(lexpr)?.kind === 'timestamp'
-    const typed = isTime ? sql`cast(${many} as pg_catalog.timestamp[])` : many
-    return sql`(${writer.write(lexpr)} ${operator} ${quantifier} (${typed}))`
+    return sql`(${left} ${operator} ${quantifier} (${many}))`
   }
   const what = `operator [${operator.text}]`
   const isShort = (writer.sizeOf(rexpr) ?? PATTERN_BYTES_MAX + 1) <= PATTERN_BYTES_MAX
