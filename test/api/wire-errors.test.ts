@@ -53,6 +53,16 @@ const REFUSED = [
   `alter table sums drop column a`,
   `alter table nothing add column x integer`,
   `create table owners (a integer)`,
+  `create table others (id integer primary key, a integer default 'abc')`,
+  `alter table owners add column x integer default 'abc'`,
+  `create table others (id integer primary key, a integer, check (nothing > 0))`,
+  `create table others (id integer primary key, a integer constraint c check (a > nothing))`,
+  `alter table owners add constraint c check (nothing > 0)`,
+  `create table others (id integer primary key, a nothing)`,
+  `select 'a'::nothing`,
+  `select cast(1 as public.nothing)`,
+  `select null::nothing[]`,
+  `alter table flags alter column b set not null`,
   `drop table owners`,
 ]
 
@@ -148,6 +158,23 @@ describe('an error', () => {
       }
     }
     await client.query('drop table ranges')
+  })
+
+  it('names the column of records that have no value, and no position inside of an expression', async () => {
+    await client.query('create table gaps (id integer primary key, a integer, b integer)')
+    await client.query('insert into gaps (id, a) values (1, 1), (2, 1), (3, null)')
+    for (const [text, column] of [
+      ['alter table gaps alter column b set not null', 'b'],
+      ['alter table gaps alter column a set not null', 'a'],
+      ['alter table gaps add column c integer not null', 'c'],
+    ] as const) {
+      expect(await errorOf(client, text)).toMatchObject({ code: '23502', table: 'gaps', column })
+    }
+    const check = await errorOf(client, 'alter table gaps add constraint c check (nothing > 0)')
+    expect(check).toMatchObject({ code: '42703', position: undefined })
+    expect(await errorOf(client, `select '1'::money::bit`)).toMatchObject({ code: '0A000' })
+    expect(await errorOf(client, `select null::xml`)).toMatchObject({ code: '0A000' })
+    await client.query('drop table gaps')
   })
 
   it('has the code of PostgreSQL for parameters', async () => {

@@ -1,4 +1,5 @@
 import { AppError, type ErrorCode } from '@offshoot/contract/errors'
+import { TYPES } from '../dialect/allowed.js'
 import { codeOf, isSqlState } from '../postgres/failures.js'
 import { MessageWriter } from '../postgres/message-writer.js'
 
@@ -75,6 +76,13 @@ const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
 const ofValue = ({ source }: RegExp): RegExp =>
   new RegExp(`^table \\[[^\\]]*\\]: column \\[[^\\]]*\\]: .*(?:${source})`, 's')
 
+/** Types of PostgreSQL that statements cannot have, besides those that they can have, as [TYPES] and the ones of columns. */
+const OTHER_TYPES = `
+  aclitem bit box cid circle cstring datemultirange gtsvector int2vector int4multirange int8multirange jsonpath line lseg
+  macaddr8 name nummultirange oid oidvector path pg_lsn pg_node_tree pg_snapshot point polygon record refcursor tid trigger
+  tsmultirange tstzmultirange txid_snapshot unknown varbit vector void xid xid8 xml reg\\w* any\\w*`
+const KNOWN_TYPES = [...TYPES, ...OTHER_TYPES.trim().split(/\s+/)].join('|')
+
 /** Kinds of invalid statements, by their messages. */
 const INVALID: readonly (readonly [RegExp, string])[] = [
   [/^syntax error|at end of input/, '42601'],
@@ -92,6 +100,12 @@ const INVALID: readonly (readonly [RegExp, string])[] = [
   [/^constraint \[.*\] of table \[.*\] not found/, '42704'],
   [/^column \[.*\] of table \[.*\] not found/, '42703'],
   [/^type \[.*\] cannot be dropped/, '2BP01'],
+  [
+    new RegExp(
+      `^type \\[(?:(?:pg_catalog|public)\\.)?(?!(?:${KNOWN_TYPES})[([\\]])[^.\\]]*\\] is not supported`,
+    ),
+    '42704',
+  ],
   [/^table \[[^\]]*\]: column \[[^\]]*\]: expected [^:]*, got null$/, '23502'],
   [/^invalid input value for enum /, '22P02'],
   [/is of type boolean but expression is of type /, '42804'],
@@ -122,7 +136,17 @@ const KINDS: Readonly<Partial<Record<ErrorCode, readonly (readonly [RegExp, stri
   ],
   invalid_schema: [
     [/is linked from|is used by computed column/, '2BP01'],
-    [/cannot be added as not null without a default/, '23502'],
+    [
+      /cannot be added as not null without a default|: \d+ records? ha(?:s|ve) no value, such as/,
+      '23502',
+    ],
+    [/: default value: is not a (?:date|time)/, '22007'],
+    [
+      /: default value: is a (?:date|time) .*that does not exist|: default value: .*in the years/,
+      '22008',
+    ],
+    [/: default value: (?:expected|is not) /, '22P02'],
+    [/: invalid SQL: column .* does not exist$/, '42703'],
   ],
 }
 
@@ -139,9 +163,10 @@ export function toWireError(error: unknown): { shown: WireError; hidden?: unknow
   const { message, position } = splitPosition(error.message.replace(/^invalid SQL: /, ''))
   const required = requiredColumn(error, message)
   const code = required === undefined ? stateOf(error, message) : '23502'
+  const missing = code === '23502' ? missingPlace(error, message) : undefined
   const {
-    table,
-    column = required,
+    table = missing?.table,
+    column = required ?? missing?.column,
     constraint = usualName(code, table, column),
   } = (error.details ?? {}) as {
     table?: string
@@ -149,7 +174,9 @@ export function toWireError(error: unknown): { shown: WireError; hidden?: unknow
     constraint?: string
   }
   const { hint, detail } = adviceOf(error, code)
-  const place = { position, table, column, constraint }
+  // Inside an expression of a schema, the position is not that in the statement.
+  const isInside = error.code === 'invalid_schema'
+  const place = { position: isInside ? undefined : position, table, column, constraint }
   return { shown: new WireError(code, message, { ...place, hint, detail }) }
 }
 
@@ -218,6 +245,13 @@ function requiredColumn({ code }: AppError, message: string): string | undefined
       message,
     ) ?? []
   return constraint === `${table}_${column}_not_null` ? column : undefined
+}
+
+/** Returns the column of a table whose records have no value, although it is to be NOT NULL. */
+function missingPlace({ code }: AppError, message: string) {
+  if (code !== 'invalid_schema') return undefined
+  const [, table, column] = /^table \[([^\]]*)\]: column \[([^\]]*)\]: /.exec(message) ?? []
+  return { table, column }
 }
 
 function splitPosition(text: string): { message: string; position: number | undefined } {
