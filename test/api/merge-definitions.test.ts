@@ -316,3 +316,48 @@ describe.each(USES)('%s that one side adds', (_kind, use) => {
     })
   })
 })
+
+/** The values of the column `c` by id. */
+async function values(branches: TestBranches, branch = 'main') {
+  const query = { columns: ['c'], page: { size: 100 } }
+  const { body } = expectOk(await branches.call(branch, 'POST', '/tables/items/query', query))
+  const records: { id: string; c?: unknown }[] = body.records
+  return Object.fromEntries(records.map(({ id, c }) => [id, c ?? null]))
+}
+
+describe('a change of the type on one side', () => {
+  it.each<[string, Values, Values]>([
+    ['a description', { description: 'D' }, { description: 'D' }],
+    ['a default that converts', { defaultValue: '7' }, { defaultValue: '7' }],
+    ['a rule that values are required', { notNull: true }, { notNull: true }],
+    ['a rule that values are unique', { unique: true }, { unique: true }],
+  ])('is combined with %s on the other', async (_, changes, added) => {
+    for (const [typed, other] of [
+      ['dev', 'main'],
+      ['main', 'dev'],
+    ] as const) {
+      const branches = await open([TEXT], { a: { c: '1' }, b: { c: '2' } })
+      await altered(branches, other, changes)
+      await altered(branches, typed, { type: 'int' })
+      await branches.put('dev', 'items', 'a', { c: typed === 'dev' ? 5 : '5' })
+      await branches.put('main', 'items', 'new', { c: typed === 'main' ? 88 : '88' })
+      await branches.merge('dev')
+      expect(await values(branches)).toEqual({ a: 5, b: 2, new: 88 })
+      expect(await definition(branches)).toEqual({ ...NUMBER, ...added })
+      await branches.pull('dev')
+      expect(await values(branches, 'dev')).toEqual({ a: 5, b: 2, new: 88 })
+    }
+  })
+
+  it('leaves the column to the side that has changed it, if the other one cannot follow', async () => {
+    const branches = await open([TEXT], { a: { c: '1' } })
+    await altered(branches, 'main', { type: 'int' })
+    await altered(branches, 'dev', { defaultValue: 'none' })
+    await branches.put('dev', 'items', 'a', { c: '5' })
+    const { conflicts } = await branches.merge('dev', { dryRun: true })
+    expect(conflicts).toMatchObject([{ kind: 'schema', column: 'c', takes: ['ours'] }])
+    expect((await branches.merging('dev', { strategy: 'theirs' })).status).toBe(409)
+    await branches.merge('dev', { strategy: 'ours' })
+    expect(await values(branches)).toEqual({ a: 5 })
+  })
+})

@@ -3,7 +3,7 @@ import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { toCanonicalJson } from '../../common/write-json.js'
 import { expressionText, type RowExpression } from '../../dialect/row-expression.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
-import { conversionFault } from '../../rows/columns/conversions.js'
+import { conversionFault, haveSameForm } from '../../rows/columns/conversions.js'
 import { listOrigins, type StoredColumn } from '../../rows/columns/stored-schema.js'
 
 export type Alteration = Extract<SchemaOperation, { alterColumn: unknown }>['alterColumn']
@@ -94,7 +94,7 @@ export function alterStored(
   if (isFilled && fill === undefined) {
     return { fault: 'field [fillNulls]: the column has no default value to fill records with' }
   }
-  if (!changesValues(before, after) && !isFilled && !options.isRewritten) return after
+  if (haveSameForm(before, after) && !isFilled && !options.isRewritten) return after
   const { index, fill: _, from: __, ...rest } = after
   const canIndex = COLUMN_TYPE_ENTRIES[after.type].allows.index
   const stored = {
@@ -107,15 +107,6 @@ export function alterStored(
   const made = { ...stored, from: originOf(before) }
   const fault = conversionFault(made)
   return fault === undefined ? made : { fault }
-}
-
-/** Whether a column must be stored anew, because its values have another form. */
-function changesValues(before: StoredColumn, after: StoredColumn): boolean {
-  return (
-    before.type !== after.type ||
-    before.decimal?.scale !== after.decimal?.scale ||
-    before.vector?.dimension !== after.vector?.dimension
-  )
 }
 
 /** Returns a stored column with another definition. What is not part of definitions stays. */

@@ -1,4 +1,5 @@
 import { toCanonicalJson } from '../../common/write-json.js'
+import { haveSameForm } from '../../rows/columns/conversions.js'
 import { listOrigins, type StoredColumn } from '../../rows/columns/stored-schema.js'
 import { changesOf } from './alter-column.js'
 import { mergeEnum } from './merge-enum.js'
@@ -38,6 +39,9 @@ const PARTS = [
   'description',
 ] as const
 
+/** The parts that do not depend on the type. */
+const PARTS_OF_ANY_TYPE = ['notNull', 'unique', 'defaultValue', 'generate', 'description'] as const
+
 const EITHER: readonly Take[] = ['ours', 'theirs']
 
 /** Returns whether one of two columns is the other one, or was made of it. */
@@ -70,8 +74,8 @@ export function withDefinitionOf(ours: StoredColumn, theirs: StoredColumn): Stor
 
 /**
  * Applies to the definition of a column in `ours` what `theirs` has changed in it since the base. Names and indexes are
- * merged elsewhere. If only one side has changed the type, values of the other side are converted, so its definition must
- * be that of the base.
+ * merged elsewhere. If only one side has changed the type, values of the other side are converted, and what that side has
+ * changed is combined with the new type, unless it is a part of the old one.
  */
 export function mergeDefinitions(sides: ColumnSides, context: Context): StoredColumn {
   const { before, ours, theirs } = sides
@@ -79,6 +83,9 @@ export function mergeDefinitions(sides: ColumnSides, context: Context): StoredCo
   const isTheirsNew = listOrigins(theirs).some(({ id }) => id === ours.id)
   const [kept, changed] = isTheirsNew ? [ours, theirs] : [theirs, ours]
   if (before === undefined || changesOf(before, kept) === undefined) return changed
+  if (haveSameForm(before, kept) && !isTypeChanged(before, kept)) {
+    return mergeEach(sides, PARTS_OF_ANY_TYPE, context, changed)
+  }
   // Ours has no values of the old type any more.
   if (!isTheirsNew) {
     if (context.strategyOf() !== 'ours') {
@@ -99,6 +106,15 @@ export function mergeDefinitions(sides: ColumnSides, context: Context): StoredCo
   if (strategy === 'theirs') return theirs
   if (strategy === 'ours') context.reject(theirs.id)
   return ours
+}
+
+/** Returns whether a part of a definition was changed that depends on the type. */
+function isTypeChanged(before: StoredColumn, after: StoredColumn): boolean {
+  const typed = ({ computed, ...column }: StoredColumn) => {
+    const parts = PARTS.filter((part) => !PARTS_OF_ANY_TYPE.some((each) => each === part))
+    return toCanonicalJson([computed ?? null, ...parts.map((part) => column[part] ?? null)])
+  }
+  return typed(before) !== typed(after)
 }
 
 /** The type of a computed column and its expression only make sense together. */
@@ -124,30 +140,35 @@ function mergeParts(sides: ColumnSides, context: Context): StoredColumn {
   return { ...kept, type, ...(decimal && { decimal }), ...(computed && { computed }) }
 }
 
+/** Merges parts of a definition. The other parts are those of `typed`, which is one of the two sides. */
 function mergeEach(
   { before, ours, theirs }: ColumnSides,
   parts: readonly (typeof PARTS)[number][],
   context: Context,
+  typed = ours,
 ): StoredColumn {
   const same = (one: unknown, other: unknown) => toCanonicalJson(one) === toCanonicalJson(other)
-  let merged = ours
+  let merged = typed
   for (const part of parts) {
     const [old, mine, other] = [before?.[part], ours[part], theirs[part]]
-    if (same(other, old) || same(other, mine)) continue
-    if (!same(mine, old)) {
+    if (same(other, mine)) continue
+    const isContested = !same(other, old) && !same(mine, old)
+    if (isContested) {
       const values = part === 'enum' ? mergedEnum({ before, ours, theirs }) : undefined
       if (values !== undefined) {
         merged = { ...merged, enum: values }
         continue
       }
-      const strategy = context.strategyOf()
-      if (strategy === 'fail') {
-        context.conflict(`[${part}] was changed on both sides, to different values`, EITHER)
-      }
-      if (strategy !== 'theirs') continue
     }
+    const strategy = isContested ? context.strategyOf() : 'theirs'
+    if (strategy === 'fail') {
+      context.conflict(`[${part}] was changed on both sides, to different values`, EITHER)
+    }
+    const value = strategy === 'theirs' && !same(other, old) ? other : mine
     const { [part]: _, ...rest } = merged
-    merged = (other === undefined ? rest : { ...rest, [part]: other }) as StoredColumn
+    if (!same(merged[part], value)) {
+      merged = (value === undefined ? rest : { ...rest, [part]: value }) as StoredColumn
+    }
   }
   return merged
 }

@@ -1,8 +1,10 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Column, Constraint } from '@offshoot/contract/schema'
 import { toCanonicalJson } from '../../common/write-json.js'
+import { conversionFault } from '../../rows/columns/conversions.js'
 import {
   listAllColumns,
+  listOrigins,
   type StoredColumn,
   type StoredSchema,
   type StoredTable,
@@ -173,6 +175,7 @@ export function mergeSchemas(
 type StrategyOf = (id: number, rule: TableRule) => MergeStrategy
 
 const EITHER: readonly Take[] = ['ours', 'theirs']
+const OURS: readonly Take[] = ['ours']
 const NEITHER: readonly Take[] = []
 
 const RENAME = 'rename one of them first, or give that of the merged branch another name'
@@ -184,6 +187,31 @@ const REMOVED_HERE =
 /** The merged branch contains the removal, and has decided against it. */
 const KEPT_THERE =
   'was removed on the target and kept on the merged branch; a merge cannot restore it'
+
+const CHANGED_BACK =
+  'was converted on the merged branch from a type that the target has changed back, and does not convert from its type'
+
+/**
+ * Returns a column of theirs, which was made of one of ours, without the steps that ours has taken back: rows of ours may
+ * still have the values of that time.
+ */
+function withoutOrigins(
+  column: StoredColumn,
+  of: StoredColumn,
+  isRemoved: ReadonlySet<number>,
+): StoredColumn {
+  const steps = listOrigins(column)
+  const place = steps.findIndex(({ id }) => id === of.id)
+  const isKept = ({ id }: StoredColumn, index: number) => index >= place || !isRemoved.has(id)
+  if (steps.every(isKept)) return column
+  const origins = steps.filter(isKept).map(({ from: _, ...step }) => step)
+  const { from: _, ...last } = column
+  const [made] = [last, ...origins].reduceRight<StoredColumn[]>(
+    ([from], step) => [{ ...step, ...(from && { from }) }],
+    [],
+  )
+  return made ?? column
+}
 
 /** Merges a table that both sides have, with or without a base. */
 function mergeTable(
@@ -246,21 +274,29 @@ function mergeTable(
       })
       const fault = isContested || context.keepsBoth ? undefined : faultOf(sides, combined, context)
       const strategy = fault === undefined ? undefined : strategyOf(column)
-      if (strategy === 'fail') {
-        const message = `the changes of both sides cannot be combined: ${fault}; take one of them`
+      // Ours has no values of a type that it has changed any more.
+      const isOld = isMadeOf(column, changed)
+      if (strategy === 'fail' || (isOld && strategy === 'theirs')) {
+        const message = `the changes of both sides cannot be combined: ${fault}; ${isOld ? '[ours] keeps the column as it is on the target' : 'take one of them'}`
         const definitions = definitionsOf(context.sides, { ours: column, theirs: changed })
+        const takes = isOld ? OURS : EITHER
         conflicts.push({
-          ...{ id: column.id, table: table.name, column: column.name, message, takes: EITHER },
+          ...{ id: column.id, table: table.name, column: column.name, message, takes },
           ...definitions,
         })
       }
+      const isConverted = isMadeOf(changed, column)
+      if (strategy === 'ours' && isConverted) context.rejected.push(changed.id)
+      const theirs = isConverted ? changed : withDefinitionOf(column, changed)
       const definition =
-        strategy === undefined
-          ? combined
-          : strategy === 'theirs'
-            ? withDefinitionOf(column, changed)
-            : column
-      return [{ ...mergeIndexes({ ...sides, ours: definition }), name }]
+        strategy === undefined ? combined : strategy === 'theirs' && !isOld ? theirs : column
+      const made = withoutOrigins(definition, column, isRemoved)
+      if (made !== definition && conversionFault(made) !== undefined) {
+        if (strategyOf(column) !== 'ours') conflict(CHANGED_BACK, OURS, column)
+        else context.rejected.push(changed.id)
+        return [column]
+      }
+      return [{ ...mergeIndexes({ ...sides, ours: made }), name }]
     }
     if (previous === undefined || hasTwin(previous, column, other)) return [column]
     if (!isChanged(previous, column)) return []
@@ -471,7 +507,12 @@ function faultOf(
   return known.includes(fault) ? undefined : fault
 }
 
-/** Describes columns of the same name that both sides have added with different definitions. */
+/** Returns whether two columns were made of the same one. */
+function haveSameOrigin(one: StoredColumn, other: StoredColumn): boolean {
+  return listOrigins(one).some((origin) => isMadeOf(other, origin))
+}
+
+/** Describes columns of the same name that both sides have added, or made of the same one, with different definitions. */
 function differentColumns(
   table: string,
   ours: StoredColumn,
@@ -479,12 +520,13 @@ function differentColumns(
   sides: SchemaSides,
 ): SchemaConflict {
   const { ours: here, theirs: there } = definitionsOf(sides, { ours, theirs })
+  const what = haveSameOrigin(ours, theirs) ? 'changed the type of' : 'added'
   return {
     id: ours.id,
     table,
     column: ours.name,
     message:
-      `both sides have added this column, with different definitions: ${JSON.stringify(here)} on the ` +
+      `both sides have ${what} this column, with different definitions: ${JSON.stringify(here)} on the ` +
       `target and ${JSON.stringify(there)} on the merged branch; take one of them, or give that of ` +
       'the merged branch another name',
     takes: EITHER,

@@ -66,9 +66,20 @@ export function conversionFault(column: StoredColumn): string | undefined {
     : undefined
 }
 
+/** Returns whether two columns store a value in the same form, so that it needs no conversion. */
+export function haveSameForm(one: Typed, other: Typed): boolean {
+  return (
+    one.type === other.type &&
+    one.decimal?.scale === other.decimal?.scale &&
+    one.vector?.dimension === other.vector?.dimension
+  )
+}
+
 /** Returns SQL for a value that is converted, or null. */
 export function convertedSql(value: Sql, from: Typed, to: Typed): Sql {
   const type = raw(COLUMN_TYPE_ENTRIES[to.type].sqlType)
+  if (haveSameForm(from, to)) return value
+  if (!TARGETS[from.type].includes(to.type)) return sql`null::${type}`
   return sql`(${conversion(value, from, to)})::${type}`
 }
 
