@@ -325,6 +325,221 @@ async function values(branches: TestBranches, branch = 'main') {
   return Object.fromEntries(records.map(({ id, c }) => [id, c ?? null]))
 }
 
+const DECIMAL = { type: 'decimal', decimal: { precision: 6, scale: 2 } }
+
+describe('a change of the type that the target has reverted', () => {
+  /** Reverts the latest change of the schema of `main`. */
+  async function revert(branches: TestBranches) {
+    const { body } = expectOk(await branches.call('main', 'GET', '/log?size=1'))
+    const entry = body.entries[0].id
+    expectOk(await branches.call('main', 'POST', '/revert', { entry, allowDataLoss: true }))
+  }
+
+  it.each<[string, Column, Values, unknown[], unknown[]]>([
+    ['of another type', TEXT, { type: 'int' }, [55, 66], ['55', '66']],
+    [
+      'without empty values',
+      TEXT,
+      { notNull: true, defaultValue: 'none', fillNulls: true },
+      ['x', 'y'],
+      ['x', 'y'],
+    ],
+    [
+      'with other digits',
+      { name: 'c', ...DECIMAL } as Column,
+      { decimal: { precision: 6, scale: 1 } },
+      ['2.5', '3.5'],
+      ['2.50', '3.50'],
+    ],
+  ])(
+    'converts back what a fork has written to the column %s',
+    async (_, column, changes, written, merged) => {
+      const branches = await open([column], { a: { c: '1' }, b: { c: '1' }, c: {} })
+      await altered(branches, 'main', changes)
+      await branches.fork('fork')
+      await revert(branches)
+      const before = await values(branches)
+      await branches.put('fork', 'items', 'a', { c: written[0] })
+      await branches.put('fork', 'items', 'new', { c: written[1] })
+      await branches.remove('fork', 'items', 'b')
+      const { tables } = await branches.merge('fork', { dryRun: true })
+      expect(tables).toEqual([{ name: 'items', inserted: 1, updated: 1, deleted: 1 }])
+      expect(await branches.merge('fork')).toMatchObject({ merged: true, tables, dataLoss: [] })
+      const { b: _b, ...kept } = before
+      expect(await values(branches)).toEqual({ ...kept, a: merged[0], new: merged[1] })
+      expect(await definition(branches)).toEqual(column)
+      expect(await branches.merge('fork')).toMatchObject({ merged: false })
+      // What is written later is merged, too.
+      await branches.put('fork', 'items', 'a', { c: written[1] })
+      await branches.merge('fork')
+      expect((await values(branches)).a).toBe(merged[1])
+    },
+  )
+
+  it('converts back what the branch has written that has made the change', async () => {
+    const branches = await open([TEXT], { a: { c: '1' }, b: { c: '2' } })
+    await altered(branches, 'dev', { type: 'int' })
+    await branches.merge('dev')
+    await revert(branches)
+    await branches.put('main', 'items', 'b', { c: 'two' })
+    await branches.put('dev', 'items', 'a', { c: 55 })
+    await branches.merge('dev')
+    expect(await values(branches)).toEqual({ a: '55', b: 'two' })
+    await branches.put('dev', 'items', 'b', { c: 3 })
+    expect((await branches.merging('dev')).body.conflicts).toMatchObject([
+      { kind: 'bothUpdated', id: 'b', columns: { c: { base: '2', ours: 'two', theirs: '3' } } },
+    ])
+  })
+
+  it('is no step of a later change that the target takes', async () => {
+    const branches = await open([TEXT], { a: { c: '1' }, b: { c: '2' } })
+    await altered(branches, 'main', { type: 'int' })
+    await branches.fork('fork')
+    await revert(branches)
+    await branches.put('main', 'items', 'a', { c: '9' })
+    await branches.put('main', 'items', 'e', { c: 'seven' })
+    await altered(branches, 'fork', { type: 'text' })
+    await branches.put('fork', 'items', 'f', { c: '8' })
+    await branches.merge('fork', { strategy: 'theirs' })
+    const merged = { a: '9', b: '2', e: 'seven', f: '8' }
+    expect(await values(branches)).toEqual(merged)
+    expect(await definition(branches)).toEqual({ name: 'c', type: 'text' })
+    await branches.pull('fork')
+    expect(await values(branches, 'fork')).toEqual(merged)
+  })
+
+  it('reports values that do not convert back', async () => {
+    const branches = await open([NUMBER], { a: { c: 1 }, b: { c: 2 } })
+    await altered(branches, 'main', { type: 'string' })
+    await branches.fork('fork')
+    await revert(branches)
+    await branches.put('fork', 'items', 'a', { c: 'one' })
+    const answer = await branches.merging('fork')
+    expect(answer.body.conflicts).toMatchObject([
+      { kind: 'schema', table: 'items', column: 'c', records: 1 },
+    ])
+    expect(answer.body.conflicts[0].message).toContain(
+      'of the merged branch does not convert to [int]: [a]',
+    )
+    await branches.put('fork', 'items', 'a', { c: '11' })
+    await branches.merge('fork')
+    expect(await values(branches)).toEqual({ a: 11, b: 2 })
+  })
+})
+
+describe('a type that one side has changed and changed back', () => {
+  const START = { a: { c: '1.50' }, b: { c: '2' }, d: { c: '4.50' } }
+
+  async function changeBack(branches: TestBranches, branch: string, type = 'float') {
+    await altered(branches, branch, { type })
+    await altered(branches, branch, { type: 'string' })
+  }
+
+  it('leaves what only the other side has written as it is', async () => {
+    const branches = await open([TEXT], START)
+    await changeBack(branches, 'dev')
+    expect(await values(branches, 'dev')).toEqual({ a: '1.5', b: '2', d: '4.5' })
+    await branches.put('main', 'items', 'd', { c: 'four' })
+    await branches.put('main', 'items', 'e', { c: '9.50' })
+    await branches.put('main', 'items', 'f', { c: 'abc' })
+    const { tables, conflicts } = await branches.merge('dev', { dryRun: true })
+    expect(tables).toEqual([{ name: 'items', inserted: 0, updated: 1, deleted: 0 }])
+    expect(conflicts).toMatchObject([{ kind: 'bothUpdated', id: 'd' }])
+    await branches.put('main', 'items', 'd', { c: '4.50' })
+    const effect = { schema: { operations: [] }, tables: [{ ...tables[0], updated: 2 }] }
+    expect(await branches.merge('dev')).toMatchObject({ merged: true, ...effect })
+    expect(await values(branches)).toEqual({ a: '1.5', b: '2', d: '4.5', e: '9.50', f: 'abc' })
+    expect((await branches.record('main', 'items', 'a')).service.version).toBe(1)
+    expect((await branches.record('main', 'items', 'e')).service.version).toBe(0)
+    expect(await branches.merge('dev')).toMatchObject({ merged: false })
+    await branches.pull('dev')
+    expect(await values(branches, 'dev')).toEqual(await values(branches))
+  })
+
+  it('has changed values also if they are compared without locks', async () => {
+    const limits = { automaticCheckpointsMax: 20, mergeLockedRowsMax: 1 }
+    const large = await createTestService({ url: service.url, limits })
+    try {
+      const branches = (await open([TEXT], START)).through(large)
+      await changeBack(branches, 'dev')
+      for (const id of ['b', 'x', 'y']) await branches.put('dev', 'items', id, { c: `${id}.0` })
+      await branches.put('main', 'items', 'e', { c: '9.50' })
+      const { tables } = await branches.merge('dev')
+      expect(tables).toEqual([{ name: 'items', inserted: 2, updated: 3, deleted: 0 }])
+      const merged = { a: '1.5', b: 'b.0', d: '4.5', e: '9.50', x: 'x.0', y: 'y.0' }
+      expect(await values(branches)).toEqual(merged)
+    } finally {
+      await large.close()
+    }
+  })
+
+  it('has changed values also for branches with several bases', async () => {
+    const branches = await open([TEXT], START)
+    await changeBack(branches, 'dev')
+    await branches.put('dev', 'items', 'b', { c: '20' })
+    await branches.put('main', 'items', 'e', { c: '9.50' })
+    await branches.fork('left')
+    await branches.fork('right', 'dev')
+    await branches.merge('dev', { into: 'left' })
+    await branches.merge('main', { into: 'right' })
+    await branches.put('left', 'items', 'd', { c: '4.0' })
+    await branches.put('right', 'items', 'f', { c: '5.0' })
+    await branches.merge('right', { into: 'left' })
+    await branches.merge('left', { into: 'right' })
+    const merged = { a: '1.5', b: '20', d: '4.0', e: '9.50', f: '5.0' }
+    expect(await values(branches, 'left')).toEqual(merged)
+    expect(await values(branches, 'right')).toEqual(merged)
+  })
+
+  it('is no change of it on the target either', async () => {
+    const branches = await open([TEXT], START)
+    await changeBack(branches, 'main')
+    await branches.put('dev', 'items', 'e', { c: '9.50' })
+    await branches.put('dev', 'items', 'f', { c: 'abc' })
+    await branches.merge('dev')
+    expect(await values(branches)).toEqual({ a: '1.5', b: '2', d: '4.5', e: '9.50', f: 'abc' })
+    await branches.pull('dev')
+    expect(await values(branches, 'dev')).toEqual(await values(branches))
+  })
+
+  it('can be changed again by both, after merges in both directions', async () => {
+    const branches = await open([TEXT], START)
+    await changeBack(branches, 'dev')
+    await altered(branches, 'dev', { description: 'A size.' })
+    await branches.merge('dev')
+    await altered(branches, 'main', { type: 'float' })
+    await branches.put('dev', 'items', 'a', { c: '7.50' })
+    await branches.put('main', 'items', 'b', { c: 8 })
+    await branches.pull('dev')
+    const merged = { a: 7.5, b: 8, d: 4.5 }
+    expect(await values(branches, 'dev')).toEqual(merged)
+    await branches.merge('dev')
+    expect(await values(branches)).toEqual(merged)
+    const changed = { name: 'c', type: 'float', description: 'A size.' }
+    expect([await definition(branches), await definition(branches, 'dev')]).toEqual([
+      changed,
+      changed,
+    ])
+  })
+
+  it('takes constraints and computed columns along', async () => {
+    const branches = await open([TEXT], START)
+    const path = '/tables/items/constraints/given'
+    expectOk(await branches.call('main', 'PUT', path, { check: 'c is not null' }))
+    await branches.pull('dev')
+    await changeBack(branches, 'dev')
+    await addUse(branches, 'dev', { constraint: 'filled', rule: { check: "c <> ''" } })
+    await addUse(branches, 'dev', { column: { name: 'use', type: 'string', computed: 'upper(c)' } })
+    await branches.put('main', 'items', 'e', { c: '9.50' })
+    await branches.merge('dev')
+    expect(await uses(branches)).toEqual(['use', 'given', 'filled'])
+    expect(await values(branches)).toEqual({ a: '1.5', b: '2', d: '4.5', e: '9.50' })
+    for (const c of ['', null]) {
+      expect((await branches.call('main', 'PUT', '/tables/items/data/z', { c })).status).toBe(400)
+    }
+  })
+})
+
 describe('a change of the type on one side', () => {
   it.each<[string, Values, Values]>([
     ['a description', { description: 'D' }, { description: 'D' }],
@@ -349,6 +564,65 @@ describe('a change of the type on one side', () => {
     }
   })
 
+  it.each<[string, Values]>([
+    ['a default that does not convert', { defaultValue: 'none' }],
+    ['a length', { maxLength: 5 }],
+  ])('excludes %s on the other, and loses no values by the decision', async (_, changes) => {
+    const start = async () => {
+      const branches = await open([TEXT], { a: { c: '1' }, b: { c: '2' } })
+      await altered(branches, 'main', changes)
+      await altered(branches, 'dev', { type: 'int' })
+      await branches.put('dev', 'items', 'a', { c: 5 })
+      await branches.put('dev', 'items', 'new', { c: 88 })
+      await branches.put('main', 'items', 'b', { c: '3' })
+      const { conflicts } = await branches.merge('dev', { dryRun: true })
+      expect(conflicts).toMatchObject([{ kind: 'schema', column: 'c', takes: ['ours', 'theirs'] }])
+      return branches
+    }
+    const kept = await start()
+    const merged = await kept.merge('dev', { strategy: 'ours' })
+    expect(merged.tables).toEqual([{ name: 'items', inserted: 1, updated: 1, deleted: 0 }])
+    expect(await values(kept)).toEqual({ a: '5', b: '3', new: '88' })
+    expect(await definition(kept)).toEqual({ ...TEXT, ...changes })
+    // The decision stays, and later values are merged.
+    await kept.put('dev', 'items', 'new', { c: 89 })
+    await kept.merge('dev')
+    expect((await values(kept)).new).toBe('89')
+    const taken = await start()
+    await taken.merge('dev', { strategy: 'theirs' })
+    expect(await values(taken)).toEqual({ a: 5, b: 3, new: 88 })
+    expect(await definition(taken)).toEqual(NUMBER)
+  })
+
+  it('changes no values by its conversion alone, if the target keeps its type', async () => {
+    const more: Column = { name: 'd', type: 'int' }
+    for (const type of [DECIMAL, { type: 'multiple' }]) {
+      const branches = await open([TEXT, more], { a: { c: '1.5' }, b: { c: '2' }, e: { c: '3' } })
+      await altered(branches, 'main', { maxLength: 5 })
+      await altered(branches, 'dev', type)
+      for (const id of ['a', 'b']) await branches.patch('dev', 'items', id, { d: 1 })
+      await branches.put('main', 'items', 'b', { c: '2.5' })
+      await branches.merge('dev', { strategy: 'ours' })
+      expect(await branches.read('main', 'items', ['a', 'b', 'e'])).toEqual({
+        ...{ a: { c: '1.5', d: 1 }, b: { c: '2.5', d: 1 }, e: { c: '3' } },
+      })
+    }
+  })
+
+  it('loses no values if a constraint of the target keeps the column', async () => {
+    const branches = await open([NUMBER], { a: { c: 1 } })
+    await addUse(branches, 'main', { constraint: 'use', rule: { check: 'c > 0' } })
+    await altered(branches, 'dev', { type: 'string' })
+    await branches.put('dev', 'items', 'a', { c: '5' })
+    await branches.put('dev', 'items', 'b', { c: 'six' })
+    const { body } = await branches.merging('dev', { strategy: 'ours' })
+    expect(body.conflicts).toMatchObject([{ kind: 'schema', column: 'c', records: 1 }])
+    await branches.put('dev', 'items', 'b', { c: '6' })
+    await branches.merge('dev', { strategy: 'ours' })
+    expect(await values(branches)).toEqual({ a: 5, b: 6 })
+    expect(await uses(branches)).toEqual(['use'])
+  })
+
   it('leaves the column to the side that has changed it, if the other one cannot follow', async () => {
     const branches = await open([TEXT], { a: { c: '1' } })
     await altered(branches, 'main', { type: 'int' })
@@ -359,5 +633,38 @@ describe('a change of the type on one side', () => {
     expect((await branches.merging('dev', { strategy: 'theirs' })).status).toBe(409)
     await branches.merge('dev', { strategy: 'ours' })
     expect(await values(branches)).toEqual({ a: 5 })
+  })
+})
+
+describe('different changes of the type on both sides', () => {
+  it('lose no values of the merged branch if the target keeps its type', async () => {
+    const branches = await open([TEXT], { a: { c: '1' }, b: { c: '2' }, d: { c: '3.5' } })
+    await branches.put('main', 'items', 'd', { c: '4' })
+    await altered(branches, 'main', { type: 'int' })
+    await altered(branches, 'dev', { type: 'float' })
+    await branches.put('dev', 'items', 'a', { c: 5 })
+    await branches.put('dev', 'items', 'new', { c: 8.5 })
+    const { conflicts } = await branches.merge('dev', { dryRun: true })
+    expect(conflicts).toMatchObject([
+      { kind: 'schema', column: 'c', takes: ['ours', 'theirs'] },
+      { kind: 'schema', column: 'c', takes: [], records: 1 },
+    ])
+    expect(conflicts[0].message).toContain('both sides have changed the type of this column')
+    expect(conflicts[1].message).toContain('of the merged branch does not convert to [int]: [new]')
+    expect((await branches.merging('dev', { strategy: 'ours' })).status).toBe(409)
+    await branches.put('dev', 'items', 'new', { c: 8 })
+    await branches.merge('dev', { strategy: 'ours' })
+    expect(await values(branches)).toEqual({ a: 5, b: 2, d: 4, new: 8 })
+    expect(await definition(branches)).toEqual(NUMBER)
+  })
+
+  it('need leave to lose those of the target if it takes the other type', async () => {
+    const branches = await open([TEXT], { a: { c: '1' } })
+    await altered(branches, 'main', { type: 'int' })
+    await altered(branches, 'dev', { type: 'float' })
+    expect((await branches.merging('dev', { strategy: 'theirs' })).body).toMatchObject({
+      code: 'data_loss',
+      dataLoss: [{ table: 'items', column: 'c', records: 1 }],
+    })
   })
 })

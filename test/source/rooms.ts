@@ -102,7 +102,6 @@ export const ROWS_FACE: readonly string[] = [
   'rows/merging/difference.ts',
   'rows/merging/publish-stream.ts',
   'rows/merging/settle.ts',
-  'rows/merging/stage.ts',
   'rows/merging/table-states.ts',
   'rows/open-branch.ts',
   'rows/reading/read-plan.ts',

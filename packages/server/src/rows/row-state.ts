@@ -3,7 +3,12 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../postgres/database.js'
 import type { Transaction } from '../postgres/run-transaction.js'
 import { empty, ident, join, type Sql, sql } from '../postgres/sql.js'
-import { listAllColumns, type StoredColumn, type StoredTable } from './columns/stored-schema.js'
+import {
+  listAllColumns,
+  type StoredColumn,
+  type StoredTable,
+  storedIdsOf,
+} from './columns/stored-schema.js'
 import { compileTable } from './columns/table-codec.js'
 import {
   type AlteredColumn,
@@ -34,8 +39,10 @@ import {
   type Tier,
   tiersOf,
   toLayout,
+  withColumns,
   withIds,
   withoutOwnRows,
+  withReadColumns,
 } from './layout/layout.js'
 import { continueSequences } from './layout/sequences.js'
 import { selectVisible } from './reading/arms.js'
@@ -83,6 +90,16 @@ export class RowState {
   readBy(readIds: ReadIds, storedIds?: ReadIds): BranchRows {
     const ids = storedIds === undefined ? readIds : joinIds(storedIds, readIds)
     return ids.tables.size + ids.columns.size === 0 ? this.#layout : withIds(this.#layout, ids)
+  }
+
+  /** Returns rows in which columns of the state are read in place of others, with their values converted. */
+  readColumns(columns: Parameters<typeof withReadColumns>[1]): BranchRows {
+    return columns.size === 0 ? this.#layout : withReadColumns(this.#layout, columns)
+  }
+
+  /** Returns the rows of a table, restricted to the columns that it has and those that these were made of. */
+  ofTable(table: StoredTable): BranchRows {
+    return withColumns(this.#layout, { tableId: table.id, columnIds: storedIdsOf(table) })
   }
 
   /** Returns whether the state has a branch in common with another one. */

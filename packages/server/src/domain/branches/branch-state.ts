@@ -3,7 +3,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import type { StoredSchema } from '../../rows/columns/stored-schema.js'
+import type { StoredColumn, StoredSchema } from '../../rows/columns/stored-schema.js'
 import type { BranchRows, ReadIds } from '../../rows/layout/layout.js'
 import { RowState } from '../../rows/row-state.js'
 import { isLive } from '../access/is-live.js'
@@ -31,6 +31,9 @@ export function branchNotFound({ branchName }: BranchAccess): AppError {
   return new AppError('branch_not_found', `branch [${branchName}] not found`)
 }
 
+/** Columns that are read in place of others, by the id of their table, and then by the id of the other column. */
+export type ReadColumns = ReadonlyMap<number, ReadonlyMap<number, StoredColumn>>
+
 /** The state of a branch at one point in time: its schema and the location of its rows. */
 export interface BranchState {
   readonly rows: BranchRows
@@ -39,6 +42,8 @@ export interface BranchState {
   readonly startSchema?: StoredSchema | undefined
   /** How the rows are stored, where the schema has other ids than the rows. */
   readonly storedIds?: ReadIds | undefined
+  /** The columns of the state that are read in place of merged ones. */
+  readonly readAs?: ReadColumns | undefined
 }
 
 interface OriginRow {

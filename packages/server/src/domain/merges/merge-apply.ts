@@ -65,7 +65,10 @@ async function applySchema(
 ): Promise<boolean> {
   const { into, ours, limits, schema, operations } = plan
   const { databaseId, branchId } = into
-  if (operations.length === 0 && changes.length === 0 && !plan.ids.isNew) return false
+  // What the target has decided against is remembered, too.
+  const known = new Set(ours.schema.removedIds)
+  const isRemembered = (schema.removedIds ?? []).every((id) => known.has(id))
+  if (operations.length + changes.length === 0 && isRemembered && !plan.ids.isNew) return false
   const head = await findHead(transaction, branchId)
   if (head === undefined) throw new Error('a locked branch must have a head')
   const before = new Map(ours.schema.tables.map((table) => [table.id, table]))

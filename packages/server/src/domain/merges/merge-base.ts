@@ -91,7 +91,8 @@ export function tableOf({ schema }: BranchState, { id }: StoredTable): StoredTab
 
 /** Returns a table in a state of a branch. */
 export function stateOf(state: BranchState, table: StoredTable): TableState {
-  return { rows: state.rows, table: tableOf(state, table) }
+  const { rows, readAs } = state
+  return { rows, table: tableOf(state, table), readAs: readAs?.get(table.id) }
 }
 
 /** Returns the base of one table. */

@@ -25,6 +25,7 @@ import {
   sameTable,
   type TableRule,
 } from '../schemas/merge-schemas.js'
+import { SchemasBeforeRoundTrips } from '../schemas/round-trips.js'
 import { SameIds } from '../schemas/same-ids.js'
 import type { ConflictPage } from './conflict-list.js'
 import { type Contested, countContested } from './contested-removals.js'
@@ -41,6 +42,7 @@ import {
   StateGoneError,
 } from './merge-base.js'
 import { isNamed, recordsByTable, requireKnownOnly } from './only.js'
+import { readColumns, readColumnsOfBases } from './read-columns.js'
 import { Resolutions } from './resolutions.js'
 import { rememberRestored, restoreIds } from './restored-ids.js'
 import { getStepStates, type Step } from './step-states.js'
@@ -272,7 +274,9 @@ export async function planMerge(
 ): Promise<MergePlan> {
   const { limits } = options
   const base = baseSchema(bases)
-  const { changedRecords, digests, deletedFrom } = await countContested(transaction, {
+  const before = new SchemasBeforeRoundTrips({ base, ours: ours.schema, theirs: theirs.schema })
+  const { sides } = before
+  const contested = await countContested(transaction, {
     ours,
     theirs,
     baseSchema: base,
@@ -280,22 +284,25 @@ export async function planMerge(
     ruleOf,
     limits,
   })
-  const sides = { base, ours: ours.schema, theirs: theirs.schema }
+  const { deletedFrom } = contested
+  const changedRecords = before.byFirstIds(contested.changedRecords)
+  const digests = before.byFirstIds(contested.digests)
   const decisions = new Resolutions(options.resolutions)
   const takes = decideSchemas(sides, { limits, ruleOf, changedRecords, digests, decisions })
   const merged = mergeSchemas(sides, { limits, ruleOf, changedRecords, takes })
+  const mergedSchema = before.restore(merged.schema)
   decisions.markRenames(sides, limits)
   const unfit = await findUnfit(transaction, {
     ours,
     theirs,
-    merged: merged.schema,
+    merged: mergedSchema,
     bases,
     ruleOf,
     limits,
   })
   const conflicts = [...merged.conflicts, ...unfit]
   if (records !== undefined) requireSameSchema(sides, merged, [...records.keys()])
-  const stored = ids.store(records === undefined ? merged.schema : ours.schema)
+  const stored = ids.store(records === undefined ? mergedSchema : ours.schema)
   const schema = rememberRestored(stored, restored, {
     idOf: (id) => ids.idOf(id),
     hasRows: (tableId) => ruleOf(tableId).mode === 'merge',
@@ -304,10 +311,10 @@ export async function planMerge(
   const removals = listRemovals(ours.schema, schema)
   return {
     ...options,
-    theirs,
+    theirs: readColumns(theirs, schema),
     ours,
     dataLoss: await measureLoss(transaction, ours.rows, { removals, limits }),
-    bases,
+    bases: readColumnsOfBases(bases, schema),
     ids,
     restored,
     ruleOf,

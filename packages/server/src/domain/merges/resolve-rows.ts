@@ -3,7 +3,6 @@ import { Fault } from '../../rows/columns/fault.js'
 import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { TableComparison } from '../../rows/merging/comparison.js'
 import type { RowResolution } from '../../rows/merging/settle.js'
-import type { RowConflict } from '../../rows/merging/stage.js'
 import type { MergeStrategy, Take } from '../schemas/merge-definitions.js'
 import { conflictPaths } from './merge-conflicts.js'
 import type {
@@ -15,6 +14,7 @@ import type {
 } from './resolutions.js'
 
 type Cells = RowResolution['cells']
+type RowConflict = Awaited<ReturnType<TableComparison['conflictsOf']>>[number]
 type Cell = Cells extends ReadonlyMap<number, infer Item> ? Item : never
 
 /** A value for a column that is not in conflict by itself, but may break a rule of its table. */

@@ -1,11 +1,18 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
-import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import {
+  listOrigins,
+  type StoredColumn,
+  type StoredSchema,
+  type StoredTable,
+} from '../../rows/columns/stored-schema.js'
+import type { BranchRows } from '../../rows/layout/layout.js'
 import { RowState } from '../../rows/row-state.js'
-import type { BranchState } from '../branches/branch-state.js'
+import type { BranchState, ReadColumns } from '../branches/branch-state.js'
 import { pairColumns } from '../schemas/alter-column.js'
 import type { SchemaConflict, TableRule } from '../schemas/merge-schemas.js'
 import { type Bases, baseOfTable, tableOf } from './merge-base.js'
+import { findReadColumns } from './read-columns.js'
 
 /*
  * One side may have changed the type of a column, and the other one its values. The values of both sides must convert to
@@ -33,13 +40,15 @@ export async function findUnfit(
     other: BranchState,
     { name, modes }: { name: string; modes: readonly string[] },
   ) => {
+    const readAs = findReadColumns(state.schema, options.merged)
+    const readRows = new RowState(state.rows).readColumns(readAs)
     for (const before of state.schema.tables) {
       const after = tables.get(before.id)
       const { mode } = ruleOf(before.id)
       if (after === undefined || !modes.includes(mode)) continue
       const isMerged = mode === 'merge' && tableOf(other, before) !== undefined
       const base = isMerged ? singleBase(bases, before) : undefined
-      const checked = { ...options, state, name, before, after, base, other }
+      const checked = { ...options, state, name, before, after, base, other, readAs, readRows }
       conflicts.push(...(await checkTable(transaction, checked)))
     }
   }
@@ -63,13 +72,22 @@ async function checkTable(
     after: StoredTable
     base: BranchState | undefined
     other: BranchState
+    /** The columns that are read in place of merged ones, and the rows in which they are. */
+    readAs: ReadColumns
+    readRows: BranchRows
     limits: Limits
   },
 ): Promise<SchemaConflict[]> {
   const { state, name, before, after, base, other, limits } = options
   const known = base && tableOf(base, before)?.columns
   const conflicts: SchemaConflict[] = []
-  const successors = pairColumns(before.columns, after.columns)
+  const readAs = options.readAs.get(after.id) ?? new Map<number, StoredColumn>()
+  const converted = after.columns.flatMap((column): [number, StoredColumn][] => {
+    const read = readAs.get(column.id)
+    return read === undefined ? [] : [[read.id, column]]
+  })
+  const isConverted = new Set(converted.map(([id]) => id))
+  const successors = new Map([...pairColumns(before.columns, after.columns), ...converted])
   const merged = base && { base: base.rows, other: other.rows }
   const ofIds = { table: after, before, merged, limits }
   for (const { records, samples } of await new RowState(state.rows).findIdProblems(
@@ -90,8 +108,14 @@ async function checkTable(
     // Rules of values are judged by the outcome.
     const { notNull: _, unique: __, onDelete: ___, ...unruled } = successor
     // The base must have the value itself, and not one that it is converted from.
-    const isKnown = known?.some(({ id, fill }) => id === column.id && fill === column.fill) === true
-    const problems = await new RowState(state.rows).findProblems(transaction, {
+    const isOfBase = (own: StoredColumn) =>
+      known?.some(({ id, fill }) => id === own.id && fill === own.fill) === true
+    const isRead = isConverted.has(column.id)
+    const isKnown = isOfBase(column) || (isRead && listOrigins(column).some(isOfBase))
+    const rows = isRead ? options.readRows : state.rows
+    // Rows can still have values of the merged column from the time before the side has decided against it.
+    const restricted = new RowState(rows).ofTable(before)
+    const problems = await new RowState(restricted).findProblems(transaction, {
       table: before,
       before: column,
       column: unruled,

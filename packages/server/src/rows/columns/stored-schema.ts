@@ -139,3 +139,9 @@ export function listOrigins({ from }: StoredColumn): StoredColumn[] {
 export function listAllColumns(columns: readonly StoredColumn[]): StoredColumn[] {
   return columns.flatMap((column) => [column, ...listAllColumns(column.columns ?? [])])
 }
+
+/** Returns the ids of the columns of a table, and of those that they were made of. */
+export function storedIdsOf({ columns }: Pick<StoredTable, 'columns'>): ReadonlySet<number> {
+  const stored = listAllColumns(columns).flatMap((column) => [column, ...listOrigins(column)])
+  return new Set(stored.map(({ id }) => id))
+}

@@ -2,7 +2,7 @@ import type { Queryable } from '../../postgres/database.js'
 import { tableIn } from '../../postgres/place.js'
 import { empty, raw, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import type { StoredColumn } from '../columns/stored-schema.js'
+import { listOrigins, type StoredColumn } from '../columns/stored-schema.js'
 import { schemaName } from './database-schema.js'
 
 /** Identifies physical tables. The id is unique in the instance. */
@@ -24,6 +24,8 @@ export interface Heap extends HeapAddress {
   readonly columnIds: ReadonlySet<number>
   /** The columns that are stored under another id than the one they are read by. See `withIds`. */
   readonly storedAs?: ReadonlyMap<number, StoredAs>
+  /** The columns whose values are those of another column, converted. See `withReadColumns`. */
+  readonly readAs?: ReadonlyMap<number, StoredColumn>
   /** The tables were dropped, because folds have made all reads skip them. */
   readonly isGone?: boolean
 }
@@ -306,8 +308,17 @@ export function withColumns(
   const { tableId, columnIds } = options
   return mapTable(layout, tableId, (heap) => ({
     ...heap,
-    columnIds: new Set([...heap.columnIds].filter((id) => columnIds.has(id))),
+    columnIds: new Set(
+      [...heap.columnIds].filter((id) => columnIds.has(id) || isRead(heap.readAs, id)),
+    ),
   }))
+}
+
+/** Returns whether a column is read in place of others, or one of these was made of it. */
+function isRead(readAs: Heap['readAs'], id: number): boolean {
+  return [...(readAs?.values() ?? [])].some((column) =>
+    [column, ...listOrigins(column)].some((each) => each.id === id),
+  )
 }
 
 /** Restricts a layout to one table. */
@@ -365,6 +376,31 @@ export function withIds(layout: Layout, { tables, columns }: ReadIds): Layout {
       ...level,
       heaps: renumber(level.heaps),
       layers: renumber(level.layers),
+    })),
+  }
+}
+
+/**
+ * Returns a layout in which columns of a state are read in place of others, with their values converted to those of the
+ * others. They are given by the id of their table, and then by that of the other column. It is only for reading.
+ */
+export function withReadColumns(
+  layout: Layout,
+  columns: ReadonlyMap<number, NonNullable<Heap['readAs']>>,
+): Layout {
+  const read = <Mapped extends Heap>(heaps: ReadonlyMap<number, Mapped>) =>
+    new Map(
+      [...heaps].map(([tableId, heap]): [number, Mapped] => {
+        const readAs = columns.get(tableId)
+        return [tableId, readAs === undefined ? heap : { ...heap, readAs }]
+      }),
+    )
+  return {
+    ...layout,
+    levels: layout.levels.map((level) => ({
+      ...level,
+      heaps: read(level.heaps),
+      layers: read(level.layers),
     })),
   }
 }

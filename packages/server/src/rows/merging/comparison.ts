@@ -260,7 +260,7 @@ export class TableComparison {
       codec: this.codec,
       columns: mergeColumns(this.codec, compared),
       strategy,
-      base: rowsOfBase(compared.base, this.codec),
+      base: rowsOfBase(compared.base, this.codec, theirs),
       theirs: rowsOfTable(theirs),
       ours: rowsOfTarget(this.codec, compared),
       ids,
@@ -303,7 +303,7 @@ export class TableComparison {
     if (!mergesRows || theirs.table === undefined) return
     const canDiffer =
       base.states.some((state) => mayDiffer(state, theirs.rows, this.codec.table.id)) ||
-      columns.some(({ restored }) => restored !== undefined)
+      columns.some(({ restored, isReread }) => restored !== undefined || isReread)
     if (!canDiffer) return
     const { staged, tally } =
       (await this.#stageUncontested(transaction)) ??
@@ -318,7 +318,9 @@ export class TableComparison {
     const only = singleState(this.#merge.base)
     // Links are compared with the stages of several tables.
     const hasLinks = this.codec.links.length > 0 || this.#others.linkedIds.has(table.id)
-    if (only === undefined || hasLinks || this.#compared.ids || base.loaded) return undefined
+    const isReread = this.#merge.columns.some((column) => column.isReread)
+    if (only === undefined || hasLinks || isReread) return undefined
+    if (this.#compared.ids || base.loaded) return undefined
     const rulesOf = ({ columns, constraints }: StoredTable) =>
       JSON.stringify([columns, constraints])
     const rules = rulesOf(table)

@@ -37,6 +37,13 @@ export interface MergeColumn {
    * values of theirs, those that are as old as the base too.
    */
   readonly restored?: RestoredColumn | undefined
+  /** Whether rows of theirs that were not written since the base may have another value than there. */
+  readonly isReread?: boolean
+  /**
+   * Whether theirs has the column with another type than the merged one. What the conversion to that type has made of values
+   * is no change, so that theirs is compared with the base as it was converted.
+   */
+  readonly isOfOtherType?: boolean
   /** Indexes of the objects that enclose the column, outermost first. */
   readonly objects: readonly number[]
 }
@@ -51,6 +58,8 @@ interface RestoredColumn {
 /** The rows of the base, to be joined under the alias `b` with the relation `k` of ids. */
 export interface JoinedBase {
   readonly join: Sql
+  /** The same rows under the alias `bt`, as theirs has converted them. */
+  readonly joinConverted?: Sql
   /** Returns whether the states of a virtual base disagree about a column. Both sides then count as changed. */
   isUndecided?(index: number): Sql
 }
@@ -136,6 +145,7 @@ export function selectDecisions(sides: JoinedSides, candidates: Sql): Sql {
     select k.n, k.id, d.decision, w.taken, w.clashing${join([empty, ...values], '')}
     from ${candidates} k
     ${sides.base.join}
+    ${sides.base.joinConverted ?? empty}
     ${sides.theirs}
     ${sides.ours}
     cross join lateral (${changedFlags(sides)} offset 0) f
@@ -149,12 +159,14 @@ export function selectDecisions(sides: JoinedSides, candidates: Sql): Sql {
 function changedFlags({ columns, names, base }: JoinedSides): Sql {
   const isUndecided = (index: number) =>
     base.isUndecided === undefined ? empty : sql`${base.isUndecided(index)} or `
+  const isConverted = (index: number) => base.joinConverted && columns[index]?.isOfOtherType
+  const before = (index: number) => (isConverted(index) ? sql`bt` : sql`b`)
   const theirs = names.map((name, index) =>
     // Compared as texts, because values that are equal in PostgreSQL may have different texts: 1.0 and 1.00.
     columns[index]?.isTheirs
       ? sql`
         case when b.id is null then o.${name}::text is distinct from t.${name}::text
-          else ${isUndecided(index)}b.${name}::text is distinct from t.${name}::text end`
+          else ${isUndecided(index)}${before(index)}.${name}::text is distinct from t.${name}::text end`
       : sql`false`,
   )
   // Without a row in the base, every differing value was set by both sides, if both have the column.

@@ -5,7 +5,7 @@ import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { STAGE_PREFIX, schemaName } from '../layout/database-schema.js'
 import { type BranchRows, layoutOf, qualified } from '../layout/layout.js'
-import { selectVisible } from '../reading/arms.js'
+import { joinVisible, selectVisible } from '../reading/arms.js'
 import {
   changedIds,
   isAnyChanged,
@@ -204,7 +204,7 @@ export async function stageRows(
   const changed = base.states.map((rows) => changedIds(rows, theirs, codec.table.id))
   const candidates =
     merge.ids === undefined
-      ? [...changed, ...restoredIds(merge)]
+      ? [...changed, ...restoredIds(merge), ...rereadIds(merge)]
       : [sql`select id from unnest(${merge.ids}::text[]) g (id)`]
   const [range] = await transaction.query<{ first: string | null; last: string | null }>(sql`
     with added as (
@@ -243,6 +243,21 @@ function restoredIds({ codec, columns, theirs }: RowMerge): Sql[] {
         ? sql`true`
         : sql`${expressionOf(column)}::text is distinct from ${restored.fill}::text`
     return sql`select v.id from (${selectVisible(layoutOf(theirs), codec, { where })}) v`
+  })
+}
+
+/** Returns queries for the ids of rows that theirs has not written since the base, and that have another value there. */
+function rereadIds({ codec, columns, base, theirs }: RowMerge): Sql[] {
+  const names = codec.physical.flatMap(({ physicalName }, index) =>
+    columns[index]?.isReread ? ident(physicalName) : [],
+  )
+  if (names.length === 0) return []
+  return base.states.map((rows) => {
+    const before = joinVisible(layoutOf(rows), codec, { id: sql`v.id`, alias: sql`b` })
+    const differs = names.map((name) => sql`b.${name}::text is distinct from v.${name}::text`)
+    return sql`
+      select v.id from (${selectVisible(layoutOf(theirs), codec)}) v ${before}
+      where ${join(differs, ' or ')}`
   })
 }
 
@@ -286,10 +301,13 @@ async function stageAll(
 }
 
 /** Joins the rows of a base that is not virtual. */
-function joinBase(rows: BranchRows, { codec, base: { loaded } }: RowMerge): JoinedBase {
-  return loaded === undefined
-    ? { join: joinState(rows, codec, sql`b`) }
-    : joinLoaded(rows, codec, loaded.name)
+function joinBase(rows: BranchRows, { codec, base }: RowMerge): JoinedBase {
+  const { loaded, converted } = base
+  if (loaded !== undefined) return joinLoaded(rows, codec, loaded.name)
+  return {
+    join: joinState(rows, codec, sql`b`),
+    ...(converted && { joinConverted: joinState(converted, codec, sql`bt`) }),
+  }
 }
 
 function decisionsOf(merge: RowMerge, base: JoinedBase, candidates: Sql): Sql {

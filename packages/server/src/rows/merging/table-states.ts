@@ -1,11 +1,19 @@
+import { haveSameForm } from '../columns/conversions.js'
 import {
   listAllColumns,
   listOrigins,
   type StoredColumn,
   type StoredTable,
+  storedIdsOf,
 } from '../columns/stored-schema.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { type BranchRows, layoutOf, withColumns, withoutRows } from '../layout/layout.js'
+import {
+  type BranchRows,
+  layoutOf,
+  withColumns,
+  withoutRows,
+  withReadColumns,
+} from '../layout/layout.js'
 import { fillValue } from '../reading/arms.js'
 import { NO_COLUMN, type RowTexts } from './compare-rows.js'
 import type { LoadedRows } from './loaded-rows.js'
@@ -20,6 +28,8 @@ export interface TableState {
    * both sides had before the removal. They are needed if a side has kept such a column.
    */
   readonly removedIds?: readonly number[] | undefined
+  /** The columns that are read in place of those of the merged table, by the ids of the latter. */
+  readonly readAs?: ReadonlyMap<number, StoredColumn> | undefined
 }
 
 /** The states that form the base of one table, and a function that merges their rows into one. */
@@ -35,6 +45,8 @@ export interface RowBase {
   readonly states: readonly BranchRows[]
   rowOf(rows: readonly RowTexts[]): RowTexts
   readonly loaded?: LoadedRows | undefined
+  /** The rows of a single state, with the values of columns that theirs has with another type as theirs has converted them. */
+  readonly converted?: BranchRows | undefined
 }
 
 /** Returns the state of a base that is not virtual. */
@@ -53,12 +65,6 @@ function columnIdsOf(table: StoredTable | undefined): ReadonlySet<number> {
   return new Set(listAllColumns(table?.columns ?? []).map(({ id }) => id))
 }
 
-/** Returns the ids of the columns of a table, and of those that they were made of. */
-function storedIdsOf(table: StoredTable): ReadonlySet<number> {
-  const columns = listAllColumns(table.columns)
-  return new Set(columns.flatMap((column) => [column, ...listOrigins(column)].map(({ id }) => id)))
-}
-
 /** Returns the column of a table that is the given one, or that it was made of. */
 export function findEarlier(
   table: StoredTable | undefined,
@@ -69,7 +75,7 @@ export function findEarlier(
 }
 
 /** Returns the rows of a base in the columns of a codec, also in those that a state of it has removed. */
-export function rowsOfBase(base: TableBase, codec: TableCodec): RowBase {
+export function rowsOfBase(base: TableBase, codec: TableCodec, theirs?: TableState): RowBase {
   const { columns } = codec.table
   const rowsOf = ({ rows, table, removedIds }: TableState) => {
     const removed = columns.filter(({ id }) => removedIds?.includes(id))
@@ -79,7 +85,29 @@ export function rowsOfBase(base: TableBase, codec: TableCodec): RowBase {
     })
   }
   const { loaded } = base
-  return { states: base.states.map(rowsOf), rowOf: rowOfMarked(base, codec), loaded }
+  const converted = theirs && convertedState(base, codec, theirs)
+  return {
+    states: base.states.map(rowsOf),
+    rowOf: rowOfMarked(base, codec),
+    loaded,
+    converted: converted && rowsOf(converted),
+  }
+}
+
+/** Returns the only state of a base, with the columns of another type than the merged one as theirs reads them. */
+function convertedState(
+  { states, loaded }: TableBase,
+  { table }: TableCodec,
+  theirs: TableState,
+): TableState | undefined {
+  const [only] = states
+  const read = [...(theirs.readAs ?? [])]
+  const converted = read.filter(([id]) =>
+    table.columns.some((column) => column.id === id && isOfOtherType(column, theirs)),
+  )
+  if (only === undefined || states.length > 1 || loaded || converted.length === 0) return undefined
+  const readAs = new Map([...(only.readAs ?? []), ...converted])
+  return { ...only, rows: withReadColumns(layoutOf(only.rows), new Map([[table.id, readAs]])) }
 }
 
 /** Returns a function that merges rows of the states of a base, in which columns that a state never had are marked. */
@@ -128,6 +156,25 @@ export interface TableSides {
   readonly ours: TableState
 }
 
+/** Returns whether theirs has a column with another type than the merged one. */
+function isOfOtherType(column: StoredColumn, { readAs }: TableState): boolean {
+  const there = readAs?.get(column.id)
+  return there !== undefined && !haveSameForm(there, column)
+}
+
+/**
+ * Returns whether theirs has changed the type of a column since the base, and changed it back: rows that it has not written
+ * may have got another value. If the target keeps another type, what the change made of the values is not merged.
+ */
+function isReread(column: StoredColumn, { base, theirs }: Pick<TableSides, 'base' | 'theirs'>) {
+  const there = theirs.readAs?.get(column.id)
+  if (isOfOtherType(column, theirs)) return false
+  return base.states.some(({ table, readAs }) => {
+    const before = readAs?.get(column.id)
+    return findEarlier(table, column) !== undefined && before?.id !== there?.id
+  })
+}
+
 /** Returns the properties of the columns of a merged table. */
 export function mergeColumns(codec: TableCodec, { base, theirs, ours }: TableSides): MergeColumn[] {
   const restored = columnIdsOf({ ...codec.table, columns: restoredColumns(codec, { base, ours }) })
@@ -138,6 +185,8 @@ export function mergeColumns(codec: TableCodec, { base, theirs, ours }: TableSid
     restored: restored.has(id)
       ? { fill: fillValue(column), isConverted: column.from !== undefined }
       : undefined,
+    isReread: isReread(column, { base, theirs }),
+    isOfOtherType: isOfOtherType(column, theirs),
     objects: codec.enclosingObjects(index),
   }))
 }

@@ -36,6 +36,8 @@ export interface Arm {
   readonly columnIds: ReadonlySet<number> | undefined
   /** The columns that are stored under another id than the one they are read by. */
   readonly storedAs?: Heap['storedAs']
+  /** The columns whose values are those of another column, converted. */
+  readonly readAs?: Heap['readAs'] | undefined
   /** The arm is the own heap of the branch, as it is now. */
   readonly isCurrent?: boolean
   /** The arms whose rows hide those of this one. */
@@ -45,8 +47,8 @@ export interface Arm {
 /** Returns the arms of all tiers, the nearest first. */
 export function listArms(layout: Layout, tableId: number): Arm[] {
   const arms = tiersOf(layout, tableId).flatMap((tier): Omit<Arm, 'nearer'>[] => {
-    const { kind, level, branchId, asOf, columnIds, storedAs } = tier
-    const heap = { level, table: heapName(tier), columnIds, storedAs }
+    const { kind, level, branchId, asOf, columnIds, storedAs, readAs } = tier
+    const heap = { level, table: heapName(tier), columnIds, storedAs, readAs }
     if (asOf === undefined) {
       return [{ ...heap, inEpoch: () => sql`true`, ofId: hasId, isCurrent: kind === 'heap' }]
     }
@@ -151,7 +153,7 @@ function armColumn(
 }
 
 /** The columns that a table has. */
-interface TableColumns extends Pick<Arm, 'columnIds' | 'storedAs'> {
+interface TableColumns extends Pick<Arm, 'columnIds' | 'storedAs' | 'readAs'> {
   /** Some rows are older than columns of the table. */
   readonly older?: OlderRows
 }
@@ -169,6 +171,10 @@ interface OlderRows {
  * that it was made of, or else its fill value.
  */
 export function storedValue(alias: Sql, column: StoredColumn, table: TableColumns): Sql {
+  const other = table.readAs?.get(column.id)
+  if (other !== undefined) {
+    return convertedSql(storedValue(alias, other, { ...table, readAs: undefined }), other, column)
+  }
   const { older } = table
   const stored = table.storedAs?.get(column.id)
   const name = physicalName(stored ?? column)
@@ -276,7 +282,7 @@ export function joinArms(arms: readonly Arm[], codec: ReadColumns, options: Join
   const kind = options.outer ? sql`left join` : sql`join`
   const [only] = arms
   const hasAll = columnsOf(codec, columns).every(
-    ({ id }) => only?.columnIds?.has(id) && !only.storedAs?.has(id),
+    ({ id }) => only?.columnIds?.has(id) && !only.storedAs?.has(id) && !only.readAs?.has(id),
   )
   if (arms.length === 1 && only?.isCurrent && hasAll) {
     return sql`${kind} ${only.table} ${alias} on ${alias}.id = ${id}`
