@@ -383,6 +383,15 @@ describe('a change of the type that the target has reverted', () => {
     await revert(branches)
     await branches.put('main', 'items', 'b', { c: 'two' })
     await branches.put('dev', 'items', 'a', { c: 55 })
+    const { tables } = await branches.diff('main', '?against=dev')
+    expect(tables).toMatchObject([
+      {
+        changes: [
+          { change: 'updated', id: 'a', columns: { c: { from: '55', to: '1' } } },
+          { change: 'updated', id: 'b', columns: { c: { from: '2', to: 'two' } } },
+        ],
+      },
+    ])
     await branches.merge('dev')
     expect(await values(branches)).toEqual({ a: '55', b: 'two' })
     await branches.put('dev', 'items', 'b', { c: 3 })
@@ -439,6 +448,18 @@ describe('a type that one side has changed and changed back', () => {
     const branches = await open([TEXT], START)
     await changeBack(branches, 'dev')
     expect(await values(branches, 'dev')).toEqual({ a: '1.5', b: '2', d: '4.5' })
+    const changed = [
+      { change: 'updated', id: 'a', columns: { c: { from: '1.50', to: '1.5' } } },
+      { change: 'updated', id: 'd', columns: { c: { from: '4.50', to: '4.5' } } },
+    ]
+    const counts = { inserted: 0, updated: 2, deleted: 0 }
+    for (const query of ['', '?against=main']) {
+      expect(await branches.diff('dev', query)).toMatchObject({
+        schema: { operations: [] },
+        tables: [{ ...counts, changes: changed }],
+      })
+    }
+    expect((await branches.diff('dev', '?size=0')).tables).toMatchObject([counts])
     await branches.put('main', 'items', 'd', { c: 'four' })
     await branches.put('main', 'items', 'e', { c: '9.50' })
     await branches.put('main', 'items', 'f', { c: 'abc' })
@@ -454,6 +475,15 @@ describe('a type that one side has changed and changed back', () => {
     expect(await branches.merge('dev')).toMatchObject({ merged: false })
     await branches.pull('dev')
     expect(await values(branches, 'dev')).toEqual(await values(branches))
+    for (const [one, other] of [
+      ['dev', 'main'],
+      ['main', 'dev'],
+    ] as const) {
+      const { schema, tables } = await branches.diff(one, `?against=${other}`)
+      expect(schema.operations).toEqual([])
+      for (const table of tables)
+        expect(table).toMatchObject({ inserted: 0, updated: 0, deleted: 0 })
+    }
   })
 
   it('has changed values also if they are compared without locks', async () => {

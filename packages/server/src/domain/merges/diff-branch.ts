@@ -32,6 +32,7 @@ import {
 import { getCheckpointAt } from '../checkpoints/find-at.js'
 import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { tableNotFound } from '../schemas/operations.js'
+import { SchemasBeforeRoundTrips } from '../schemas/round-trips.js'
 import { SameIds } from '../schemas/same-ids.js'
 import { findHistoryWithSource, type StoredHistory } from './history/queries.js'
 import {
@@ -45,6 +46,7 @@ import {
   tryFindBases,
   unrelated,
 } from './merge-base.js'
+import { readColumns, readColumnsOfBases } from './read-columns.js'
 
 /** The state that a branch is compared with. */
 type Against = 'base' | 'fork' | 'source' | BranchAccess | CommonState
@@ -109,7 +111,12 @@ export async function readDifference(
           source,
           ...options,
         })
-        const operations = await inTurns(compareSchemasById(before.schema, after.schema))
+        const { sides } = new SchemasBeforeRoundTrips({
+          base: before.schema,
+          ours: after.schema,
+          theirs: after.schema,
+        })
+        const operations = await inTurns(compareSchemasById(sides.base, sides.ours))
         const tables: string[] = []
         const room = new AnswerRoom(options.limits.answerBytesMax)
         const turn = new Turn()
@@ -119,7 +126,7 @@ export async function readDifference(
             table,
             form: { limits: options.limits, jsonAsText: false },
             // The rows of the other side may still store values of columns that it has removed.
-            leftOut: before.schema.removedIds,
+            leftOut: before.schema.removedIds?.filter((id) => !before.isRead(table, id)),
             base: before.baseOf(table),
             after: { rows: after.rows, table },
             isRestricted: false,
@@ -172,6 +179,8 @@ interface Before {
   readonly at: 'base' | 'fork' | 'now' | 'checkpoint'
   readonly schema: StoredSchema
   baseOf(table: StoredTable): TableBase | TableState
+  /** Returns whether another column is read in place of one that the later state has. */
+  isRead(table: StoredTable, columnId: number): boolean
 }
 
 async function resolveAgainst(
@@ -188,7 +197,7 @@ async function resolveAgainst(
   if (isCommonState(against)) throw unrelated(access.branchName, against.commonWith.branchName)
   if (against === 'base' || against === 'fork') {
     const { name, ...state } = await getForkState(transaction, access, after)
-    return { name, at: 'fork', ...inState(readState(state, idsOfPast(after))) }
+    return { name, at: 'fork', ...inState(readState(state, idsOfPast(after)), after) }
   }
   const other = against === 'source' ? await getSource(transaction, access) : against
   const { checkpoint, ...state } = await getStateAt(transaction, other, againstAt)
@@ -198,7 +207,7 @@ async function resolveAgainst(
   const schemas = { ours: after.schema, theirs: state.schema }
   const ids = new SameIds(schemas).withAdded(EMPTY_SCHEMA)
   const at = checkpoint === undefined ? 'now' : 'checkpoint'
-  return { name: other.branchName, checkpoint, at, ...inState(readState(state, ids)) }
+  return { name: other.branchName, checkpoint, at, ...inState(readState(state, ids), after) }
 }
 
 /**
@@ -209,8 +218,16 @@ function idsOfPast({ schema }: BranchState): SameIds {
   return new SameIds({ ours: schema, theirs: schema })
 }
 
-function inState(state: BranchState): Pick<Before, 'schema' | 'baseOf'> {
-  return { schema: state.schema, baseOf: (table) => stateOf(state, table) }
+function inState(
+  state: BranchState,
+  { schema }: BranchState,
+): Pick<Before, 'schema' | 'baseOf' | 'isRead'> {
+  const read = readColumns(state, schema)
+  return {
+    schema: state.schema,
+    baseOf: (table) => stateOf(read, table),
+    isRead: ({ id }, columnId) => read.readAs?.get(id)?.has(columnId) === true,
+  }
 }
 
 /** The source of a branch, and the history of both. */
@@ -264,12 +281,15 @@ async function findBase(
   const options = { history, states, locks: false, known: [after], ids: idsOfPast(after) }
   const bases = await tryFindBases(transaction, { from, into: access }, options)
   if (bases === undefined) return undefined
+  const read = readColumnsOfBases(bases, after.schema)
   const isShown = scopeReachesBranch(access.principal.scope, from.branchName)
   return {
     name: isShown ? from.branchName : undefined,
     at: bases.isForkOfTarget ? 'fork' : 'base',
     schema: withNames(baseSchema(bases), after.schema),
-    baseOf: (table) => tableBase(baseOfTable(bases, table.id), table),
+    baseOf: (table) => tableBase(baseOfTable(read, table.id), table),
+    isRead: ({ id }, columnId) =>
+      baseOfTable(read, id).states.some(({ readAs }) => readAs?.get(id)?.has(columnId) === true),
   }
 }
 

@@ -4,7 +4,7 @@ import type { TextRow } from '../../postgres/statement.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
-import { joinVisible, selectNearestRows } from '../reading/arms.js'
+import { joinVisible, selectNearestRows, selectVisible } from '../reading/arms.js'
 import { addedHeap, changedIds } from '../reading/changed-ids.js'
 
 /** A row in one state, as texts in the order of the physical columns. undefined: the row does not exist. */
@@ -43,6 +43,30 @@ type TextForm = 'json' | 'write'
 type Querying = Pick<Transaction, 'query'>
 
 /**
+ * Returns queries for the ids of rows that have other values in two states in columns that these read by other definitions, so
+ * that also rows that were not written between them can differ.
+ */
+export function rereadIds(options: {
+  readonly codec: TableCodec
+  isReread(index: number): boolean
+  readonly before: readonly BranchRows[]
+  readonly after: BranchRows
+}): Sql[] {
+  const { codec, isReread, before, after } = options
+  const differs = codec.physical.flatMap(({ physicalName }, index) => {
+    const name = ident(physicalName)
+    return isReread(index) ? sql`b.${name}::text is distinct from v.${name}::text` : []
+  })
+  if (differs.length === 0) return []
+  return before.map((rows) => {
+    const earlier = joinVisible(layoutOf(rows), codec, { id: sql`v.id`, alias: sql`b` })
+    return sql`
+      select v.id from (${selectVisible(layoutOf(after), codec)}) v ${earlier}
+      where ${join(differs, ' or ')}`
+  })
+}
+
+/**
  * Lists the rows of a table that may differ between one of the `before` states and the `after` state, in the
  * order of ids, starting after `afterId`. Also returns the rows of the `beside` states. Some rows may turn out
  * to be equal.
@@ -58,9 +82,11 @@ export async function listCompared(
     afterId: string
     limit: number
     ids?: readonly string[]
+    /** Queries for the ids of further rows. */
+    further?: readonly Sql[]
   },
 ): Promise<ComparedPage> {
-  const { codec, before, after, beside = [], form, afterId, limit, ids } = options
+  const { codec, before, after, beside = [], form, afterId, limit, ids, further = [] } = options
   const aliases = [...before, after, ...beside].map((_, index) => ident(`s${index}`))
   const aliasOf = (index: number): Sql => aliases[index] ?? empty
   const joinState = (rows: BranchRows, index: number) =>
@@ -75,12 +101,12 @@ export async function listCompared(
   const [only, ...others] = before
   const isAdded =
     only !== undefined &&
-    others.length === 0 &&
+    others.length + further.length === 0 &&
     addedHeap(only, after, codec.table.id) !== undefined
   const candidates =
     ids === undefined
       ? join(
-          before.map((rows) => changedIds(rows, after, codec.table.id)),
+          [...before.map((rows) => changedIds(rows, after, codec.table.id)), ...further],
           ' union ',
         )
       : sql`select unnest(${ids}::text[]) as id`

@@ -2,12 +2,13 @@ import { createHash } from 'node:crypto'
 import type { Queryable } from '../../postgres/database.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { TextRow } from '../../postgres/statement.js'
+import { haveSameForm } from '../columns/conversions.js'
 import type { StoredTable } from '../columns/stored-schema.js'
 import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf, withoutRows } from '../layout/layout.js'
 import { joinVisible, selectNearestRows } from '../reading/arms.js'
 import { addedHeap, changedIds, mayDiffer, repeatedIds } from '../reading/changed-ids.js'
-import { type ComparedPage, listCompared, type RowTexts } from './compare-rows.js'
+import { type ComparedPage, listCompared, type RowTexts, rereadIds } from './compare-rows.js'
 import {
   type RowBase,
   rowsOfBase,
@@ -107,7 +108,7 @@ export class Difference {
 
   /** Whether a row can differ. If not, nothing has to be read. */
   get canDiffer(): boolean {
-    return this.pairs.length > 0
+    return this.pairs.length > 0 || rereadColumns(this.#options).size > 0
   }
 
   /** A branch can have many tables, and most of them do not differ, so they are compiled on first use. */
@@ -199,7 +200,8 @@ export class Difference {
     const states = [...base.states, ...later.states]
     const last = states.pop()
     if (last === undefined) return { rows: [], next: undefined }
-    const compared = { codec, before: states, after: last, ...page }
+    const { further } = this.#parts
+    const compared = { codec, before: states, after: last, further, ...page }
     const { rows, next } = await listCompared(transaction, compared)
     const count = base.states.length
     return {
@@ -269,6 +271,8 @@ interface CompiledDifference {
   readonly after: RowBase
   /** The rows that may differ, if PostgreSQL can compare them: neither state is virtual. */
   readonly joined: ReturnType<typeof joinChanges> | undefined
+  /** Queries for the ids of rows that were not written between the states, and that may differ. */
+  readonly further: readonly Sql[]
 }
 
 function compileDifference(options: DifferenceOptions): CompiledDifference {
@@ -281,9 +285,28 @@ function compileDifference(options: DifferenceOptions): CompiledDifference {
     isRestricted ? rowsOfBase(asBase(state), codec) : allRowsOf(state)
   const [base, after] = [rowsOf(options.base), rowsOf(options.after)]
   const [earlier, later] = [singleState(base), singleState(after)]
+  const reread = rereadColumns(options)
+  const isReread = (index: number) => reread.has(codec.physical[index]?.id ?? 0)
+  const further = after.states.flatMap((state) =>
+    rereadIds({ codec, isReread, before: base.states, after: state }),
+  )
   const joined =
-    earlier && later && joinChanges({ codec, columns, inserted, before: earlier, after: later })
-  return { codec, columns, base, after, joined }
+    earlier &&
+    later &&
+    joinChanges({ codec, columns, inserted, before: earlier, after: later, further })
+  return { codec, columns, base, after, joined, further }
+}
+
+/** Returns the columns whose type was changed and changed back: the base reads them by another definition. */
+function rereadColumns({ table, base }: DifferenceOptions): ReadonlySet<number> {
+  const { states } = asBase(base)
+  const reread = table.columns.filter(({ id, ...column }) =>
+    states.some(({ readAs }) => {
+      const before = readAs?.get(id)
+      return before !== undefined && haveSameForm(before, column)
+    }),
+  )
+  return new Set(reread.map(({ id }) => id))
 }
 
 /** Returns the rows of a base as they are stored. A state that does not have the table has no rows of it. */
@@ -301,8 +324,9 @@ export function joinChanges(options: {
   readonly before: BranchRows
   readonly after: BranchRows
   readonly inserted?: 'all' | 'withValues'
+  readonly further?: readonly Sql[]
 }): Record<'joins' | 'isInserted' | 'isUpdated' | 'isDeleted', Sql> {
-  const { codec, columns, before, after, inserted = 'all' } = options
+  const { codec, columns, before, after, inserted = 'all', further = [] } = options
   const names = codec.physical.flatMap(({ physicalName }, index) =>
     columns.has(index) ? ident(physicalName) : [],
   )
@@ -314,10 +338,11 @@ export function joinChanges(options: {
   const differs = anyOf(names.map((name) => sql`b.${name}::text is distinct from a.${name}::text`))
   const joinState = (rows: BranchRows, alias: Sql) =>
     joinVisible(layoutOf(rows), codec, { id: sql`k.id`, alias, outer: true })
+  const changed = changedIds(before, after, codec.table.id)
   const from =
-    addedHeap(before, after, codec.table.id) === undefined
+    further.length > 0 || addedHeap(before, after, codec.table.id) === undefined
       ? sql`
-      (${changedIds(before, after, codec.table.id)}) k
+      (${join([changed, ...further], ' union ')}) k
       ${joinState(after, sql`a`)}`
       : sql`(${selectNearestRows(layoutOf(after), codec)}) a cross join lateral (select a.key as id) k`
   return {

@@ -5,7 +5,7 @@ import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { STAGE_PREFIX, schemaName } from '../layout/database-schema.js'
 import { type BranchRows, layoutOf, qualified } from '../layout/layout.js'
-import { joinVisible, selectVisible } from '../reading/arms.js'
+import { selectVisible } from '../reading/arms.js'
 import {
   changedIds,
   isAnyChanged,
@@ -13,7 +13,7 @@ import {
   mayDiffer,
   repeatedIds,
 } from '../reading/changed-ids.js'
-import { listCompared } from './compare-rows.js'
+import { listCompared, rereadIds } from './compare-rows.js'
 import { joinChanges } from './difference.js'
 import { type RowStrategy, type SettledRows, settleRest } from './settle.js'
 import {
@@ -204,7 +204,7 @@ export async function stageRows(
   const changed = base.states.map((rows) => changedIds(rows, theirs, codec.table.id))
   const candidates =
     merge.ids === undefined
-      ? [...changed, ...restoredIds(merge), ...rereadIds(merge)]
+      ? [...changed, ...restoredIds(merge), ...rereadIdsOf(merge)]
       : [sql`select id from unnest(${merge.ids}::text[]) g (id)`]
   const [range] = await transaction.query<{ first: string | null; last: string | null }>(sql`
     with added as (
@@ -233,6 +233,12 @@ export async function stageRows(
   return { staged, tally }
 }
 
+/** Returns queries for the ids of rows that theirs has not written since the base, and that have another value there. */
+function rereadIdsOf({ codec, columns, base, theirs }: RowMerge): Sql[] {
+  const isReread = (index: number) => columns[index]?.isReread === true
+  return rereadIds({ codec, isReread, before: base.states, after: theirs })
+}
+
 /** Returns a query for each restored column: the ids of the rows in which ours may have to get the value of theirs. */
 function restoredIds({ codec, columns, theirs }: RowMerge): Sql[] {
   return codec.physical.flatMap((column, index) => {
@@ -243,21 +249,6 @@ function restoredIds({ codec, columns, theirs }: RowMerge): Sql[] {
         ? sql`true`
         : sql`${expressionOf(column)}::text is distinct from ${restored.fill}::text`
     return sql`select v.id from (${selectVisible(layoutOf(theirs), codec, { where })}) v`
-  })
-}
-
-/** Returns queries for the ids of rows that theirs has not written since the base, and that have another value there. */
-function rereadIds({ codec, columns, base, theirs }: RowMerge): Sql[] {
-  const names = codec.physical.flatMap(({ physicalName }, index) =>
-    columns[index]?.isReread ? ident(physicalName) : [],
-  )
-  if (names.length === 0) return []
-  return base.states.map((rows) => {
-    const before = joinVisible(layoutOf(rows), codec, { id: sql`v.id`, alias: sql`b` })
-    const differs = names.map((name) => sql`b.${name}::text is distinct from v.${name}::text`)
-    return sql`
-      select v.id from (${selectVisible(layoutOf(theirs), codec)}) v ${before}
-      where ${join(differs, ' or ')}`
   })
 }
 
