@@ -552,6 +552,20 @@ describe('a type that one side has changed and changed back', () => {
     ])
   })
 
+  it('is a step for values of the other side if the type is another one in the end', async () => {
+    const branches = await open([TEXT], { a: { c: '1' } })
+    await altered(branches, 'dev', { type: 'int' })
+    await altered(branches, 'dev', DECIMAL)
+    await branches.put('main', 'items', 'b', { c: '9.9' })
+    const { conflicts } = await branches.merge('dev', { dryRun: true })
+    expect(conflicts).toMatchObject([{ kind: 'schema', column: 'c', records: 1 }])
+    expect(conflicts[0].message).toContain('does not convert to [decimal] by way of [int]: [b]')
+    // The target can change the type itself, by a single step.
+    await altered(branches, 'main', DECIMAL)
+    await branches.merge('dev')
+    expect(await values(branches)).toEqual({ a: '1.00', b: '9.90' })
+  })
+
   it('takes constraints and computed columns along', async () => {
     const branches = await open([TEXT], START)
     const path = '/tables/items/constraints/given'

@@ -128,7 +128,7 @@ async function checkTable(
       const [does, are, it] = records === 1 ? ['does', 'is', 'it'] : ['do', 'are', 'them']
       const what =
         kind === 'conversion'
-          ? `${does} not convert to [${successor.type}]`
+          ? `${does} not convert to [${successor.type}]${stepsBetween(column, successor)}`
           : `${are} not among those that the merged column can have`
       conflicts.push({
         id: column.id,
@@ -141,4 +141,14 @@ async function checkTable(
     }
   }
   return conflicts
+}
+
+/** Names the types that values are converted to on the way to that of another column. */
+function stepsBetween(column: StoredColumn, successor: StoredColumn): string {
+  const origins = listOrigins(successor)
+  const place = origins.findIndex(({ id }) => id === column.id)
+  const types = origins.slice(0, Math.max(place, 0)).reverse()
+  return types.length === 0
+    ? ''
+    : ` by way of ${types.map(({ type }) => `[${type}]`).join(' and ')}`
 }
