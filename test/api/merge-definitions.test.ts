@@ -646,9 +646,10 @@ describe('a change of the type on one side', () => {
       await altered(branches, 'dev', type)
       for (const id of ['a', 'b']) await branches.patch('dev', 'items', id, { d: 1 })
       await branches.put('main', 'items', 'b', { c: '2.5' })
+      await branches.patch('dev', 'items', 'e', { c: null })
       await branches.merge('dev', { strategy: 'ours' })
       expect(await branches.read('main', 'items', ['a', 'b', 'e'])).toEqual({
-        ...{ a: { c: '1.5', d: 1 }, b: { c: '2.5', d: 1 }, e: { c: '3' } },
+        ...{ a: { c: '1.5', d: 1 }, b: { c: '2.5', d: 1 }, e: {} },
       })
     }
   })

@@ -260,7 +260,7 @@ export class TableComparison {
       codec: this.codec,
       columns: mergeColumns(this.codec, compared),
       strategy,
-      base: rowsOfBase(compared.base, this.codec, theirs),
+      base: rowsOfBase(compared.base, this.codec, { theirs, form }),
       theirs: rowsOfTable(theirs),
       ours: rowsOfTarget(this.codec, compared),
       ids,

@@ -58,7 +58,7 @@ interface RestoredColumn {
 /** The rows of the base, to be joined under the alias `b` with the relation `k` of ids. */
 export interface JoinedBase {
   readonly join: Sql
-  /** The same rows under the alias `bt`, as theirs has converted them. */
+  /** The same rows as theirs has converted them, under the alias `bt`, and those of theirs with its types, under `tt`. */
   readonly joinConverted?: Sql
   /** Returns whether the states of a virtual base disagree about a column. Both sides then count as changed. */
   isUndecided?(index: number): Sql
@@ -160,13 +160,17 @@ function changedFlags({ columns, names, base }: JoinedSides): Sql {
   const isUndecided = (index: number) =>
     base.isUndecided === undefined ? empty : sql`${base.isUndecided(index)} or `
   const isConverted = (index: number) => base.joinConverted && columns[index]?.isOfOtherType
-  const before = (index: number) => (isConverted(index) ? sql`bt` : sql`b`)
+  // A value that theirs has removed would else be like one that does not convert.
+  const differs = (name: Sql, index: number) =>
+    isConverted(index)
+      ? sql`bt.${name}::text is distinct from tt.${name}::text`
+      : sql`b.${name}::text is distinct from t.${name}::text`
   const theirs = names.map((name, index) =>
     // Compared as texts, because values that are equal in PostgreSQL may have different texts: 1.0 and 1.00.
     columns[index]?.isTheirs
       ? sql`
         case when b.id is null then o.${name}::text is distinct from t.${name}::text
-          else ${isUndecided(index)}${before(index)}.${name}::text is distinct from t.${name}::text end`
+          else ${isUndecided(index)}${differs(name, index)} end`
       : sql`false`,
   )
   // Without a row in the base, every differing value was set by both sides, if both have the column.

@@ -292,12 +292,16 @@ async function stageAll(
 }
 
 /** Joins the rows of a base that is not virtual. */
-function joinBase(rows: BranchRows, { codec, base }: RowMerge): JoinedBase {
+function joinBase(rows: BranchRows, { codec, base, theirs }: RowMerge): JoinedBase {
   const { loaded, converted } = base
   if (loaded !== undefined) return joinLoaded(rows, codec, loaded.name)
   return {
     join: joinState(rows, codec, sql`b`),
-    ...(converted && { joinConverted: joinState(converted, codec, sql`bt`) }),
+    ...(converted && {
+      joinConverted: sql`
+        ${joinState(converted.rows, converted.codec, sql`bt`)}
+        ${joinState(theirs, converted.codec, sql`tt`)}`,
+    }),
   }
 }
 

@@ -6,7 +6,7 @@ import {
   type StoredTable,
   storedIdsOf,
 } from '../columns/stored-schema.js'
-import type { TableCodec } from '../columns/table-codec.js'
+import { compileTable, type TableCodec, type TableCodecOptions } from '../columns/table-codec.js'
 import {
   type BranchRows,
   layoutOf,
@@ -45,8 +45,8 @@ export interface RowBase {
   readonly states: readonly BranchRows[]
   rowOf(rows: readonly RowTexts[]): RowTexts
   readonly loaded?: LoadedRows | undefined
-  /** The rows of a single state, with the values of columns that theirs has with another type as theirs has converted them. */
-  readonly converted?: BranchRows | undefined
+  /** The columns that theirs has with another type, and the rows of a single state, as theirs has converted them. */
+  readonly converted?: { readonly codec: TableCodec; readonly rows: BranchRows } | undefined
 }
 
 /** Returns the state of a base that is not virtual. */
@@ -75,7 +75,7 @@ export function findEarlier(
 }
 
 /** Returns the rows of a base in the columns of a codec, also in those that a state of it has removed. */
-export function rowsOfBase(base: TableBase, codec: TableCodec, theirs?: TableState): RowBase {
+export function rowsOfBase(base: TableBase, codec: TableCodec, options?: ConvertedBase): RowBase {
   const { columns } = codec.table
   const rowsOf = ({ rows, table, removedIds }: TableState) => {
     const removed = columns.filter(({ id }) => removedIds?.includes(id))
@@ -85,29 +85,38 @@ export function rowsOfBase(base: TableBase, codec: TableCodec, theirs?: TableSta
     })
   }
   const { loaded } = base
-  const converted = theirs && convertedState(base, codec, theirs)
+  const converted = options && convertedState(base, codec, options)
   return {
     states: base.states.map(rowsOf),
     rowOf: rowOfMarked(base, codec),
     loaded,
-    converted: converted && rowsOf(converted),
+    converted: converted && { codec: converted.codec, rows: rowsOf(converted.state) },
   }
 }
 
-/** Returns the only state of a base, with the columns of another type than the merged one as theirs reads them. */
+/** The side that may have columns with another type than the merged ones. */
+interface ConvertedBase {
+  readonly theirs: TableState
+  readonly form: TableCodecOptions
+}
+
+/** Returns the only state of a base, and the columns that theirs has with another type, as theirs reads them. */
 function convertedState(
   { states, loaded }: TableBase,
-  { table }: TableCodec,
-  theirs: TableState,
-): TableState | undefined {
+  { table: { id, name, columns } }: TableCodec,
+  { theirs, form }: ConvertedBase,
+): { codec: TableCodec; state: TableState } | undefined {
   const [only] = states
-  const read = [...(theirs.readAs ?? [])]
-  const converted = read.filter(([id]) =>
-    table.columns.some((column) => column.id === id && isOfOtherType(column, theirs)),
+  const converted = [...(theirs.readAs ?? [])].filter(([columnId]) =>
+    columns.some((column) => column.id === columnId && isOfOtherType(column, theirs)),
   )
   if (only === undefined || states.length > 1 || loaded || converted.length === 0) return undefined
+  const own = converted.map(([columnId, column]) => ({ ...column, id: columnId }))
   const readAs = new Map([...(only.readAs ?? []), ...converted])
-  return { ...only, rows: withReadColumns(layoutOf(only.rows), new Map([[table.id, readAs]])) }
+  return {
+    codec: compileTable({ id, name, columns: own }, form).stored,
+    state: { ...only, rows: withReadColumns(layoutOf(only.rows), new Map([[id, readAs]])) },
+  }
 }
 
 /** Returns a function that merges rows of the states of a base, in which columns that a state never had are marked. */
