@@ -1121,43 +1121,64 @@ class Run {
     this.note(`${branch.name}: upsert ${table.name} by ${by} ${JSON.stringify(records)}`)
     const body = { records, by }
     const answer = expectOk(await this.call(branch, 'POST', `/tables/${table.name}/upsert`, body))
-    const wanted = this.#upsertAll(branch, { table: table.name, by, records })
+    const { results } = answer.body as { results: { id: string; outcome: string }[] }
+    const isTaken = results.map(({ outcome }) => outcome !== 'failed')
+    const wanted = this.#upsertAll(branch, { table: table.name, by, records }, isTaken)
     expect(
-      answer.body.results.map(({ id, outcome }: { id: string; outcome: string }) => [id, outcome]),
+      results.map(({ id, outcome }) => [id, outcome]),
       JSON.stringify(answer.body),
     ).toEqual(wanted)
   }
 
   /**
-   * Upserts records in the model. Returns their ids and the outcomes. If one is refused because of a unique value that a later
-   * one may give up, all are written together, unless a rule is broken in the end.
+   * Upserts records in the model. Returns their ids and the outcomes. Each record is written by itself, unless one is refused
+   * because of a unique value that a later one may give up. Then those that the service has taken are written together: all that
+   * can be written by themselves, and others only if no rule is broken in the end.
    */
   #upsertAll(
     branch: ModelBranch,
     { records, ...options }: { table: string; by: string; records: Record<string, Value>[] },
+    isTaken: readonly boolean[],
   ): [unknown, string][] {
     const { state: before } = branch
     let isContested = false
+    /** The records that were refused for nothing but values that are taken. */
+    const waiting = new Set<number>()
     const each = records.map((record, index) => {
       const later = records.slice(index + 1).map(({ id }) => id)
       const isHeld = ({ kind, constraint, ids }: Breach, given: string) =>
         kind === 'notUnique' &&
         (constraint !== undefined || ids.some((id) => id !== given && later.includes(id)))
       const apply = (state: State, write: Write) => {
-        isContested ||= breachesOf(applyWrite(state, write)).some((own) => isHeld(own, write.id))
+        const breaches = breachesOf(applyWrite(state, write))
+        isContested ||= breaches.some((own) => isHeld(own, write.id))
+        if (breaches.every(({ kind }) => kind === 'notUnique')) waiting.add(index)
         return applyWrites(state, [write])
       }
       return this.#upsertOne(branch, { ...options, record, apply })
     })
     if (!isContested) return each
-    const { state: separate } = branch
-    branch.state = before
     // A link that must exist is not looked at in the end, but with its record.
     const apply = (state: State, write: Write) => settleLinks(applyWrite(state, write), new Set())
-    const together = records.map((record) => this.#upsertOne(branch, { ...options, record, apply }))
-    if (breachesOf(branch.state).length === 0) return together
-    branch.state = separate
-    return each
+    const together = (isMeant: (index: number) => boolean) => {
+      branch.state = before
+      const outcomes = records.map((record, index): [unknown, string] =>
+        isMeant(index)
+          ? this.#upsertOne(branch, { ...options, record, apply })
+          : [String(record.id), 'failed'],
+      )
+      return { outcomes, isKept: breachesOf(branch.state).length === 0 }
+    }
+    const isAlone = (index: number) => each[index]?.[1] !== 'failed'
+    const most = together((index) => isAlone(index) || waiting.has(index))
+    if (most.isKept) return most.outcomes
+    const taken = together((index) => isTaken[index] === true)
+    expect(taken.isKept, 'no rule is broken in the end').toBe(true)
+    expect(
+      each.filter((_, index) => isAlone(index) && !isTaken[index]),
+      'records that can be written by themselves and were refused',
+    ).toEqual([])
+    return taken.outcomes
   }
 
   /** Upserts a record in the model. Returns its id and the outcome. */
