@@ -444,6 +444,25 @@ describe('a type that one side has changed and changed back', () => {
     await altered(branches, branch, { type: 'string' })
   }
 
+  it.each([
+    ['target', 'dev', 'main'],
+    ['merged branch', 'main', 'dev'],
+  ])(
+    'is a conflict if the %s has removed the column and the other has changed it',
+    async (_side, changed, removed) => {
+      const branches = await open([TEXT], START)
+      await changeBack(branches, changed)
+      expectOk(await branches.call(removed, 'DELETE', '/tables/items/columns/c'))
+      const unchanged = await branches.merge('dev', { dryRun: true, allowDataLoss: true })
+      expect(unchanged.conflicts).toEqual([])
+      await branches.put(changed, 'items', 'a', { c: '77' })
+      await branches.put(changed, 'items', 'e', { c: '88' })
+      const { conflicts } = await branches.merge('dev', { dryRun: true, allowDataLoss: true })
+      expect(conflicts).toMatchObject([{ kind: 'schema', table: 'items', column: 'c' }])
+      expect((await branches.merging('dev', { allowDataLoss: true })).status).toBe(409)
+    },
+  )
+
   it('leaves what only the other side has written as it is', async () => {
     const branches = await open([TEXT], START)
     await changeBack(branches, 'dev')

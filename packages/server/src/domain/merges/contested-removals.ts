@@ -5,6 +5,7 @@ import { Difference } from '../../rows/merging/difference.js'
 import type { BranchState } from '../branches/branch-state.js'
 import { listRemovals, type Removal } from '../schemas/data-loss.js'
 import type { TableRule } from '../schemas/merge-schemas.js'
+import { firstOf } from '../schemas/round-trips.js'
 import { type Base, stateOf } from './merge-base.js'
 
 interface Sides {
@@ -95,7 +96,14 @@ function contested(
       return before === undefined && !settled.includes(table.id) ? [] : [{ table, columns }]
     }
     const known = new Set([...(before?.columns ?? []).map(({ id }) => id), ...settled])
-    const removed = columns.filter(({ id }) => known.has(id))
+    // A column whose type was changed and changed back is still the one of the base.
+    const knownFirst = new Set((before?.columns ?? []).map((column) => firstOf(column).id))
+    const there = other.tables.find(({ id }) => id === table.id)?.columns ?? []
+    const leftFirst = new Set(there.map((column) => firstOf(column).id))
+    const removed = columns.filter((column) => {
+      const first = firstOf(column).id
+      return known.has(column.id) || (knownFirst.has(first) && !leftFirst.has(first))
+    })
     return removed.length === 0 ? [] : [{ table, columns: removed }]
   })
 }

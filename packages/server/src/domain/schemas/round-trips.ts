@@ -103,7 +103,7 @@ function findRoundTrips({ tables }: StoredSchema): RoundTrips {
 }
 
 /** Returns the first column of the same type that a column was made of, or the column itself. */
-function firstOf(column: StoredColumn): StoredColumn {
+export function firstOf(column: StoredColumn): StoredColumn {
   let first = column
   let each = column
   // A link may have been to another table, and a value for records without one is a change.
