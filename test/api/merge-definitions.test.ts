@@ -400,22 +400,39 @@ describe('a change of the type that the target has reverted', () => {
     ])
   })
 
-  it('is no step of a later change that the target takes', async () => {
-    const branches = await open([TEXT], { a: { c: '1' }, b: { c: '2' } })
-    await altered(branches, 'main', { type: 'int' })
-    await branches.fork('fork')
-    await revert(branches)
-    await branches.put('main', 'items', 'a', { c: '9' })
-    await branches.put('main', 'items', 'e', { c: 'seven' })
-    await altered(branches, 'fork', { type: 'text' })
-    await branches.put('fork', 'items', 'f', { c: '8' })
-    await branches.merge('fork', { strategy: 'theirs' })
-    const merged = { a: '9', b: '2', e: 'seven', f: '8' }
-    expect(await values(branches)).toEqual(merged)
-    expect(await definition(branches)).toEqual({ name: 'c', type: 'text' })
-    await branches.pull('fork')
-    expect(await values(branches, 'fork')).toEqual(merged)
-  })
+  it.each([
+    ['with the type', ['int', 'fork', 'revert', 'text']],
+    ['without the type', ['fork', 'int', 'revert', 'text']],
+    ['without the type, which has changed it before', ['fork', 'text', 'int', 'revert']],
+  ])(
+    'is in conflict with another type on a fork %s, until the target has that type',
+    async (_fork, order) => {
+      const branches = await open([TEXT], { a: { c: '1' }, b: { c: '2' } })
+      const steps: Record<string, () => Promise<unknown>> = {
+        fork: () => branches.fork('fork'),
+        int: () => altered(branches, 'main', { type: 'int' }),
+        revert: () => revert(branches),
+        text: () => altered(branches, 'fork', { type: 'text' }),
+      }
+      for (const step of order) await steps[step]?.()
+      await branches.put('main', 'items', 'a', { c: '9' })
+      await branches.put('main', 'items', 'e', { c: 'seven' })
+      await branches.put('fork', 'items', 'f', { c: '8' })
+      const refused = await branches.merging('fork', { strategy: 'theirs' })
+      expect(refused.status).toBe(409)
+      expect(refused.body.conflicts).toMatchObject([
+        { kind: 'schema', table: 'items', column: 'c', takes: [] },
+      ])
+      expect(refused.body.conflicts[0].message).toContain('change its type on the target first')
+      await altered(branches, 'main', { type: 'text' })
+      await branches.merge('fork', { strategy: 'ours' })
+      const inherited = { a: '1', b: '2', f: '8' }
+      expect(await values(branches, 'fork')).toEqual(inherited)
+      await branches.fork('later', 'fork')
+      expect(await values(branches, 'later')).toEqual(inherited)
+      expect(await values(branches)).toEqual({ a: '9', b: '2', e: 'seven', f: '8' })
+    },
+  )
 
   it('reports values that do not convert back', async () => {
     const branches = await open([NUMBER], { a: { c: 1 }, b: { c: 2 } })

@@ -6,6 +6,7 @@ import {
 } from '../../rows/columns/stored-schema.js'
 import { RowState } from '../../rows/row-state.js'
 import type { BranchState, ReadColumns } from '../branches/branch-state.js'
+import type { SchemaConflict } from '../schemas/merge-schemas.js'
 import { isFilledSince, storedAs, withIds } from '../schemas/round-trips.js'
 import type { Base, Bases } from './merge-base.js'
 
@@ -48,6 +49,43 @@ function isReadAs(column: StoredColumn, merged: StoredColumn): boolean {
 function haveSameOrigins(one: StoredColumn, other: StoredColumn): boolean {
   const [ids, others] = [one, other].map((column) => listOrigins(column).map(({ id }) => id))
   return String(ids) === String(others)
+}
+
+/**
+ * Returns the ids of the columns of a schema that were made of other columns than those by which they are read: the target has
+ * removed a column and brought it back under another id. A merge would make the column of the new one. The merged branch would
+ * then read the rows that it has inherited with values of a column that these rows are older than.
+ */
+export function listConvertedOtherwise(
+  schema: StoredSchema,
+  read: StoredSchema,
+): ReadonlySet<number> {
+  const found = new Set<number>()
+  for (const [place, { columns }] of schema.tables.entries()) {
+    for (const [index, column] of columns.entries()) {
+      const other = read.tables[place]?.columns[index]
+      if (other !== undefined && !haveSameOrigins(column, other)) found.add(other.id)
+    }
+  }
+  return found
+}
+
+/** Returns a conflict for each of the given columns that a merge would add to the target. */
+export function listUnstorable(
+  ids: ReadonlySet<number>,
+  { ours, merged }: { ours: StoredSchema; merged: StoredSchema },
+): SchemaConflict[] {
+  if (ids.size === 0) return []
+  const known = new Set(ours.tables.flatMap(({ columns }) => columns.map(({ id }) => id)))
+  return merged.tables.flatMap(({ name, columns }) =>
+    columns.flatMap((column): SchemaConflict[] => {
+      if (!ids.has(column.id) || known.has(column.id)) return []
+      const message =
+        `its type was changed to [${column.type}] on the merged branch, and the column was removed and brought back on the ` +
+        'target; change its type on the target first'
+      return [{ table: name, column: column.name, takes: [], message }]
+    }),
+  )
 }
 
 /** Returns a state in which columns are read by the ids and the types of the merged ones. */
