@@ -412,7 +412,7 @@ function createTable(table: string, columns: readonly ColumnDefinition[]): Schem
   return [{ addTable: { table } }, ...columns.map((column) => ({ addColumn: { table, column } }))]
 }
 
-/** What finds the type of a column of a file. */
+/** Finds the type of a column of a file. */
 interface ColumnInference {
   add(value: unknown): void
   readonly definition: Pick<ColumnDefinition, 'type' | 'decimal'>

@@ -13,7 +13,7 @@ const DISTANCE = DIGITS_KEPT + 1
 
 const ROUNDED = Symbol('rounded numbers')
 
-type Rounded = ReadonlyMap<string, string>
+type Rounded = Map<string, string>
 
 /** The numbers whose digits are remembered: members of objects, or elements of lists, too. */
 export type ExactNumbers = 'members' | 'elements'
@@ -26,29 +26,27 @@ interface Marked {
  * Returns the texts of the members of an object that have been rounded, by their names, or those of the elements of a
  * list, by their indexes. undefined: there are none.
  */
-export function roundedIn(value: object): Rounded | undefined {
+export function roundedIn(value: object): ReadonlyMap<string, string> | undefined {
   return (value as Marked)[ROUNDED]
 }
 
 /** Adds what is known of the members of one object to another one, which has the same members. */
 export function keepRounded(from: object, to: object): void {
   const rounded = roundedIn(from)
-  if (rounded !== undefined) addMarks(to, rounded)
+  for (const [name, text] of rounded ?? []) addMark(to, name, text)
 }
 
 /** Adds what is known of the elements of one list to another one, which has them from a position on. */
 export function keepRoundedItems(from: object, to: object, start: number): void {
   const rounded = roundedIn(from)
-  if (rounded === undefined) return
-  addMarks(to, new Map([...rounded].map(([index, text]) => [String(start + Number(index)), text])))
+  for (const [index, text] of rounded ?? []) addMark(to, String(start + Number(index)), text)
 }
 
-function addMarks(value: object, rounded: Rounded): void {
-  mark(value, new Map([...(roundedIn(value) ?? []), ...rounded]))
-}
-
-function mark(value: object, rounded: Rounded): void {
-  ;(value as Marked)[ROUNDED] = rounded
+/** Adds to what is known. A copy of it for each part of a long list would take time with the square of its length. */
+function addMark(value: Marked, name: string, text: string): void {
+  const known = value[ROUNDED] ?? new Map()
+  known.set(name, text)
+  value[ROUNDED] = known
 }
 
 /** Parses JSON. Throws the error of `JSON.parse`. */
@@ -151,16 +149,13 @@ function unquote(value: unknown, prefix: string): unknown {
   if (typeof value !== 'object' || value === null) return value
   // The names of a list are its indexes.
   const members = value as Record<string, unknown>
-  let rounded: Map<string, string> | undefined
   for (const name of Object.keys(members)) {
     const member = members[name]
     const next = unquote(member, prefix)
     if (next === member) continue
     members[name] = next
-    rounded ??= new Map()
-    rounded.set(name, (member as string).slice(prefix.length))
+    if (typeof member === 'string') addMark(members, name, member.slice(prefix.length))
   }
-  if (rounded !== undefined) mark(members, rounded)
   return members
 }
 

@@ -59,7 +59,7 @@ function zerosOf(text: string): number {
   return Math.ceil(Math.abs(Number(String(exponent).replaceAll('_', ''))) / 2)
 }
 
-/** What SIMILAR TO adds around a pattern. */
+/** Bytes that SIMILAR TO adds around a pattern. */
 const ENCLOSING_BYTES = 6
 
 /** Returns the largest size of a pattern of LIKE or SIMILAR TO that is written as a constant, as it is searched. */

@@ -65,7 +65,7 @@ async function applySchema(
 ): Promise<boolean> {
   const { into, ours, limits, schema, operations } = plan
   const { databaseId, branchId } = into
-  // What the target has decided against is remembered, too.
+  // The schema also remembers columns that the target has decided against.
   const known = new Set(ours.schema.removedIds)
   const isRemembered = (schema.removedIds ?? []).every((id) => known.has(id))
   if (operations.length + changes.length === 0 && isRemembered && !plan.ids.isNew) return false

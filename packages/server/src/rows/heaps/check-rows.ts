@@ -191,7 +191,7 @@ function uncheckable(
   })
 }
 
-/** What PostgreSQL says of SQL that the expression is written with, and what that means for the expression. */
+/** Messages of PostgreSQL about SQL that the service has written around an expression, and their meaning for the expression. */
 const MEANINGS: readonly (readonly [RegExp, string])[] = [
   [
     /^argument of IS FALSE must be type boolean, not type (.*)$/,

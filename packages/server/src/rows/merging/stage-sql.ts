@@ -58,7 +58,7 @@ interface RestoredColumn {
 /** The rows of the base, to be joined under the alias `b` with the relation `k` of ids. */
 export interface JoinedBase {
   readonly join: Sql
-  /** The same rows as theirs has converted them, under the alias `bt`, and those of theirs with its types, under `tt`. */
+  /** Joins the rows of the base as theirs has converted them (alias `bt`), and the rows of theirs with its own types (`tt`). */
   readonly joinConverted?: Sql
   /** Returns whether the states of a virtual base disagree about a column. Both sides then count as changed. */
   isUndecided?(index: number): Sql

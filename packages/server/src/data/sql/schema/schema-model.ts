@@ -69,7 +69,7 @@ interface IndexWish {
   readonly isWanted: boolean
 }
 
-/** What the form that clients read does not say of a schema. */
+/** Facts about a schema that the form which clients read does not have. */
 interface SchemaFacts {
   /** Returns the names of the columns that a constraint of a table uses. */
   usedBy(table: string, constraint: string): readonly string[]
