@@ -328,11 +328,11 @@ async function values(branches: TestBranches, branch = 'main') {
 const DECIMAL = { type: 'decimal', decimal: { precision: 6, scale: 2 } }
 
 describe('a change of the type that the target has reverted', () => {
-  /** Reverts the latest change of the schema of `main`. */
-  async function revert(branches: TestBranches) {
-    const { body } = expectOk(await branches.call('main', 'GET', '/log?size=1'))
+  /** Reverts the latest change of the schema of a branch. */
+  async function revert(branches: TestBranches, branch = 'main') {
+    const { body } = expectOk(await branches.call(branch, 'GET', '/log?size=1'))
     const entry = body.entries[0].id
-    expectOk(await branches.call('main', 'POST', '/revert', { entry, allowDataLoss: true }))
+    expectOk(await branches.call(branch, 'POST', '/revert', { entry, allowDataLoss: true }))
   }
 
   it.each<[string, Column, Values, unknown[], unknown[]]>([
@@ -404,35 +404,68 @@ describe('a change of the type that the target has reverted', () => {
     ['with the type', ['int', 'fork', 'revert', 'text']],
     ['without the type', ['fork', 'int', 'revert', 'text']],
     ['without the type, which has changed it before', ['fork', 'text', 'int', 'revert']],
-  ])(
-    'is in conflict with another type on a fork %s, until the target has that type',
-    async (_fork, order) => {
-      const branches = await open([TEXT], { a: { c: '1' }, b: { c: '2' } })
-      const steps: Record<string, () => Promise<unknown>> = {
-        fork: () => branches.fork('fork'),
-        int: () => altered(branches, 'main', { type: 'int' }),
-        revert: () => revert(branches),
-        text: () => altered(branches, 'fork', { type: 'text' }),
-      }
-      for (const step of order) await steps[step]?.()
-      await branches.put('main', 'items', 'a', { c: '9' })
-      await branches.put('main', 'items', 'e', { c: 'seven' })
-      await branches.put('fork', 'items', 'f', { c: '8' })
-      const refused = await branches.merging('fork', { strategy: 'theirs' })
-      expect(refused.status).toBe(409)
-      expect(refused.body.conflicts).toMatchObject([
-        { kind: 'schema', table: 'items', column: 'c', takes: [] },
-      ])
-      expect(refused.body.conflicts[0].message).toContain('change its type on the target first')
-      await altered(branches, 'main', { type: 'text' })
-      await branches.merge('fork', { strategy: 'ours' })
-      const inherited = { a: '1', b: '2', f: '8' }
-      expect(await values(branches, 'fork')).toEqual(inherited)
-      await branches.fork('later', 'fork')
-      expect(await values(branches, 'later')).toEqual(inherited)
-      expect(await values(branches)).toEqual({ a: '9', b: '2', e: 'seven', f: '8' })
-    },
-  )
+  ])('gives way to another type of a fork %s', async (_fork, order) => {
+    const branches = await open([TEXT], { a: { c: '1' }, b: { c: '2' } })
+    const steps: Record<string, () => Promise<unknown>> = {
+      fork: () => branches.fork('fork'),
+      int: () => altered(branches, 'main', { type: 'int' }),
+      revert: () => revert(branches),
+      text: () => altered(branches, 'fork', { type: 'text' }),
+    }
+    for (const step of order) await steps[step]?.()
+    await branches.put('main', 'items', 'a', { c: '9' })
+    await branches.put('main', 'items', 'e', { c: 'seven' })
+    await branches.put('fork', 'items', 'f', { c: '8' })
+    // A fork that had the type has changed it, too.
+    await branches.merge('fork', { strategy: 'theirs' })
+    const merged = { a: '9', b: '2', e: 'seven', f: '8' }
+    expect(await values(branches)).toEqual(merged)
+    expect(await definition(branches)).toEqual({ name: 'c', type: 'text' })
+    // The fork inherits rows from before the target brought the column back.
+    const inherited = { a: '1', b: '2', f: '8' }
+    expect(await values(branches, 'fork')).toEqual(inherited)
+    await branches.fork('later', 'fork')
+    expect(await values(branches, 'later')).toEqual(inherited)
+    await branches.put('fork', 'items', 'b', { c: 'two' })
+    await branches.put('main', 'items', 'f', { c: 'eight' })
+    await branches.pull('fork')
+    await branches.merge('fork')
+    const last = { a: '9', b: 'two', e: 'seven', f: 'eight' }
+    expect(await values(branches, 'fork')).toEqual(last)
+    expect(await values(branches)).toEqual(last)
+    expect(await values(branches, 'later')).toEqual(inherited)
+  })
+
+  it.each([
+    ['target', 'fork', 'main'],
+    ['merged branch', 'main', 'fork'],
+  ])('is a conflict if the fork has removed the column, as the %s', async (_side, into, from) => {
+    const branches = await open([TEXT], { a: { c: '1' } })
+    await altered(branches, 'main', { type: 'int' })
+    await branches.fork('fork')
+    expectOk(await branches.call('fork', 'DELETE', '/tables/items/columns/c'))
+    await revert(branches)
+    await branches.put('main', 'items', 'a', { c: '77' })
+    const { conflicts } = await branches.merge(from, { into, dryRun: true, allowDataLoss: true })
+    expect(conflicts).toMatchObject([{ kind: 'schema', table: 'items', column: 'c', records: 1 }])
+  })
+
+  it('takes values away again that records without one have got', async () => {
+    const branches = await open([TEXT], { a: { c: '1' }, b: {}, d: {} })
+    await altered(branches, 'dev', { notNull: true, fillNulls: true, defaultValue: '7' })
+    await branches.merge('dev')
+    await branches.put('main', 'items', 'd', { c: '8' })
+    await revert(branches, 'dev')
+    expect((await branches.merging('dev')).body.conflicts).toMatchObject([
+      { kind: 'bothUpdated', id: 'd', columns: { c: { base: '7', ours: '8', theirs: null } } },
+    ])
+    const { tables } = await branches.merge('dev', { strategy: 'ours' })
+    expect(tables).toEqual([{ name: 'items', inserted: 0, updated: 1, deleted: 0 }])
+    expect(await definition(branches)).toEqual(TEXT)
+    expect(await values(branches)).toEqual({ a: '1', b: null, d: '8' })
+    await branches.pull('dev')
+    expect(await values(branches, 'dev')).toEqual({ a: '1', b: null, d: '8' })
+  })
 
   it('reports values that do not convert back', async () => {
     const branches = await open([NUMBER], { a: { c: 1 }, b: { c: 2 } })
@@ -522,17 +555,22 @@ describe('a type that one side has changed and changed back', () => {
     }
   })
 
-  it('has changed values also if they are compared without locks', async () => {
+  it.each([
+    ['with others', ['b', 'x', 'y']],
+    ['alone', []],
+  ])('has changed values also if they are compared without locks, %s', async (_, ids) => {
     const limits = { automaticCheckpointsMax: 20, mergeLockedRowsMax: 1 }
     const large = await createTestService({ url: service.url, limits })
     try {
       const branches = (await open([TEXT], START)).through(large)
       await changeBack(branches, 'dev')
-      for (const id of ['b', 'x', 'y']) await branches.put('dev', 'items', id, { c: `${id}.0` })
+      const written = Object.fromEntries(ids.map((id) => [id, `${id}.0`]))
+      for (const [id, c] of Object.entries(written)) await branches.put('dev', 'items', id, { c })
       await branches.put('main', 'items', 'e', { c: '9.50' })
       const { tables } = await branches.merge('dev')
-      expect(tables).toEqual([{ name: 'items', inserted: 2, updated: 3, deleted: 0 }])
-      const merged = { a: '1.5', b: 'b.0', d: '4.5', e: '9.50', x: 'x.0', y: 'y.0' }
+      const counts = ids.length > 0 ? { inserted: 2, updated: 3 } : { inserted: 0, updated: 2 }
+      expect(tables).toEqual([{ name: 'items', ...counts, deleted: 0 }])
+      const merged = { a: '1.5', b: '2', d: '4.5', e: '9.50', ...written }
       expect(await values(branches)).toEqual(merged)
     } finally {
       await large.close()

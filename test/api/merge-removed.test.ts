@@ -362,6 +362,24 @@ describe('a table or column that the merged branch has kept by an earlier decisi
   })
 })
 
+describe('a column that the merged branch has kept in place of a new one of the same name', () => {
+  it('does not take the new one from a target that stays as it is', async () => {
+    const branches = await open()
+    const name: Column = { name: 'name', type: 'date' }
+    await branches.edit('main', without('name'))
+    await branches.edit('main', { addColumn: { table: 'items', column: name } })
+    await branches.patch('main', 'items', 'a', { name: '2026-01-31' })
+    await branches.patch('dev', 'items', 'a', { name: 'changed' })
+    await branches.pull('dev', { strategy: 'ours' })
+    expect(conflictsOf(await branches.merging('dev'))).toMatchObject([{ column: 'name' }])
+    await branches.merge('dev', { strategy: 'ours' })
+    expect(await branches.read('main', 'items', ['a'])).toMatchObject({ a: { name: '2026-01-31' } })
+    await branches.merge('dev')
+    expect(await branches.read('main', 'items', ['a'])).toMatchObject({ a: { name: '2026-01-31' } })
+    expect(await branches.read('dev', 'items', ['a'])).toMatchObject({ a: { name: 'changed' } })
+  })
+})
+
 describe('a table or column that a branch has kept, and another branch has decided against', () => {
   it('is in conflict with later changes, if the branches have several bases', async () => {
     const branches = await open()

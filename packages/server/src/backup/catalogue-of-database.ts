@@ -213,6 +213,7 @@ export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
       branch_id: ofBranch,
       table_id: copied,
       column_ids: copied,
+      column_epochs: copied,
       epoch: copied,
       file_column_ids: copied,
       kind: copied,

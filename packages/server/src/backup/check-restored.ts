@@ -400,19 +400,25 @@ interface HeapRow {
   readonly kind: string
   readonly columnIds: readonly string[]
   readonly fileColumnIds: readonly string[]
+  readonly columnEpochs: unknown
 }
+
+const ColumnEpochsSchema = nullable(
+  Type.Record(Type.String(), Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 })),
+)
 
 /** Checks that heaps have the columns that the catalogue says, with the types that schemas say. */
 async function checkHeaps(database: Queryable, databaseId: string): Promise<void> {
   const heaps = await database.query<HeapRow & Record<string, unknown>>(sql`
     select id::text as id, kind, column_ids::text[] as "columnIds",
-      file_column_ids::text[] as "fileColumnIds"
+      file_column_ids::text[] as "fileColumnIds", column_epochs as "columnEpochs"
     from offshoot.heaps
     where database_id = ${databaseId}`)
   const types = await findColumnTypes(database, databaseId)
   const tables = await findTableColumns(database, databaseId)
-  for (const { id, kind, columnIds, fileColumnIds } of heaps) {
+  for (const { id, kind, columnIds, fileColumnIds, columnEpochs } of heaps) {
     const what = `the table of rows [${id}]`
+    requireShape(ColumnEpochsSchema, columnEpochs, what)
     if (!KINDS.includes(kind)) throw damaged(what)
     const isOfFiles = new Set(fileColumnIds)
     for (const columnId of columnIds) {

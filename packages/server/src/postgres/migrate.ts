@@ -38,6 +38,7 @@ import { recordVersions } from './migrations/034-record-versions.js'
 import { operations } from './migrations/035-operations.js'
 import { loads } from './migrations/036-loads.js'
 import { joinedSequences } from './migrations/037-joined-sequences.js'
+import { columnEpochs } from './migrations/038-column-epochs.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -100,6 +101,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 35, name: 'operations', statements: operations },
   { number: 36, name: 'loads', statements: loads },
   { number: 37, name: 'joined sequences', statements: joinedSequences },
+  { number: 38, name: 'column epochs', statements: columnEpochs },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

@@ -102,11 +102,6 @@ export class RowState {
     return withColumns(this.#layout, { tableId: table.id, columnIds: storedIdsOf(table) })
   }
 
-  /** Returns whether rows of the state are inherited from a branch. */
-  inheritsFrom(branchId: string): boolean {
-    return this.#layout.levels.slice(1).some((level) => level.branchId === branchId)
-  }
-
   /** Returns whether the state has a branch in common with another one. */
   isRelatedTo(other: BranchRows): boolean {
     const branches = new Set(this.#layout.levels.map((level) => level.branchId))

@@ -1,6 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
-import type { StoredSchema } from '../../rows/columns/stored-schema.js'
+import { type StoredSchema, storedIdsOf } from '../../rows/columns/stored-schema.js'
 import { Difference } from '../../rows/merging/difference.js'
 import type { BranchState } from '../branches/branch-state.js'
 import { listRemovals, type Removal } from '../schemas/data-loss.js'
@@ -95,7 +95,8 @@ function contested(
     if (columns === undefined) {
       return before === undefined && !settled.includes(table.id) ? [] : [{ table, columns }]
     }
-    const known = new Set([...(before?.columns ?? []).map(({ id }) => id), ...settled])
+    // A column that the base has changed the type of can be back since.
+    const known = new Set([...(before === undefined ? [] : storedIdsOf(before)), ...settled])
     // A column whose type was changed and changed back is still the one of the base.
     const knownFirst = new Set((before?.columns ?? []).map((column) => firstOf(column).id))
     const there = other.tables.find(({ id }) => id === table.id)?.columns ?? []

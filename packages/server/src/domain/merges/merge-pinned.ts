@@ -14,18 +14,25 @@ import {
   type Transaction,
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
-import { listAllColumns, type StoredTable } from '../../rows/columns/stored-schema.js'
+import {
+  listAllColumns,
+  type StoredColumn,
+  type StoredTable,
+} from '../../rows/columns/stored-schema.js'
 import { OutdatedError } from '../../rows/merging/comparison.js'
 import { Difference } from '../../rows/merging/difference.js'
+import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
 import { type BranchState, getState } from '../branches/branch-state.js'
 import { withBranches } from '../branches/lock-branches.js'
 import { insertAutomatic } from '../checkpoints/queries.js'
 import { changesOf, pairColumns } from '../schemas/alter-column.js'
 import { dataLossError } from '../schemas/data-loss.js'
+import { firstOf } from '../schemas/round-trips.js'
 import { applyMerge } from './merge-apply.js'
 import {
   baseOfTable,
+  baseSchema,
   findHistoryOf,
   getPin,
   insertMergeOfPin,
@@ -80,8 +87,25 @@ export async function isLarge(
   const { ownRowsMax, records } = sides
   // The limit of records that a request names is low enough.
   if (records !== undefined) return false
-  const options = { limit: limits.mergeLockedRowsMax, ownRowsMax }
-  return Difference.areMany(transaction, listMerged(sides, limits), options)
+  const limit = limits.mergeLockedRowsMax
+  for (const table of listReread(sides)) {
+    const counted = { table, columns: [], limits, rowsMax: limit + 1 }
+    const { rows } = await new RowState(sides.theirs.rows).countValues(transaction, counted)
+    if (rows > limit) return true
+  }
+  return Difference.areMany(transaction, listMerged(sides, limits), { limit, ownRowsMax })
+}
+
+/** Lists the merged tables of which all rows are compared, because the type of a column was changed and changed back. */
+function listReread({ theirs, ours, bases, ruleOf }: MergeSides): StoredTable[] {
+  const known = new Map(baseSchema(bases).tables.map(({ id, columns }) => [id, columns]))
+  const here = new Map(ours.schema.tables.map(({ id, columns }) => [id, columns]))
+  return theirs.schema.tables.filter(({ id, columns }) => {
+    const before = new Set(known.get(id)?.map((column) => column.id))
+    const isReread = (column: StoredColumn) =>
+      !before.has(column.id) && firstOf(column).id !== column.id
+    return ruleOf(id).mode === 'merge' && [...columns, ...(here.get(id) ?? [])].some(isReread)
+  })
 }
 
 /** Lists the differences of the tables whose rows are merged. */

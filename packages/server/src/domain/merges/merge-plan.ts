@@ -10,7 +10,6 @@ import { toCanonicalJson } from '../../common/write-json.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
 import { UNDECIDED } from '../../rows/merging/compare-rows.js'
-import { RowState } from '../../rows/row-state.js'
 import { StoredBranch } from '../../rows/stored-branch.js'
 import { requireDirectChanges } from '../access/approvals.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -43,12 +42,7 @@ import {
   StateGoneError,
 } from './merge-base.js'
 import { isNamed, recordsByTable, requireKnownOnly } from './only.js'
-import {
-  listConvertedOtherwise,
-  listUnstorable,
-  readColumns,
-  readColumnsOfBases,
-} from './read-columns.js'
+import { readColumns, readColumnsOfBases } from './read-columns.js'
 import { Resolutions } from './resolutions.js'
 import { rememberRestored, restoreIds } from './restored-ids.js'
 import { getStepStates, type Step } from './step-states.js'
@@ -136,8 +130,6 @@ export interface MergeSides extends Sides {
   readonly records: ReadonlyMap<number, readonly string[]> | undefined
   /** New ids of tables and columns that a revert brings back, by their old ids. */
   readonly restored: ReadonlyMap<number, number>
-  /** Columns of the merged branch that the target cannot store for it. See `listConvertedOtherwise`. */
-  readonly convertedOtherwise: ReadonlySet<number>
 }
 
 const UNBOUNDED = Promise.resolve(Number.POSITIVE_INFINITY)
@@ -169,9 +161,7 @@ export async function findSides(
   // The target is written, so its rows stay under their own ids, which are those that all others are read by.
   const ours = { rows: here.rows, schema: ids.read(here.schema) }
   const named = [...theirs.schema.tables, ...ours.schema.tables]
-  const isFork = step === undefined && new RowState(there.rows).inheritsFrom(options.into.branchId)
   return {
-    convertedOtherwise: isFork ? listConvertedOtherwise(renamed.schema, theirs.schema) : new Set(),
     theirs,
     ours,
     bases,
@@ -280,7 +270,7 @@ const ofUnknown: Base['rowOf'] = ([row]) => row?.map(() => UNDECIDED)
 export async function planMerge(
   transaction: Transaction,
   options: MergeOptions,
-  { theirs, ours, bases, ids, ruleOf, records, restored, convertedOtherwise }: MergeSides,
+  { theirs, ours, bases, ids, ruleOf, records, restored }: MergeSides,
 ): Promise<MergePlan> {
   const { limits } = options
   const base = baseSchema(bases)
@@ -310,8 +300,7 @@ export async function planMerge(
     ruleOf,
     limits,
   })
-  const unstorable = listUnstorable(convertedOtherwise, { ours: ours.schema, merged: mergedSchema })
-  const conflicts = [...merged.conflicts, ...unfit, ...unstorable]
+  const conflicts = [...merged.conflicts, ...unfit]
   if (records !== undefined) requireSameSchema(sides, merged, [...records.keys()])
   const stored = ids.store(records === undefined ? mergedSchema : ours.schema)
   const schema = rememberRestored(stored, restored, {

@@ -6,8 +6,7 @@ import {
 } from '../../rows/columns/stored-schema.js'
 import { RowState } from '../../rows/row-state.js'
 import type { BranchState, ReadColumns } from '../branches/branch-state.js'
-import type { SchemaConflict } from '../schemas/merge-schemas.js'
-import { isFilledSince, storedAs, withIds } from '../schemas/round-trips.js'
+import { storedAs, withIds } from '../schemas/round-trips.js'
 import type { Base, Bases } from './merge-base.js'
 
 /*
@@ -20,6 +19,7 @@ import type { Base, Bases } from './merge-base.js'
 export function findReadColumns(state: StoredSchema, merged: StoredSchema): ReadColumns {
   const found = new Map<number, ReadonlyMap<number, StoredColumn>>()
   const tables = new Map(merged.tables.map((table) => [table.id, table]))
+  const removed = new Set(state.removedIds)
   for (const { id, columns } of state.tables) {
     const after = tables.get(id)?.columns ?? []
     const known = new Set(columns.map((column) => column.id))
@@ -27,7 +27,7 @@ export function findReadColumns(state: StoredSchema, merged: StoredSchema): Read
     const read = after.flatMap((column): [number, StoredColumn][] => {
       const other = known.has(column.id)
         ? columns.find((each) => each.id === column.id && !haveSameOrigins(each, column))
-        : columns.find((each) => !kept.has(each.id) && isReadAs(each, column))
+        : columns.find((each) => !kept.has(each.id) && isReadAs(each, { column, removed }))
       return other === undefined ? [] : [[column.id, other]]
     })
     if (read.length > 0) found.set(id, new Map(read))
@@ -35,12 +35,24 @@ export function findReadColumns(state: StoredSchema, merged: StoredSchema): Read
   return found
 }
 
-/** Returns whether the values of a column of a state have to be converted to those of a merged one, other than by its origins. */
-function isReadAs(column: StoredColumn, merged: StoredColumn): boolean {
+/**
+ * Returns whether the values of a column of a state have to be converted to those of a merged one, other than by its origins.
+ * `removed` has the ids of the columns that the state has removed.
+ */
+function isReadAs(
+  column: StoredColumn,
+  { column: merged, removed }: { column: StoredColumn; removed: ReadonlySet<number> },
+): boolean {
   const chain = [merged, ...listOrigins(merged)]
   const place = chain.findIndex(({ id }) => id === column.id)
-  // Its type was changed and changed back since.
-  if (place > 0) return haveSameForm(column, merged) && !isFilledSince(merged, place)
+  // Its type was changed and changed back since. Records without a value that got one since get it here, too, unless the state
+  // has taken that back.
+  if (place > 0) {
+    const isFilled = chain
+      .slice(0, place)
+      .some(({ id, fill }) => fill !== undefined && !removed.has(id))
+    return haveSameForm(column, merged) && !isFilled
+  }
   const origins = new Set([column, ...listOrigins(column)].map(({ id }) => id))
   return chain.some(({ id }) => origins.has(id))
 }
@@ -49,43 +61,6 @@ function isReadAs(column: StoredColumn, merged: StoredColumn): boolean {
 function haveSameOrigins(one: StoredColumn, other: StoredColumn): boolean {
   const [ids, others] = [one, other].map((column) => listOrigins(column).map(({ id }) => id))
   return String(ids) === String(others)
-}
-
-/**
- * Returns the ids of the columns of a schema that were made of other columns than those by which they are read: the target has
- * removed a column and brought it back under another id. A merge would make the column of the new one. The merged branch would
- * then read the rows that it has inherited with values of a column that these rows are older than.
- */
-export function listConvertedOtherwise(
-  schema: StoredSchema,
-  read: StoredSchema,
-): ReadonlySet<number> {
-  const found = new Set<number>()
-  for (const [place, { columns }] of schema.tables.entries()) {
-    for (const [index, column] of columns.entries()) {
-      const other = read.tables[place]?.columns[index]
-      if (other !== undefined && !haveSameOrigins(column, other)) found.add(other.id)
-    }
-  }
-  return found
-}
-
-/** Returns a conflict for each of the given columns that a merge would add to the target. */
-export function listUnstorable(
-  ids: ReadonlySet<number>,
-  { ours, merged }: { ours: StoredSchema; merged: StoredSchema },
-): SchemaConflict[] {
-  if (ids.size === 0) return []
-  const known = new Set(ours.tables.flatMap(({ columns }) => columns.map(({ id }) => id)))
-  return merged.tables.flatMap(({ name, columns }) =>
-    columns.flatMap((column): SchemaConflict[] => {
-      if (!ids.has(column.id) || known.has(column.id)) return []
-      const message =
-        `its type was changed to [${column.type}] on the merged branch, and the column was removed and brought back on the ` +
-        'target; change its type on the target first'
-      return [{ table: name, column: column.name, takes: [], message }]
-    }),
-  )
 }
 
 /** Returns a state in which columns are read by the ids and the types of the merged ones. */

@@ -251,6 +251,9 @@ function mergeTable(
     const records = changedRecords.get(id) ?? 0
     conflicts.push({ id, table: table.name, column: name, message, takes, records })
   }
+  /** Returns whether the merged branch has kept a column although it contains that the target has removed it. */
+  const isKeptThere = (column: StoredColumn) =>
+    isRemoved.has(column.id) && findSame(before?.columns ?? [], column) === undefined
   const name = mergeName({ before, ours: table, theirs: other }, () => strategyOf(table), conflict)
   const kept = table.columns.flatMap((column): StoredColumn[] => {
     const previous = findSame(before?.columns ?? [], column)
@@ -299,7 +302,12 @@ function mergeTable(
       return [{ ...mergeIndexes({ ...sides, ours: made }), name }]
     }
     if (previous === undefined || hasTwin(previous, column, other)) return [column]
-    if (!isChanged(previous, column)) return []
+    if (!isChanged(previous, column)) {
+      // The merged branch has kept another column of the name instead, which is a conflict until the target stays as it is.
+      return other.columns.some((each) => isSameName(each, column) && isKeptThere(each))
+        ? [column]
+        : []
+    }
     const strategy = strategyOf(column)
     if (strategy === 'fail') removalConflict(REMOVED_THERE, EITHER, column)
     return strategy === 'theirs' ? [] : [column]
@@ -313,7 +321,8 @@ function mergeTable(
       added.push(column)
       continue
     }
-    if (isMade && isRemoved.has(column.id)) continue
+    // The target has decided against what the merged branch has made of the column.
+    if (isMade && isMadeOf(column, previous) && isRemoved.has(column.id)) continue
     if (previous !== undefined && !isMade && !isChanged(previous, column)) continue
     if (strategyOf(column) === 'ours') {
       if (isMade) context.rejected.push(column.id)

@@ -1,10 +1,5 @@
 import { haveSameForm } from '../../rows/columns/conversions.js'
-import {
-  listOrigins,
-  type StoredColumn,
-  type StoredSchema,
-  type StoredTable,
-} from '../../rows/columns/stored-schema.js'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
 import { withColumnIds, withUsedIds } from './store-constraint.js'
 
 /*
@@ -138,10 +133,4 @@ export function withIds(table: StoredTable, idOf: (id: number) => number): Store
     columns: columns.map((column) => withUsedIds(column, idOf)),
     ...(constraints && { constraints: constraints.map((each) => withColumnIds(each, idOf)) }),
   }
-}
-
-/** Returns whether a column was stored anew since another one, because records without a value got one. */
-export function isFilledSince(column: StoredColumn, since: number): boolean {
-  const chain = [column, ...listOrigins(column)]
-  return chain.slice(0, since).some(({ fill }) => fill !== undefined)
 }

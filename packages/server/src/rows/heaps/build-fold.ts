@@ -84,19 +84,20 @@ async function lockTiers(connection: Queryable, tiers: readonly Tier[]): Promise
 
 /**
  * Finds the columns that have a value in rows from before they were added: a fill value, or the value of the column that
- * they were made of. They are the same in all schemas. Columns that the branch does not have are kept, because a merge may
+ * they were made of, as the schema of the branch says. Columns that the branch does not have are kept, because a merge may
  * give them to its forks.
  */
 async function findFilled(
   connection: Queryable,
-  { databaseId }: Layout,
+  { databaseId, schemaId }: Layout,
   columnIds: readonly number[],
 ): Promise<ReadonlyMap<number, StoredColumn>> {
   const rows = await connection.query<{ column: StoredColumn }>(sql`
     select distinct on (c ->> 'id') c as column
     from offshoot.schemas s,
       jsonb_path_query(s.document, '$.**.columns[*] ? (exists (@.fill) || exists (@.from))') c
-    where s.database_id = ${databaseId} and (c ->> 'id')::bigint = any(${columnIds}::bigint[])`)
+    where s.database_id = ${databaseId} and (c ->> 'id')::bigint = any(${columnIds}::bigint[])
+    order by c ->> 'id', s.id = ${schemaId}::bigint desc`)
   return new Map(rows.map(({ column }) => [column.id, column]))
 }
 

@@ -206,7 +206,8 @@ async function runAll(transaction: Queryable, statements: readonly Sql[]): Promi
 
 /**
  * Adds a column and its nested columns to an existing heap. Existing rows get the value of the column that it is made of,
- * or else the fill value. Their versions and epochs stay: nobody has read the column yet.
+ * or else the fill value. Their versions and epochs stay: nobody has read the column yet. Forks that exist do not read it
+ * (`column_epochs`), so rows of the past have no values of it.
  */
 export async function addHeapColumn(
   transaction: Queryable,
@@ -214,40 +215,46 @@ export async function addHeapColumn(
   options: { table: StoredTable; column: StoredColumn },
 ): Promise<void> {
   const { heapId } = heap
-  const shapes = physicalShapes([options.column])
+  const { table, column } = options
+  const shapes = physicalShapes([column])
+  const ids = shapes.map(({ id }) => id)
   await stopBuilding(transaction, heapId)
-  for (const table of [heapName(heap), pastName(heap)]) {
-    const additions = shapes.map(
-      (shape) => sql`add column ${ident(shape.physicalName)} ${raw(shape.sqlType)}${fillOf(shape)}`,
+  const alter = (name: Sql, clauseOf: (shape: ColumnShape) => Sql, some = shapes) =>
+    transaction.query(sql`alter table ${name} ${join(some.map(clauseOf), ', ')}`)
+  const added = ({ physicalName, sqlType }: ColumnShape) =>
+    sql`add column ${ident(physicalName)} ${raw(sqlType)}`
+  await alter(heapName(heap), (shape) => sql`${added(shape)}${fillOf(shape)}`)
+  await alter(pastName(heap), added)
+  const filled = shapes.filter((shape) => shape.column.fill !== undefined)
+  if (filled.length > 0) {
+    // The default has filled existing rows; inserts always give a value.
+    const withoutDefault = (shape: ColumnShape) =>
+      sql`alter column ${ident(shape.physicalName)} drop default`
+    await alter(heapName(heap), withoutDefault, filled)
+  }
+  if (column.from !== undefined) {
+    const converted = storedValue(sql`h`, column, heap)
+    await movingRows(transaction, table, () =>
+      transaction.query(
+        sql`update ${heapName(heap)} h set ${ident(physicalName(column))} = ${converted} where not h.deleted`,
+      ),
     )
-    await transaction.query(sql`alter table ${table} ${join(additions, ', ')}`)
-    for (const shape of shapes.filter(({ column }) => column.fill !== undefined)) {
-      // The default has filled existing rows; inserts always give a value.
-      await transaction.query(
-        sql`alter table ${table} alter column ${ident(shape.physicalName)} drop default`,
-      )
-    }
-    if (options.column.from !== undefined) {
-      const converted = storedValue(sql`h`, options.column, heap)
-      await movingRows(transaction, options.table, () =>
-        transaction.query(
-          sql`update ${table} h set ${ident(physicalName(options.column))} = ${converted} where not h.deleted`,
-        ),
-      )
-    }
   }
   await runAll(transaction, [
-    ...ruleStatements(heap, { columns: [options.column] }),
+    ...ruleStatements(heap, { columns: [column] }),
     ...fileIndexStatements(heap, shapes),
   ])
   await transaction.query(sql`
-    update offshoot.heaps
-    set column_ids = column_ids || ${shapes.map((shape) => shape.id)}::bigint[],
-      file_column_ids = file_column_ids || ${fileColumnIds(shapes)}::bigint[]
-    where id = ${heapId}`)
-  for (const { column } of shapes) {
-    if (!wantsIndex(column) && !wantsSearchIndex(options.table, column)) continue
-    await requestIndexes(transaction, { ...heap, table: options.table, column })
+    update offshoot.heaps h
+    set column_ids = h.column_ids || ${ids}::bigint[],
+      file_column_ids = h.file_column_ids || ${fileColumnIds(shapes)}::bigint[],
+      column_epochs = coalesce(h.column_epochs, '{}')
+        || (select jsonb_object_agg(i, b.epoch) from unnest(${ids}::bigint[]) i)
+    from offshoot.branches b
+    where h.id = ${heapId} and b.id = h.branch_id`)
+  for (const shape of shapes) {
+    if (!wantsIndex(shape.column) && !wantsSearchIndex(table, shape.column)) continue
+    await requestIndexes(transaction, { ...heap, table, column: shape.column })
   }
 }
 

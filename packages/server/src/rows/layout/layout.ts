@@ -132,6 +132,17 @@ const EPOCH_MAX = raw(String(2 ** 31 - 1))
 const LEVEL_COLUMNS = sql`b.id, b.database_id, b.parent_id, b.fork_epoch, b.stamp, b.schema_id, b.resets, b.epoch`
 
 /**
+ * Selects the columns that a heap `h` had at the end of an epoch. A fork does not read one that the heap has got since: its
+ * values were made of those that the other branch had then, and the fork may make them of others.
+ */
+const columnsAsOf = (epoch: Sql): Sql => sql`
+            case when h.column_epochs is null or ${epoch} is null then to_json(h.column_ids) else (
+              select coalesce(json_agg(i), '[]')
+              from unnest(h.column_ids) i
+              where coalesce((h.column_epochs ->> i::text)::integer, 0) <= ${epoch}
+            ) end`
+
+/**
  * Selects the levels of a branch, which `toLayout` takes. Other forms than texts and JSON would differ in an aggregate. A
  * parent is looked up by a subquery with `offset`: PostgreSQL expects many rows of a recursive query, and would join
  * them with all branches of all databases.
@@ -156,7 +167,7 @@ function levelsSql(branchId: Sql, isHidden: Sql, isFollowed = sql`true`): Sql {
       case when c.depth = 0 then ${latestForkOf(sql`c.id`)} else 0 end as "latestFork",
       (
         select json_agg(json_build_object(
-          'id', h.id, 'tableId', h.table_id, 'columnIds', h.column_ids, 'kind', h.kind,
+          'id', h.id, 'tableId', h.table_id, 'columnIds', ${columnsAsOf(sql`c.as_of`)}, 'kind', h.kind,
           'epoch', h.epoch, 'nextBranchId', h.next_branch_id,
           'latestFork', case when h.next_branch_id = c.id
             then ${latestForkOf(sql`c.id`, sql`and f.fork_epoch < h.epoch`)} end))
