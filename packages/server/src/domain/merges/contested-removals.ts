@@ -1,6 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
-import { type StoredSchema, storedIdsOf } from '../../rows/columns/stored-schema.js'
+import { listOrigins, type StoredSchema } from '../../rows/columns/stored-schema.js'
 import { Difference } from '../../rows/merging/difference.js'
 import type { BranchState } from '../branches/branch-state.js'
 import { listRemovals, type Removal } from '../schemas/data-loss.js'
@@ -89,14 +89,15 @@ function contested(
     settled?: readonly number[] | undefined
   },
 ): Removal[] {
-  const inBase = new Map(base.tables.map((table) => [table.id, table]))
+  const baseTables = new Map(base.tables.map((table) => [table.id, table]))
   return listRemovals(kept, other).flatMap(({ table, columns }): Removal[] => {
-    const before = inBase.get(table.id)
+    const before = baseTables.get(table.id)
     if (columns === undefined) {
       return before === undefined && !settled.includes(table.id) ? [] : [{ table, columns }]
     }
     // A column that the base has changed the type of can be back since.
-    const known = new Set([...(before === undefined ? [] : storedIdsOf(before)), ...settled])
+    const inBase = (before?.columns ?? []).flatMap((column) => [column, ...listOrigins(column)])
+    const known = new Set([...inBase.map(({ id }) => id), ...settled])
     // A column whose type was changed and changed back is still the one of the base.
     const knownFirst = new Set((before?.columns ?? []).map((column) => firstOf(column).id))
     const there = other.tables.find(({ id }) => id === table.id)?.columns ?? []
