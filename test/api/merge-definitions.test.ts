@@ -450,6 +450,18 @@ describe('a change of the type that the target has reverted', () => {
     expect(conflicts).toMatchObject([{ kind: 'schema', table: 'items', column: 'c', records: 1 }])
   })
 
+  it('is no reason to leave out the column in a difference with a branch that has the type', async () => {
+    const branches = await open([TEXT], { a: { c: '1' }, b: { c: '2' } })
+    await branches.fork('back')
+    await altered(branches, 'back', { type: 'int' })
+    await branches.fork('later', 'back')
+    await revert(branches, 'back')
+    await branches.put('back', 'items', 'b', { c: null })
+    expect((await branches.diff('later', '?against=back')).tables).toMatchObject([
+      { changes: [{ change: 'updated', id: 'b', columns: { c: { from: null, to: 2 } } }] },
+    ])
+  })
+
   it('takes values away again that records without one have got', async () => {
     const branches = await open([TEXT], { a: { c: '1' }, b: {}, d: {} })
     await altered(branches, 'dev', { notNull: true, fillNulls: true, defaultValue: '7' })

@@ -9,6 +9,7 @@ import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-t
 import type { TextRow } from '../../postgres/statement.js'
 import {
   EMPTY_SCHEMA,
+  listOrigins,
   type StoredSchema,
   type StoredTable,
 } from '../../rows/columns/stored-schema.js'
@@ -126,7 +127,7 @@ export async function readDifference(
             table,
             form: { limits: options.limits, jsonAsText: false },
             // The rows of the other side may still store values of columns that it has removed.
-            leftOut: before.schema.removedIds?.filter((id) => !before.isRead(table, id)),
+            leftOut: before.schema.removedIds?.filter((id) => !before.hasColumn(table, id)),
             base: before.baseOf(table),
             after: { rows: after.rows, table },
             isRestricted: false,
@@ -179,8 +180,22 @@ interface Before {
   readonly at: 'base' | 'fork' | 'now' | 'checkpoint'
   readonly schema: StoredSchema
   baseOf(table: StoredTable): TableBase | TableState
-  /** Returns whether another column is read in place of one that the later state has. */
-  isRead(table: StoredTable, columnId: number): boolean
+  /** Returns whether there is a column whose values are those of a column of the later state. */
+  hasColumn(table: StoredTable, columnId: number): boolean
+}
+
+/** Returns whether a state has a column that a column of a later table was made of, or that is read in its place. */
+function hasColumnIn({ table, readAs }: TableState, later: StoredTable, columnId: number): boolean {
+  const column = later.columns.find(({ id }) => id === columnId)
+  if (column === undefined) return false
+  const origins = new Set([column, ...listOrigins(column)].map(({ id }) => id))
+  return readAs?.has(columnId) === true || table?.columns.some(({ id }) => origins.has(id)) === true
+}
+
+/** Returns a table in a state, without values of columns that the state has removed. */
+function ownColumnsOf(state: TableState): TableState {
+  const { rows, table } = state
+  return table === undefined ? state : { ...state, rows: new RowState(rows).ofTable(table) }
 }
 
 async function resolveAgainst(
@@ -221,12 +236,12 @@ function idsOfPast({ schema }: BranchState): SameIds {
 function inState(
   state: BranchState,
   { schema }: BranchState,
-): Pick<Before, 'schema' | 'baseOf' | 'isRead'> {
+): Pick<Before, 'schema' | 'baseOf' | 'hasColumn'> {
   const read = readColumns(state, schema)
   return {
     schema: state.schema,
-    baseOf: (table) => stateOf(read, table),
-    isRead: ({ id }, columnId) => read.readAs?.get(id)?.has(columnId) === true,
+    baseOf: (table) => ownColumnsOf(stateOf(read, table)),
+    hasColumn: (table, columnId) => hasColumnIn(stateOf(read, table), table, columnId),
   }
 }
 
@@ -287,9 +302,14 @@ async function findBase(
     name: isShown ? from.branchName : undefined,
     at: bases.isForkOfTarget ? 'fork' : 'base',
     schema: withNames(baseSchema(bases), after.schema),
-    baseOf: (table) => tableBase(baseOfTable(read, table.id), table),
-    isRead: ({ id }, columnId) =>
-      baseOfTable(read, id).states.some(({ readAs }) => readAs?.get(id)?.has(columnId) === true),
+    baseOf: (table) => {
+      const base = tableBase(baseOfTable(read, table.id), table)
+      return { ...base, states: base.states.map(ownColumnsOf) }
+    },
+    hasColumn: (table, columnId) =>
+      baseOfTable(read, table.id).states.some((state) =>
+        hasColumnIn(stateOf(state, table), table, columnId),
+      ),
   }
 }
 
