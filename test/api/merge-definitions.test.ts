@@ -450,6 +450,23 @@ describe('a change of the type that the target has reverted', () => {
     expect(conflicts).toMatchObject([{ kind: 'schema', table: 'items', column: 'c', records: 1 }])
   })
 
+  it('is pulled by a fork with the type if the fork changes it back, too', async () => {
+    const branches = await open([TEXT], { a: { c: '1.50' } })
+    await altered(branches, 'main', { type: 'float' })
+    await branches.fork('late')
+    await revert(branches)
+    expect((await branches.pulling('late')).body.conflicts).toMatchObject([
+      {
+        column: 'c',
+        takes: ['ours'],
+        message: expect.stringContaining('changed back to [string] on the merged branch'),
+      },
+    ])
+    await altered(branches, 'late', { type: 'string' })
+    await branches.pull('late')
+    expect(await values(branches, 'late')).toEqual({ a: '1.50' })
+  })
+
   it('is no reason to leave out the column in a difference with a branch that has the type', async () => {
     const branches = await open([TEXT], { a: { c: '1' }, b: { c: '2' } })
     await branches.fork('back')

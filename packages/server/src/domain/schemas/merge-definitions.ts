@@ -89,10 +89,11 @@ export function mergeDefinitions(sides: ColumnSides, context: Context): StoredCo
   // Ours has no values of the old type any more.
   if (!isTheirsNew) {
     if (context.strategyOf() !== 'ours') {
-      context.conflict(
-        'its type was changed on the target, and its definition on the merged branch',
-        ['ours'],
-      )
+      const message =
+        before.id === ours.id
+          ? `its type was changed back to [${theirs.type}] on the merged branch, which a merge cannot do on the target; change it there first`
+          : 'its type was changed on the target, and its definition on the merged branch'
+      context.conflict(message, ['ours'])
     }
     return ours
   }
