@@ -534,6 +534,105 @@ describe.each(['small', 'large'])('a revert that brings back a column (%s)', (si
   })
 })
 
+describe.each(['small', 'large'])('a revert of a change that has filled a column (%s)', (size) => {
+  const FILL = { notNull: true, fillNulls: true, defaultValue: '7' }
+
+  /** The records `a`, `b` and `c`; `b` and `c` have got a price by the change. Returns the entry of the log. */
+  async function filled(fork?: string): Promise<[TestBranches, string]> {
+    const branches = await open(size === 'large' ? large : service)
+    for (const id of ['b', 'c']) await branches.patch('main', 'items', id, { price: null })
+    if (fork !== undefined) await branches.fork(fork)
+    const path = '/tables/items/columns/price'
+    const { body } = expectOk(await branches.call('main', 'PATCH', path, FILL))
+    expect(await prices(branches)).toEqual({ a: 1, b: 7, c: 7 })
+    return [branches, body.entry]
+  }
+
+  it('takes back the rule and the values that are still there, and keeps later writes', async () => {
+    const [branches, entry] = await filled()
+    await branches.patch('main', 'items', 'a', { price: 2 })
+    await branches.patch('main', 'items', 'b', { name: 'later' })
+    await branches.put('main', 'items', 'e', { price: 5 })
+    const reverted = await revert(branches, { entry })
+    expect(reverted.tables).toMatchObject([
+      { name: 'items', inserted: 0, updated: 2, deleted: 0 },
+      { name: 'notes' },
+    ])
+    expect(await branches.read('main', 'items', IDS)).toEqual({
+      a: { name: 'a', price: 2 },
+      b: { name: 'later' },
+      c: { name: 'c' },
+      e: { price: 5 },
+    })
+    await branches.put('main', 'items', 'f', {})
+    const { body } = expectOk(await branches.call('main', 'GET', '/tables/items/columns/price'))
+    expect(body).toEqual({ name: 'price', type: 'int' })
+  })
+
+  it('reports values that were filled and changed since, which the strategy decides', async () => {
+    const [branches, entry] = await filled()
+    await branches.patch('main', 'items', 'b', { price: 20 })
+    const { conflicts } = await revert(branches, { entry, dryRun: true })
+    expect(conflicts).toMatchObject([
+      { kind: 'bothUpdated', id: 'b', columns: { price: { base: 7, ours: 20, theirs: null } } },
+    ])
+    await revert(branches, { entry, strategy: 'ours' })
+    expect(await prices(branches)).toEqual({ a: 1, b: 20 })
+  })
+
+  it('takes nothing from forks, and their records get no value by it', async () => {
+    const [branches, entry] = await filled('old')
+    await branches.fork('new')
+    await branches.patch('new', 'items', 'b', { name: 'new' })
+    await branches.patch('main', 'items', 'a', { price: 2 })
+    await revert(branches, { entry })
+    expect(await prices(branches, 'new')).toEqual({ a: 1, b: 7, c: 7 })
+    await branches.patch('old', 'items', 'b', { name: 'old' })
+    await branches.patch('old', 'items', 'c', { price: 30 })
+    await branches.put('old', 'items', 'e', { name: 'e' })
+    await branches.merge('old')
+    expect(await prices(branches)).toEqual({ a: 2, b: undefined, c: 30, e: undefined })
+    await branches.put('old', 'items', 'f', {})
+    await branches.pull('old')
+    expect(await prices(branches, 'old')).toEqual({
+      a: 2,
+      b: undefined,
+      c: 30,
+      e: undefined,
+      f: undefined,
+    })
+    expect(await branches.schema('old')).toEqual(await branches.schema('main'))
+  })
+
+  it('takes back values of records that the branch has inherited, and merges that', async () => {
+    const branches = await open(size === 'large' ? large : service)
+    await branches.patch('main', 'items', 'c', { price: null })
+    await branches.fork('work')
+    await branches.patch('work', 'items', 'b', { price: null })
+    const path = '/tables/items/columns/price'
+    const { entry } = expectOk(await branches.call('work', 'PATCH', path, FILL)).body
+    await branches.patch('work', 'items', 'a', { price: 2 })
+    await revert(branches, { entry }, 'work')
+    const reverted = { a: 2, b: undefined, c: undefined }
+    expect(await prices(branches, 'work')).toEqual(reverted)
+    await branches.put('main', 'items', 'e', {})
+    await branches.merge('work')
+    expect(await prices(branches)).toEqual({ ...reverted, e: undefined })
+  })
+
+  it('can be reverted, and follows a later change of the type', async () => {
+    const [branches, entry] = await filled()
+    await branches.patch('main', 'items', 'a', { price: 2 })
+    const reverted = await revert(branches, { entry })
+    await revert(branches, { entry: reverted.entry })
+    expect(await prices(branches)).toEqual({ a: 2, b: 7, c: 7 })
+    const path = '/tables/items/columns/price'
+    expectOk(await branches.call('main', 'PATCH', path, { type: 'string' }))
+    await revert(branches, { entry })
+    expect(await prices(branches)).toEqual({ a: '2', b: undefined, c: undefined })
+  })
+})
+
 describe('a revert that is refused', () => {
   it('names an entry of the branch that has kept its states', async () => {
     const branches = await open()

@@ -6,7 +6,7 @@ import {
 } from '../../rows/columns/stored-schema.js'
 import { RowState } from '../../rows/row-state.js'
 import type { BranchState, ReadColumns } from '../branches/branch-state.js'
-import { storedAs, withIds } from '../schemas/round-trips.js'
+import { isFilledSince, storedAs, withIds } from '../schemas/round-trips.js'
 import type { Base, Bases } from './merge-base.js'
 
 /*
@@ -19,7 +19,6 @@ import type { Base, Bases } from './merge-base.js'
 export function findReadColumns(state: StoredSchema, merged: StoredSchema): ReadColumns {
   const found = new Map<number, ReadonlyMap<number, StoredColumn>>()
   const tables = new Map(merged.tables.map((table) => [table.id, table]))
-  const removed = new Set(state.removedIds)
   for (const { id, columns } of state.tables) {
     const after = tables.get(id)?.columns ?? []
     const known = new Set(columns.map((column) => column.id))
@@ -27,7 +26,7 @@ export function findReadColumns(state: StoredSchema, merged: StoredSchema): Read
     const read = after.flatMap((column): [number, StoredColumn][] => {
       const other = known.has(column.id)
         ? columns.find((each) => each.id === column.id && !haveSameOrigins(each, column))
-        : columns.find((each) => !kept.has(each.id) && isReadAs(each, { column, removed }))
+        : columns.find((each) => !kept.has(each.id) && isReadAs(each, column))
       return other === undefined ? [] : [[column.id, other]]
     })
     if (read.length > 0) found.set(id, new Map(read))
@@ -35,24 +34,12 @@ export function findReadColumns(state: StoredSchema, merged: StoredSchema): Read
   return found
 }
 
-/**
- * Returns whether the values of a column of a state have to be converted to those of a merged one, other than by its origins.
- * `removed` has the ids of the columns that the state has removed.
- */
-function isReadAs(
-  column: StoredColumn,
-  { column: merged, removed }: { column: StoredColumn; removed: ReadonlySet<number> },
-): boolean {
+/** Returns whether the values of a column of a state have to be converted to those of a merged one, other than by its origins. */
+function isReadAs(column: StoredColumn, merged: StoredColumn): boolean {
   const chain = [merged, ...listOrigins(merged)]
   const place = chain.findIndex(({ id }) => id === column.id)
-  // Its type was changed and changed back since. Records without a value that got one since get it here, too, unless the state
-  // has taken that back.
-  if (place > 0) {
-    const isFilled = chain
-      .slice(0, place)
-      .some(({ id, fill }) => fill !== undefined && !removed.has(id))
-    return haveSameForm(column, merged) && !isFilled
-  }
+  // Its type was changed and changed back since.
+  if (place > 0) return haveSameForm(column, merged) && !isFilledSince(merged, place)
   const origins = new Set([column, ...listOrigins(column)].map(({ id }) => id))
   return chain.some(({ id }) => origins.has(id))
 }

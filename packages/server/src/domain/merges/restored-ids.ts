@@ -1,12 +1,15 @@
 import type { Queryable } from '../../postgres/database.js'
+import { haveSameForm } from '../../rows/columns/conversions.js'
 import {
   listAllColumns,
+  listOrigins,
   type StoredColumn,
   type StoredSchema,
   type StoredTable,
 } from '../../rows/columns/stored-schema.js'
 import type { ReadIds, StoredAs } from '../../rows/layout/layout.js'
 import type { BranchState } from '../branches/branch-state.js'
+import { isMadeOf } from '../schemas/merge-definitions.js'
 import { listObjectIds } from '../schemas/queries.js'
 import { SameIds } from '../schemas/same-ids.js'
 import { withColumnIds, withUsedIds } from '../schemas/store-constraint.js'
@@ -32,22 +35,24 @@ export async function restoreIds(
 ): Promise<RestoredStates> {
   const { after, now } = states
   const before = withSameIdsOf(states.before, after)
-  const removed = listRemoved(before.schema, [after.schema, now.schema])
+  const filled = findFilled({ before, after, now })
+  const removed = listRemoved(before.schema, [after.schema, now.schema], filled)
   const columns = [...removed.columns, ...removed.tables.flatMap((table) => table.columns)]
   const old = [
     ...removed.tables.map(({ id }) => id),
     ...listAllColumns(columns).map(({ id }) => id),
   ]
-  if (old.length === 0) return { before, after, restored: new Map() }
-  const ids = await listObjectIds(transaction, old.length)
+  if (old.length + filled.size === 0) return { before, after, restored: new Map() }
+  const ids = old.length === 0 ? [] : await listObjectIds(transaction, old.length)
   const restored = new Map(old.map((id, index) => [id, ids[index] ?? id]))
+  const renamed = new Map([...filled, ...restored])
   const columnIds = listAllColumns(removed.columns).map(({ id }) => id)
   const newIds = columnIds.flatMap((id) => restored.get(id) ?? [])
   return {
     before: {
       rows: before.rows,
-      schema: renumber(before.schema, restored),
-      storedIds: storedIds(before.schema, restored),
+      schema: renumber(before.schema, renamed),
+      storedIds: storedIds(before.schema, renamed),
     },
     after: {
       rows: after.rows,
@@ -78,12 +83,46 @@ function withSameIdsOf(state: BranchState, { schema: { sameIds } }: BranchState)
 }
 
 /**
+ * Finds the columns whose records without a value have got one, which has given the columns other ids. Such a change is one of a
+ * rule and of values: the column stays when it is taken back, with all that was written to it since. Returns the new ids by the
+ * old ones.
+ */
+function findFilled({
+  before,
+  after,
+  now,
+}: Record<'before' | 'after' | 'now', BranchState>): ReadonlyMap<number, number> {
+  const filled = new Map<number, number>()
+  for (const { id: tableId, columns } of before.schema.tables) {
+    const [later = [], latest = []] = [after, now].map(
+      ({ schema }) => schema.tables.find(({ id }) => id === tableId)?.columns,
+    )
+    for (const column of columns) {
+      const found = later.find((each) => isFilled(each, column))
+      if (found === undefined) continue
+      const isKept = latest.some((each) => each.id === found.id || isMadeOf(each, found))
+      if (isKept) filled.set(column.id, found.id)
+    }
+  }
+  return filled
+}
+
+/** Returns whether a column is another one whose records without a value were given one. */
+function isFilled(column: StoredColumn, of: StoredColumn): boolean {
+  const chain = [column, ...listOrigins(column)]
+  const place = chain.findIndex(({ id }) => id === of.id)
+  const isSame = haveSameForm(column, of) && column.link?.tableId === of.link?.tableId
+  return isSame && chain.slice(0, Math.max(place, 0)).some(({ fill }) => fill !== undefined)
+}
+
+/**
  * Lists the tables, and the columns of other tables, that none of the later schemas has. One that an earlier revert has
- * brought back is there under another id.
+ * brought back is there under another id, and so is one that was `filled`.
  */
 function listRemoved(
   { tables, sameIds: known = [] }: StoredSchema,
   later: readonly StoredSchema[],
+  filled: ReadonlyMap<number, number>,
 ): { tables: StoredTable[]; columns: StoredColumn[] } {
   const live = new Set(
     later.flatMap((schema) =>
@@ -93,7 +132,7 @@ function listRemoved(
   const same = [...known, ...later.flatMap(({ sameIds = [] }) => sameIds)].filter((ids) =>
     ids.some((id) => live.has(id)),
   )
-  const kept = new Set([...live, ...same.flat()])
+  const kept = new Set([...live, ...same.flat(), ...filled.keys()])
   return {
     tables: tables.filter(({ id }) => !kept.has(id)),
     columns: tables

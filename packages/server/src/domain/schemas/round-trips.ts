@@ -101,8 +101,8 @@ function findRoundTrips({ tables }: StoredSchema): RoundTrips {
 export function firstOf(column: StoredColumn): StoredColumn {
   let first = column
   let each = column
-  // A link may have been to another table, and a value for records without one is a change.
-  while (column.type !== 'link' && each.fill === undefined && each.from !== undefined) {
+  // A link may have been to another table.
+  while (column.type !== 'link' && !isFilled(each, column) && each.from !== undefined) {
     each = each.from
     if (haveSameForm(each, column)) first = each
   }
@@ -133,4 +133,17 @@ export function withIds(table: StoredTable, idOf: (id: number) => number): Store
     columns: columns.map((column) => withUsedIds(column, idOf)),
     ...(constraints && { constraints: constraints.map((each) => withColumnIds(each, idOf)) }),
   }
+}
+
+/**
+ * Returns whether a column was stored anew since another one, because records without a value got one, and must have one since.
+ * If they need none any more, values that they got are changes of records.
+ */
+export function isFilledSince(column: StoredColumn, since: number): boolean {
+  const chain = [column, ...listOrigins(column)]
+  return chain.slice(0, since).some((each) => isFilled(each, column))
+}
+
+function isFilled({ fill }: StoredColumn, latest: StoredColumn): boolean {
+  return fill !== undefined && latest.notNull === true
 }
