@@ -46,6 +46,53 @@ async function open() {
 const TAKEN_VALUES = { room: 'r', day: '2026-01-01' }
 const FAILED_VALUES = { room: 'x', price: 1, paid: 2 }
 
+describe.each(['main', 'fork'])('a preview of constraints on %s', (branch) => {
+  it('lists the first records that do not allow them, and their number', async () => {
+    const branches = await TestBranches.create(service, `constraints${++number}`, {
+      bookings: BOOKINGS,
+    })
+    const ids = Array.from({ length: 25 }, (_, index) => `r${String(index).padStart(2, '0')}`)
+    const booked = { room: 'r', day: '2026-01-01', price: 1, paid: 2 }
+    await branches.bulk(
+      'main',
+      'bookings',
+      ids.map((id) => ({ id, ...booked })),
+    )
+    if (branch === 'fork') await branches.fork('fork')
+    await branches.patch(branch, 'bookings', 'r01', { room: 's', paid: 0 })
+    const broken = ids.filter((id) => id !== 'r01')
+    const samples = broken.slice(0, 20).map((id) => ({ id }))
+    const once = { table: 'bookings', constraint: 'once', kind: 'unique', records: 24, samples }
+    const covered = { ...once, constraint: 'covered', kind: 'check' }
+    const path = '/tables/bookings/constraints'
+    const tried = await branches.call(branch, 'PUT', `${path}/once`, { ...UNIQUE, dryRun: true })
+    expect(tried).toMatchObject({
+      status: 200,
+      body: { constraint: { name: 'once', ...UNIQUE }, problems: [once] },
+    })
+    const refused = await branches.call(branch, 'PUT', `${path}/covered`, CHECK)
+    expect(refused).toMatchObject({ status: 400, body: { problems: [covered] } })
+    const add = [
+      { name: 'once', ...UNIQUE },
+      { name: 'covered', ...CHECK },
+      { name: 'divides', check: '1 / (paid - 2) < 1' },
+      { name: 'fine', check: 'price >= 0' },
+    ].map((constraint) => ({ addConstraint: { table: 'bookings', constraint } }))
+    const divides = { ...once, constraint: 'divides', kind: 'expression', records: 20 }
+    const preview = await branches.call(branch, 'POST', '/schema/preview', {
+      edits: { operations: add },
+    })
+    expect(preview).toMatchObject({ status: 200, body: { problems: [once, covered, divides] } })
+    await branches.remove(branch, 'bookings', ...broken)
+    for (const dryRun of [true, false]) {
+      const allowed = await branches.call(branch, 'PUT', `${path}/once`, { ...UNIQUE, dryRun })
+      expect(allowed).toMatchObject({ status: 200 })
+      const { body } = await branches.call(branch, 'GET', '')
+      expect(body.schema.tables[0].constraints ?? []).toHaveLength(dryRun ? 0 : 1)
+    }
+  })
+})
+
 describe.each(['main', 'fork'])('the constraints of a table on %s', (branch) => {
   let branches: TestBranches
   let send: (method: string, path: string, body?: unknown, headers?: object) => Promise<never>
@@ -345,7 +392,7 @@ describe('a constraint', () => {
     [{ check: 'nowhere > 1' }, 'column "nowhere" does not exist'],
     [{ check: '(select 1) = price' }, 'cannot have subqueries'],
     [{ check: '1 = 1' }, 'uses no column'],
-    [{ unique: ['room'], check: 'price > 1' }, 'exactly one of its fields'],
+    [{ unique: ['room'], check: 'price > 1' }, 'exactly one of [unique] and [check]'],
   ])('is refused if it is invalid: %j', async (body, message) => {
     const { put } = await open()
     const answer = await put('/tables/bookings/constraints/x', body)

@@ -120,10 +120,12 @@ export interface ColumnChanges {
   readonly fillNulls?: boolean
 }
 
-/** Records that do not allow a change of a column. */
+/** Records that do not allow a change of a column, or a constraint. */
 export interface ColumnProblem {
   readonly table: string
-  readonly column: string
+  readonly column?: string
+  /** Instead of the column: the constraint that would be added. */
+  readonly constraint?: string
   readonly kind: 'conversion' | 'expression' | 'limit' | 'notNull' | 'unique' | 'check' | 'link'
   readonly records: number
   /** The first of these records. */

@@ -8,12 +8,15 @@ export const PROBLEM_VALUE_LENGTH_MAX = 100
 export const ColumnProblemSchema = Type.Object(
   {
     table: Type.String(),
-    column: Type.String(),
+    column: Type.Optional(Type.String()),
+    constraint: Type.Optional(
+      Type.String({ description: 'Instead of the column: the constraint that would be added.' }),
+    ),
     kind: Type.Enum(['conversion', 'expression', 'limit', 'notNull', 'unique', 'check', 'link'], {
       description:
         '`conversion`: values do not convert to the new type. `expression`: the expression fails for records. ' +
         '`limit`: values are not among those that the column can have. `notNull`: records have no value. `unique`: records have the same value, ' +
-        'or the same values of a unique constraint. `check`: records fail a check constraint that uses the column. ' +
+        'or the same values of a unique constraint. `check`: records fail a check constraint. ' +
         '`link`: records link to records that do not exist.',
     }),
     records: Type.Integer({
@@ -30,6 +33,9 @@ export const ColumnProblemSchema = Type.Object(
     ),
     message: Type.String(),
   },
-  { title: 'ColumnProblem', description: 'Why records do not allow a change of a column.' },
+  {
+    title: 'ColumnProblem',
+    description: 'Why records do not allow a change of a column, or a constraint.',
+  },
 )
 export type ColumnProblem = Static<typeof ColumnProblemSchema>

@@ -275,7 +275,7 @@ export const ErrorBodySchema = Type.Object(
     dataLoss: Type.Optional(DataLossListSchema),
     problems: Type.Optional(
       Type.Array(ColumnProblemSchema, {
-        description: 'For a change of a column: the records that do not allow it.',
+        description: 'For a change of a column, or a constraint: the records that do not allow it.',
       }),
     ),
   },

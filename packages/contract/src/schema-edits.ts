@@ -15,6 +15,7 @@ import {
 } from './names.js'
 import {
   COLUMN_TYPES,
+  CONSTRAINT_RULES,
   type Column,
   ColumnBitsSchema,
   ColumnComputedSchema,
@@ -28,6 +29,7 @@ import {
   ColumnWithoutZoneSchema,
   type Constraint,
   ConstraintNameSchema,
+  type ConstraintRule,
   HiddenIdSchema,
   IdBitsSchema,
   IdTypeSchema,
@@ -451,6 +453,45 @@ export const ColumnPreviewSchema = Type.Object(
 )
 export type ColumnPreview = Static<typeof ColumnPreviewSchema>
 
+/** A constraint, or a dry run of adding it. */
+export const PutConstraintSchema = Type.Object(
+  {
+    ...CONSTRAINT_RULES,
+    dryRun: Type.Optional(
+      Type.Boolean({ description: 'Whether to look for problems only, and to change nothing.' }),
+    ),
+  },
+  {
+    ...closed,
+    title: 'PutConstraint',
+    minProperties: 1,
+    maxProperties: 2,
+    examples: [
+      { unique: ['room', 'day'] },
+      { check: 'price >= 0' },
+      { check: 'price >= 0', dryRun: true },
+    ],
+  },
+)
+export type PutConstraint = ConstraintRule & { readonly dryRun?: boolean }
+
+/** The answer to a dry run of adding a constraint. */
+export const ConstraintPreviewSchema = Type.Object(
+  {
+    constraint: Type.Unsafe<Constraint>(Type.Ref('Constraint#')),
+    problems: Type.Array(ColumnProblemSchema),
+  },
+  {
+    title: 'ConstraintPreview',
+    description: 'The constraint, and what prevents that it is added.',
+    examples: [{ constraint: { name: 'not_negative', check: 'price >= 0' }, problems: [] }],
+  },
+)
+export interface ConstraintPreview {
+  readonly constraint: Constraint
+  readonly problems: Static<typeof ColumnProblemSchema>[]
+}
+
 /** Schema edits, as a comparison returns them and as applying them takes them. */
 export const SchemaEditsSchema = Type.Object(
   {
@@ -539,7 +580,7 @@ export const PreviewSchema = Type.Object(
     dataLoss: Type.Optional(DataLossListSchema),
     problems: Type.Optional(
       Type.Array(ColumnProblemSchema, {
-        description: 'The records that do not allow changes of columns.',
+        description: 'The records that do not allow changes of columns, or constraints.',
       }),
     ),
   },

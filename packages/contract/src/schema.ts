@@ -252,7 +252,8 @@ const RevLinkSchema = Type.Object(
 )
 export type RevLink = Static<typeof RevLinkSchema>
 
-const constraintRules = {
+/** The rules of a constraint, which has exactly one of them. */
+export const CONSTRAINT_RULES = {
   unique: Type.Optional(
     Type.Array(Type.String(), {
       minItems: 1,
@@ -273,19 +274,10 @@ const constraintRules = {
   ),
 }
 
-/** The rule of a constraint: an object with exactly one key. */
-export const ConstraintRuleSchema = Type.Object(constraintRules, {
-  ...closed,
-  title: 'ConstraintRule',
-  minProperties: 1,
-  maxProperties: 1,
-  examples: [{ unique: ['room', 'day'] }, { check: 'price >= 0' }],
-})
-
 export const ConstraintSchema = Type.Object(
   {
     name: ConstraintNameSchema,
-    ...constraintRules,
+    ...CONSTRAINT_RULES,
     index: Type.Optional(
       Type.Boolean({
         description:

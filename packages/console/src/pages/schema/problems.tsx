@@ -10,8 +10,8 @@ export function Problems({ problems }: { problems: readonly ColumnProblem[] }) {
       <div className="grow">
         <p>Records do not allow the changes:</p>
         <ul>
-          {problems.map(({ table, column, kind, message, samples, records }) => (
-            <li key={`${table}.${column} ${kind}`}>
+          {problems.map(({ table, column, constraint, kind, message, samples, records }) => (
+            <li key={`${table}.${column ?? constraint} ${kind}`}>
               {message}
               <ul>
                 {samples.map(({ id, value }) => (

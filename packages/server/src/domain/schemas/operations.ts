@@ -1,4 +1,5 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises'
+import type { ColumnProblem } from '@offshoot/contract/column-problems'
 import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
@@ -9,6 +10,7 @@ import {
   type CompareBranch,
   type CompareSchema,
   type Comparison,
+  type ConstraintPreview,
   HISTORY_PAGE_SIZE,
   type History,
   type HistoryRequest,
@@ -64,22 +66,67 @@ export interface EditorContext extends WriteContext {
   readonly withPin: WithPin
 }
 
-/** Adds a constraint to a table, or replaces the one of that name. An equal one stays as it is. */
+/** A constraint, and the name of its table. */
+interface ConstraintChange {
+  readonly tableName: string
+  readonly constraint: Constraint
+}
+
+/** Returns the operations that add a constraint, or replace the one of that name. An equal one stays as it is. */
+function operationsOf(
+  schema: StoredSchema,
+  { tableName: table, constraint }: ConstraintChange,
+): SchemaOperation[] {
+  const { constraints = [] } = publicTable(schema, table)
+  const known = constraints.find(({ name }) => name === constraint.name)
+  const addConstraint = { table, constraint }
+  if (known === undefined) return [{ addConstraint }]
+  if (toCanonicalJson(known) === toCanonicalJson(constraint)) return []
+  return [{ removeConstraint: { table, constraint: known.name } }, { addConstraint }]
+}
+
+/** Adds a constraint to a table, or replaces the one of that name. */
 export function setConstraint(
   storage: Storage,
   context: EditorContext,
-  options: { tableName: string; constraint: Constraint },
+  change: ConstraintChange,
 ): Promise<SchemaUpdate> {
-  const { tableName: table, constraint } = options
-  return editDirectly(storage, context, async (head) => {
-    const { constraints = [] } = publicTable(head.schema, table)
-    const known = constraints.find(({ name }) => name === constraint.name)
-    const addConstraint = { table, constraint }
-    if (known === undefined) return [{ operations: [{ addConstraint }] }]
-    if (toCanonicalJson(known) === toCanonicalJson(constraint)) return []
-    const removeConstraint = { table, constraint: known.name }
-    return [{ operations: [{ removeConstraint }, { addConstraint }] }]
+  return editDirectly(storage, context, async ({ schema }) => {
+    const operations = operationsOf(schema, change)
+    return operations.length === 0 ? [] : [{ operations }]
   })
+}
+
+/** Returns a constraint, and the records that do not allow it. Changes nothing. */
+export function previewConstraint(
+  database: Database,
+  { access, limits }: EditContext,
+  change: ConstraintChange,
+): Promise<ConstraintPreview> {
+  return look(
+    database,
+    async (transaction) => {
+      const { schema: before } = await getHead(transaction, access)
+      const operations = operationsOf(before, change)
+      const { problems } = await tryEdit(transaction, { access, limits }, { before, operations })
+      return { constraint: change.constraint, problems }
+    },
+    LOOK_AT_ROWS,
+  )
+}
+
+/** Returns the schema after operations, and the records that do not allow them. Changes nothing. */
+async function tryEdit(
+  transaction: Queryable,
+  { access, limits }: EditContext,
+  { before, operations }: { before: StoredSchema; operations: readonly SchemaOperation[] },
+): Promise<{ after: StoredSchema; problems: ColumnProblem[] }> {
+  const options = dryRunOptions(limits, await parseExpressions(operations))
+  const { schema: after, changes } = await inTurns(applyOperations(before, operations, options))
+  await yieldToOthers()
+  const rows = new RowState(await getRows(transaction, access))
+  const checked = { before: byId(before), changes, limits }
+  return { after, problems: await rows.findChangeProblems(transaction, checked) }
 }
 
 /** Applies operations as one migration. */
@@ -127,14 +174,12 @@ export function previewColumn(
     async (transaction) => {
       const { schema: before } = await getHead(transaction, access)
       const operations = [toOperation(change)]
-      const options = dryRunOptions(limits, await parseExpressions(operations))
-      const after = await inTurns(applyOperations(before, operations, options))
+      const edit = { before, operations }
+      const { after, problems } = await tryEdit(transaction, { access, limits }, edit)
       const { tableName, columnName, changes } = change
-      const column = findColumn(publicTable(after.schema, tableName), changes.name ?? columnName)
+      const column = findColumn(publicTable(after, tableName), changes.name ?? columnName)
       if (column === undefined) throw new Error('a column that was changed must exist')
-      const rows = new RowState(await getRows(transaction, access))
-      const checked = { before: byId(before), changes: after.changes, limits }
-      return { column, problems: await rows.findChangeProblems(transaction, checked) }
+      return { column, problems }
     },
     LOOK_AT_ROWS,
   )
@@ -340,22 +385,16 @@ export function previewEdits(
     async (transaction) => {
       const { schema: before } = await getHead(transaction, context.access)
       const operations = request.edits?.operations ?? []
-      const options = dryRunOptions(context.limits, await parseExpressions(operations))
-      const { schema: after, changes } = await inTurns(applyOperations(before, operations, options))
-      await yieldToOthers()
-      const isAltered = changes.some(
-        ({ kind }) => kind === 'columnAltered' || kind === 'idsChanged',
+      const { after, problems } = await tryEdit(transaction, context, { before, operations })
+      const isJudged = operations.some(
+        (operation) =>
+          'alterColumn' in operation || 'alterTable' in operation || 'addConstraint' in operation,
       )
-      const rows = isAltered ? await getRows(transaction, context.access) : undefined
       return {
         original: toPublicSchema(before),
         updated: toPublicSchema(after),
         ...(await lossOf(transaction, context, { before, after })),
-        ...(rows && {
-          problems: await new RowState(rows).findChangeProblems(transaction, {
-            ...{ before: byId(before), changes, limits: context.limits },
-          }),
-        }),
+        ...(isJudged && { problems }),
       }
     },
     LOOK_AT_ROWS,

@@ -2,7 +2,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
 import { AtQuerySchema } from '@offshoot/contract/checkpoints'
 import { OperationStartedSchema } from '@offshoot/contract/operations'
-import { type Column, type ConstraintRule, ConstraintRuleSchema } from '@offshoot/contract/schema'
+import type { Column } from '@offshoot/contract/schema'
 import {
   AlterColumnRequestSchema,
   ApplyEditsSchema,
@@ -13,6 +13,7 @@ import {
   CompareSchemaSchema,
   ComparisonSchema,
   ConstraintParamsSchema,
+  ConstraintPreviewSchema,
   CreatedTableSchema,
   CreateTableSchema,
   DeletedTableSchema,
@@ -22,6 +23,8 @@ import {
   PreviewEditsSchema,
   PreviewSchema,
   PushMigrationsSchema,
+  type PutConstraint,
+  PutConstraintSchema,
   ReplaceColumnsSchema,
   type SchemaUpdate,
   SchemaUpdateSchema,
@@ -43,6 +46,7 @@ import {
   type EditorContext,
   type LookContext,
   previewColumn,
+  previewConstraint,
   previewEdits,
   pushMigrations,
   readColumn,
@@ -364,17 +368,22 @@ export function schemaRoutes(
           operationId: 'replaceConstraint',
           summary: 'Add or replace a constraint',
           description:
-            'Records of the table must keep the constraint from now on. If records violate it, the request is refused with `constraint_violated`, and lists the first of them.',
+            'Records of the table must keep the constraint from now on. If records violate it, the request is refused with `constraint_violated`, and lists the first of them. With `dryRun`, the answer lists them as `problems` and nothing is changed.',
           params: ConstraintParamsSchema,
-          body: ConstraintRuleSchema,
-          response: EDITED,
+          body: PutConstraintSchema,
+          response: {
+            ...EDITED,
+            200: Type.Union([SchemaUpdateSchema, ConstraintPreviewSchema]),
+          },
         },
       },
       async (request, reply) => {
         const { tableName, constraintName: name } = request.params
-        const constraint = { name, ...(request.body as ConstraintRule) }
+        const { dryRun, ...rule } = request.body as PutConstraint
+        const change = { tableName, constraint: { name, ...rule } }
+        if (dryRun) return previewConstraint(database, await edit(request, 'read'), change)
         return apply(request, reply, await step(request), (context) =>
-          setConstraint(storage, context, { tableName, constraint }),
+          setConstraint(storage, context, change),
         )
       },
     )

@@ -40,7 +40,7 @@ export function listRules(table: StoredTable): Rule[] {
 
 /**
  * Throws if rows break a constraint, or if it cannot be evaluated for them. The error lists the first of them, and has the
- * problem of the altered column.
+ * problem of the altered column, or of the rule itself.
  */
 export async function requireKept(
   database: Queryable,
@@ -109,13 +109,17 @@ function violated(
   const more = ids.length > listedMax ? ' and more' : ''
   const details = { table: table.name, [isOfColumn(rule) ? 'column' : 'constraint']: rule.name }
   const message = `table [${table.name}]: ${placeOf(rule)}: ${fault}`
-  const problem = altered && {
-    ...{ table: table.name, column: altered.name, kind, records: options.records },
+  const problem: ColumnProblem = {
+    table: table.name,
+    ...(altered || isOfColumn(rule)
+      ? { column: (altered ?? rule).name }
+      : { constraint: rule.name }),
+    ...{ kind, records: options.records },
     samples: ids.slice(0, PROBLEM_RECORDS_MAX).map((id) => ({ id })),
     message,
   }
   return new AppError(code, `${message}: ${records.join(', ')}${more}`, {
-    details: { ...details, records, ...(problem && { problems: [problem] }) },
+    details: { ...details, records, problems: [problem] },
   })
 }
 

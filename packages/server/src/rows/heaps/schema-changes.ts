@@ -138,7 +138,7 @@ export async function checkRows(
 }
 
 /**
- * Finds the records that do not allow changes of columns, or of the size of ids. They are those that `applySchemaChanges`
+ * Finds the records that do not allow changes of columns, or of the size of ids, or constraints. They are those that `applySchemaChanges`
  * would refuse. Throws if other than records do not allow them.
  */
 export async function findChangeProblems(
@@ -155,7 +155,7 @@ export async function findChangeProblems(
     const isRule = change.kind === 'constraintAdded' || isComputedAltered(change)
     // Rules cannot be judged by values that columns cannot have.
     if (isRule && unfit.has(table.id)) continue
-    if (change.kind === 'constraintAdded' && alteredBy(change, changes) === undefined) continue
+    if (change.kind === 'constraintAdded' && usesGenerated(change, changes)) continue
     if (!isRule && change.kind !== 'columnAltered' && change.kind !== 'idsChanged') continue
     try {
       await requireAllowed(transaction, { rows, rewritten }, { ...options, change })
@@ -176,18 +176,34 @@ export async function findChangeProblems(
 const isComputedAltered = (change: SchemaChange): boolean =>
   change.kind === 'columnAltered' && isComputed(change.column)
 
+/** The ids of the columns that a constraint uses. */
+const usedBy = ({ constraint }: ConstraintChange): readonly number[] =>
+  'unique' in constraint ? constraint.unique : columnIdsIn(constraint.check.sql)
+
+type ConstraintChange = Extract<SchemaChange, { readonly constraint: unknown }>
+
+/** Returns whether a constraint uses a new column whose values are generated with the change, and not known before. */
+function usesGenerated(change: ConstraintChange, changes: readonly SchemaChange[]): boolean {
+  const ids = usedBy(change)
+  return changes.some(
+    (each) =>
+      each.kind === 'columnAdded' && each.generating !== undefined && ids.includes(each.column.id),
+  )
+}
+
 /** Returns the column whose change makes a constraint another one. */
 function alteredBy(
-  { table, constraint }: Extract<SchemaChange, { readonly constraint: unknown }>,
+  change: ConstraintChange,
   changes: readonly SchemaChange[],
 ): StoredColumn | undefined {
-  const ids = 'unique' in constraint ? constraint.unique : columnIdsIn(constraint.check.sql)
+  const { table } = change
+  const ids = usedBy(change)
   const altered = changes.find(
-    (change) =>
-      change.kind === 'columnAltered' &&
-      change.table.id === table.id &&
-      change.before.id !== change.column.id &&
-      ids.includes(change.column.id),
+    (each) =>
+      each.kind === 'columnAltered' &&
+      each.table.id === table.id &&
+      each.before.id !== each.column.id &&
+      ids.includes(each.column.id),
   )
   return altered?.kind === 'columnAltered' ? altered.column : undefined
 }
