@@ -46,6 +46,35 @@ async function open() {
 const TAKEN_VALUES = { room: 'r', day: '2026-01-01' }
 const FAILED_VALUES = { room: 'x', price: 1, paid: 2 }
 
+it('a check searches the letters of texts, and other values as texts', async () => {
+  const branches = await TestBranches.create(service, `constraints${++number}`, {
+    users: [
+      { name: 'email', type: 'email' },
+      { name: 'name', type: 'text' },
+      { name: 'key', type: 'uuid' },
+      { name: 'n', type: 'int' },
+    ],
+  })
+  const checks = {
+    domain: `lower(email) like '%@example.org'`,
+    letters: `upper(trim(name)) ~ '^[A-ZÄÖÜ ]+$'`,
+    key: `key::text like '0%'`,
+    n: `n::text not like '%13%'`,
+  }
+  for (const [name, check] of Object.entries(checks)) {
+    const path = `/tables/users/constraints/${name}`
+    expect(await branches.call('main', 'PUT', path, { check })).toMatchObject({ status: 200 })
+  }
+  const key = '0190f3a0-0000-7000-8000-000000000000'
+  const kept = { email: 'A@Example.ORG', name: ' Änne B ', key, n: 31 }
+  await branches.put('main', 'users', 'a', kept)
+  const broken = { domain: { email: 'a@b.com' }, letters: { name: 'A1' }, n: { n: 1131 } }
+  for (const [constraint, values] of Object.entries(broken)) {
+    const answer = await branches.call('main', 'PATCH', '/tables/users/data/a', values)
+    expect(answer).toMatchObject({ status: 400, body: { constraint } })
+  }
+})
+
 describe.each(['main', 'fork'])('a preview of constraints on %s', (branch) => {
   it('lists the first records that do not allow them, and their number', async () => {
     const branches = await TestBranches.create(service, `constraints${++number}`, {

@@ -87,6 +87,43 @@ export function boundOfResult(
   return all([...results, branches.defresult])
 }
 
+/** Functions whose result is a text of letters of their first argument. */
+const LETTER_FUNCTIONS: ReadonlySet<string | undefined> = new Set(
+  // Other letters of the same text are at most three times as large, however often the case changes.
+  `btrim initcap left lower ltrim reverse right rtrim split_part substr substring upper`.split(' '),
+)
+const TEXT_TYPES: ReadonlySet<string | undefined> = new Set(['text', 'varchar', 'bpchar'])
+/** The size of a number, time or UUID as a text, apart from digits of a `numeric`. */
+const FIXED_TEXT_BYTES = 64
+
+/** How large values are that a text is made of. */
+interface TextSizes {
+  /** Returns the largest size of a column or constant that is a text, or undefined. */
+  ofText(node: Node): number | undefined
+  /** Returns the largest size of the value of an expression that is a number, time or UUID, or undefined. */
+  ofOther(node: Node): number | undefined
+}
+
+/** Returns the largest size of the texts that an expression calculates, or undefined. */
+export function boundOfText(node: Node | undefined, sizes: TextSizes): number | undefined {
+  if (node === undefined) return undefined
+  const known = sizes.ofText(node)
+  if (known !== undefined) return known
+  const collation = contentOf(node, 'CollateClause')
+  if (collation !== undefined) return boundOfText(collation.arg, sizes)
+  const call = contentOf(node, 'FuncCall')
+  if (call !== undefined) {
+    const isMade = LETTER_FUNCTIONS.has(namesOf(call.funcname).at(-1))
+    return isMade ? boundOfText(call.args?.[0], sizes) : undefined
+  }
+  const { typeName, arg } = contentOf(node, 'TypeCast') ?? {}
+  const isText = TEXT_TYPES.has(namesOf(typeName?.names).at(-1))
+  if (arg === undefined || !isText || typeName?.arrayBounds !== undefined) return undefined
+  const size = sizes.ofOther(arg)
+  // Two digits of a number take a byte.
+  return size === undefined ? boundOfText(arg, sizes) : 2 * size + FIXED_TEXT_BYTES
+}
+
 function boundOfScaled(
   [value, ...scales]: readonly (Node | undefined)[],
   boundOf: (node: Node | undefined) => number | undefined,

@@ -113,12 +113,18 @@ it.each([
   'sqrt(power(a - b, 2) + (b - 1) ^ 2) < 5 and sqrt(power(a, -0.5)) > 0',
   `t similar to '[0-9]{4}-[0-9]{2}-[0-9]{2}' and t not similar to '(x|y)%' and t similar to 'a#%' escape '#'`,
   `t like 'a#%' escape '#'`,
+  `lower(s) like '%@%' and upper(trim(s)) not like '%!%' and initcap(s) ilike 'a%'`,
+  `u::text like '0%' and u::varchar(8) ~ '^[0-9a-f]+$' and (a::text) like '1%'`,
+  `split_part(lower(s), '@', 2) like '%.org' and (lower(s) collate "C") ~ '^[a-z]+$'`,
+  `strpos(lower(s::text), '@') > 1 and cast(d as text) like '%.50'`,
 ])('accepts %s, whose cost has a bound', async (text) => {
   const columns = [
     { id: 1, name: 'a', bytesMax: 16 },
     { id: 2, name: 'b', bytesMax: 16 },
     { id: 3, name: 'd', bytesMax: 516 },
     { id: 4, name: 't' },
+    { id: 5, name: 's', isText: true },
+    { id: 6, name: 'u', bytesMax: 16 },
   ]
   const parsed = (await parseRowExpressions([text])).get(text)
   if (parsed === undefined || parsed instanceof AppError) throw parsed
@@ -137,11 +143,20 @@ it.each([
   'power(power(power(a, 100), 100), 100) > 1',
   'price ^ price > 1',
   `price similar to '${'a'.repeat(100)}%'`,
+  `lower(price) like '%1%'`,
+  `price::text like '%1%'`,
+  `mod(s::numeric, 2) = 0`,
+  `s like lower(s)`,
+  `lower(repeat(s, 1000)) like '%@%'`,
+  `(s || s) like '%@%'`,
+  `upper(replace(a::text, '1', '${'a'.repeat(1000)}')) like '%@%'`,
+  `s::text[] && string_to_array(s, ',')`,
 ])('refuses %s, whose cost has none', async (text) => {
   const columns = [
     { id: 1, name: 'a', bytesMax: 16 },
     { id: 2, name: 'b', bytesMax: 16 },
     { id: 3, name: 'price' },
+    { id: 4, name: 's', isText: true },
   ]
   const parsed = (await parseRowExpressions([text])).get(text)
   if (parsed === undefined || parsed instanceof AppError) throw parsed

@@ -35,6 +35,8 @@ interface RowColumn {
   readonly name: string
   /** The largest size of its values. undefined: that of a record. */
   readonly bytesMax?: number | undefined
+  /** Whether its values are texts. */
+  readonly isText?: boolean
 }
 
 /** A syntactically valid expression. */
@@ -154,6 +156,8 @@ class RowContext implements StatementContext {
   }
 
   readonly columnSize = (name: string): number | undefined => this.find(name)?.bytesMax
+
+  readonly isText = (name: string): boolean => this.find(name)?.isText === true
 
   columnSql(name: string): Sql {
     return sql`${slot(this.find(name)?.id ?? 0)}`

@@ -3,7 +3,7 @@ import type { Node } from 'libpg-query'
 import { textLength } from '../../postgres/place.js'
 import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { SEARCHED_BYTES_MAX, TYPES } from '../allowed.js'
-import { boundOfResult } from '../bounded-results.js'
+import { boundOfResult, boundOfText } from '../bounded-results.js'
 import { type Effort, knownSize, valueTooLarge, within } from '../bounded-values.js'
 import {
   type DeclaredType,
@@ -56,6 +56,8 @@ export interface StatementContext {
   parameterSize(number: number): number
   /** Returns the size of the values of a column, if its type limits it. */
   columnSize?(name: string): number | undefined
+  /** Returns whether the values of a column are texts. */
+  isText?(name: string): boolean
   /** Returns SQL for a column of the scope. By default, its name. */
   columnSql?(name: string): Sql
   /** Finds the enum type of this name, if a column has it. */
@@ -302,7 +304,22 @@ export class ExpressionWriter {
   /** Returns whether the values of an expression are no larger than `bytesMax`, as its columns tell. */
   #isBounded(node: Node | undefined, bytesMax: number): boolean {
     if (this.isStored(node) && bytesMax >= SEARCHED_BYTES_MAX) return true
-    return (this.boundOf(node) ?? Number.POSITIVE_INFINITY) <= bytesMax
+    const size = this.boundOf(node) ?? this.#boundOfText(node)
+    return (size ?? Number.POSITIVE_INFINITY) <= bytesMax
+  }
+
+  /** Returns the largest size of the texts of an expression over one row. A column has texts as large as a record. */
+  #boundOfText(node: Node | undefined): number | undefined {
+    const { isText } = this.context
+    if (isText === undefined) return undefined
+    return boundOfText(node, {
+      ofText: (each) => {
+        const [name, ...more] = namesOf(contentOf(each, 'ColumnRef')?.fields)
+        const isColumn = name !== undefined && more.length === 0 && isText(name)
+        return isColumn ? SEARCHED_BYTES_MAX : undefined
+      },
+      ofOther: (each) => this.boundOf(each),
+    })
   }
 
   writeAllGrowing(nodes: readonly Node[] | undefined): Sql[] {

@@ -163,6 +163,7 @@ export function bindExpression(
       id: column.id,
       name: path,
       bytesMax: valueBytesMax(column),
+      isText: TEXT_TYPES.has(column.type),
     })),
   )
   const used = new Set(columnIdsIn(bound.sql))
@@ -170,6 +171,10 @@ export function bindExpression(
   if (computed === undefined) return bound
   throw fault(`column [${computed.name}] is computed; use its expression instead`)
 }
+
+const TEXT_TYPES: ReadonlySet<StoredColumn['type']> = new Set([
+  ...(['string', 'text', 'email', 'enum', 'link'] as const),
+])
 
 /** The size of a value that is neither a text nor a `decimal`. Two digits of a `decimal` take a byte. */
 const SMALL_BYTES = 16
@@ -179,11 +184,13 @@ function valueBytesMax({ type, decimal }: StoredColumn): number | undefined {
   switch (type) {
     case 'decimal':
       return SMALL_BYTES + Math.ceil((decimal?.precision ?? 0) / 2)
+    case 'bool':
     case 'int':
     case 'float':
     case 'date':
     case 'datetime':
     case 'time':
+    case 'uuid':
       return SMALL_BYTES
     default:
       return undefined
