@@ -135,6 +135,26 @@ describe('a merge', () => {
     expect(await branches.record('main', 'items', 'a')).toEqual(before)
   })
 
+  it('takes 0 and -0 of a float for the same number, as a difference and filters do', async () => {
+    const branches = await open({ points: [{ name: 'x', type: 'float' }] })
+    await branches.put('main', 'points', 'a', { x: 1 })
+    await branches.put('main', 'points', 'b', { x: 0 })
+    await branches.fork('next')
+    await branches.patch('main', 'points', 'a', { x: 0 })
+    for (const id of ['a', 'b']) {
+      await branches.patch('next', 'points', id, { x: 0 })
+      await branches.patch('next', 'points', id, { x: { $multiply: -1 } })
+    }
+    const negative = { a: { x: -0 }, b: { x: -0 } }
+    expect(await branches.read('next', 'points', IDS)).toEqual(negative)
+    const { tables } = await branches.diff('next')
+    expect(tables).toMatchObject([{ name: 'points', updated: 1, changes: [{ id: 'a' }] }])
+    const merged = await branches.merge('next')
+    expect([merged.merged, merged.tables]).toEqual([true, [{ name: 'points', ...nothing }]])
+    expect(await branches.read('main', 'points', IDS)).toEqual({ a: { x: 0 }, b: { x: 0 } })
+    expect(await branches.read('next', 'points', IDS)).toEqual(negative)
+  })
+
   it('of nothing says so, and makes no heap', async () => {
     const branches = await open()
     expect(await branches.pull('dev')).toMatchObject({ merged: false, conflictCount: 0 })

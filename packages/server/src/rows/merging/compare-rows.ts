@@ -6,6 +6,7 @@ import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { joinVisible, selectNearestRows, selectVisible } from '../reading/arms.js'
 import { addedHeap, changedIds } from '../reading/changed-ids.js'
+import { differ } from './differ.js'
 
 /** A row in one state, as texts in the order of the physical columns. undefined: the row does not exist. */
 export type RowTexts = TextRow | undefined
@@ -53,9 +54,9 @@ export function rereadIds(options: {
   readonly after: BranchRows
 }): Sql[] {
   const { codec, isReread, before, after } = options
-  const differs = codec.physical.flatMap(({ physicalName }, index) => {
+  const differs = codec.physical.flatMap(({ physicalName, column }, index) => {
     const name = ident(physicalName)
-    return isReread(index) ? sql`b.${name}::text is distinct from v.${name}::text` : []
+    return isReread(index) ? differ(sql`b.${name}`, sql`v.${name}`, column.type) : []
   })
   if (differs.length === 0) return []
   return before.map((rows) => {

@@ -9,6 +9,7 @@ import { type BranchRows, layoutOf, withoutRows } from '../layout/layout.js'
 import { joinVisible, selectNearestRows } from '../reading/arms.js'
 import { addedHeap, changedIds, mayDiffer, repeatedIds } from '../reading/changed-ids.js'
 import { type ComparedPage, listCompared, type RowTexts, rereadIds } from './compare-rows.js'
+import { differ, doTextsDiffer } from './differ.js'
 import {
   type RowBase,
   rowsOfBase,
@@ -219,9 +220,12 @@ export class Difference {
 
   /** Returns the indexes of the compared columns whose texts differ. */
   changedColumns(before: TextRow, after: TextRow): number[] {
-    return before.flatMap((text, index) =>
-      text !== after[index] && this.columns.has(index) ? [index] : [],
-    )
+    const { physical } = this.codec
+    return before.flatMap((text, index) => {
+      const isCompared = this.columns.has(index)
+      const type = physical[index]?.column.type
+      return isCompared && doTextsDiffer(text, after[index], type) ? [index] : []
+    })
   }
 
   /** Returns how a row has changed. undefined: it has not, in the columns. */
@@ -327,15 +331,16 @@ export function joinChanges(options: {
   readonly further?: readonly Sql[]
 }): Record<'joins' | 'isInserted' | 'isUpdated' | 'isDeleted', Sql> {
   const { codec, columns, before, after, inserted = 'all', further = [] } = options
-  const names = codec.physical.flatMap(({ physicalName }, index) =>
-    columns.has(index) ? ident(physicalName) : [],
-  )
+  const compared = codec.physical
+    .filter((_, index) => columns.has(index))
+    .map(({ physicalName, column }) => ({ name: ident(physicalName), type: column.type }))
   const anyOf = (conditions: readonly Sql[]) =>
     conditions.length === 0 ? sql`false` : join(conditions, ' or ')
   const counts =
-    inserted === 'all' ? sql`true` : anyOf(names.map((name) => sql`a.${name} is not null`))
-  // Compared as texts, because values that are equal in PostgreSQL may have different texts: 1.0 and 1.00.
-  const differs = anyOf(names.map((name) => sql`b.${name}::text is distinct from a.${name}::text`))
+    inserted === 'all' ? sql`true` : anyOf(compared.map(({ name }) => sql`a.${name} is not null`))
+  const differs = anyOf(
+    compared.map(({ name, type }) => differ(sql`b.${name}`, sql`a.${name}`, type)),
+  )
   const joinState = (rows: BranchRows, alias: Sql) =>
     joinVisible(layoutOf(rows), codec, { id: sql`k.id`, alias, outer: true })
   const changed = changedIds(before, after, codec.table.id)

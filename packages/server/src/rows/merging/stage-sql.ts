@@ -1,8 +1,10 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import type { StoredColumn } from '../columns/stored-schema.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { joinVisible } from '../reading/arms.js'
 import { type RowTexts, UNDECIDED } from './compare-rows.js'
+import { differ } from './differ.js'
 
 /*
  * The rule of a merge: how the states of a row in the base, in theirs and in ours decide what happens to it. Rows
@@ -46,6 +48,8 @@ export interface MergeColumn {
   readonly isOfOtherType?: boolean
   /** Indexes of the objects that enclose the column, outermost first. */
   readonly objects: readonly number[]
+  /** Its type, which decides when values differ. */
+  readonly type?: StoredColumn['type']
 }
 
 interface RestoredColumn {
@@ -159,26 +163,28 @@ export function selectDecisions(sides: JoinedSides, candidates: Sql): Sql {
 function changedFlags({ columns, names, base }: JoinedSides): Sql {
   const isUndecided = (index: number) =>
     base.isUndecided === undefined ? empty : sql`${base.isUndecided(index)} or `
+  const between = (one: Sql, other: Sql, index: number) => {
+    const name = names[index] ?? empty
+    return differ(sql`${one}.${name}`, sql`${other}.${name}`, columns[index]?.type)
+  }
+  const [b, t, o] = [sql`b`, sql`t`, sql`o`]
   const isConverted = (index: number) => base.joinConverted && columns[index]?.isOfOtherType
   // A value that theirs has removed would else be like one that does not convert.
-  const differs = (name: Sql, index: number) =>
-    isConverted(index)
-      ? sql`bt.${name}::text is distinct from tt.${name}::text`
-      : sql`b.${name}::text is distinct from t.${name}::text`
-  const theirs = names.map((name, index) =>
-    // Compared as texts, because values that are equal in PostgreSQL may have different texts: 1.0 and 1.00.
+  const differs = (index: number) =>
+    isConverted(index) ? between(sql`bt`, sql`tt`, index) : between(b, t, index)
+  const theirs = names.map((_, index) =>
     columns[index]?.isTheirs
       ? sql`
-        case when b.id is null then o.${name}::text is distinct from t.${name}::text
-          else ${isUndecided(index)}${differs(name, index)} end`
+        case when b.id is null then ${between(o, t, index)}
+          else ${isUndecided(index)}${differs(index)} end`
       : sql`false`,
   )
   // Without a row in the base, every differing value was set by both sides, if both have the column.
-  const mine = names.map((name, index) =>
+  const mine = names.map((_, index) =>
     columns[index]?.isOurs
       ? sql`
         case when b.id is null then ${theirs[index] ?? sql`false`}
-          else ${isUndecided(index)}b.${name}::text is distinct from o.${name}::text end`
+          else ${isUndecided(index)}${between(b, o, index)} end`
       : sql`false`,
   )
   return sql`select ${arrayOf(mine)} as mine, ${arrayOf(theirs)} as theirs`
@@ -202,9 +208,13 @@ function unitFlags(columns: readonly MergeColumn[]): Sql {
 }
 
 /** Whether a row of theirs has a value in a restored column that a row of ours would not read by itself. */
-function isBroughtBack(name: Sql, { fill, isConverted }: RestoredColumn): Sql {
-  const isNew = sql`t.${name}::text is distinct from ${fill}::text`
-  return isConverted ? sql`(${isNew} or t.${name}::text is distinct from o.${name}::text)` : isNew
+function isBroughtBack(
+  name: Sql,
+  { fill, isConverted }: RestoredColumn,
+  type: StoredColumn['type'] | undefined,
+): Sql {
+  const isNew = differ(sql`t.${name}`, fill, type)
+  return isConverted ? sql`(${isNew} or ${differ(sql`t.${name}`, sql`o.${name}`, type)})` : isNew
 }
 
 /**
@@ -220,15 +230,16 @@ function columnFlags(columns: readonly MergeColumn[], names: readonly Sql[]): Sq
     return sql`(case ${join(units, ' ')} else false end)`
   })
   const both = (index: number) => isBoth[index] ?? sql`false`
-  const taken = columns.map(({ restored }, index) => {
+  const taken = columns.map(({ restored, type }, index) => {
     const isOnlyTheirs = sql`${at('f.theirs', index)} and not ${both(index)}`
     if (restored === undefined) return isOnlyTheirs
-    const isTaken = isBroughtBack(names[index] ?? empty, restored)
+    const isTaken = isBroughtBack(names[index] ?? empty, restored, type)
     return sql`case when b.id is null then ${isOnlyTheirs} else ${isTaken} end`
   })
   const clashing = names.map(
     (name, index) => sql`
-      ${both(index)} and ${isTouched(index)} and o.${name}::text is distinct from t.${name}::text`,
+      ${both(index)} and ${isTouched(index)}
+      and ${differ(sql`o.${name}`, sql`t.${name}`, columns[index]?.type)}`,
   )
   return sql`select ${arrayOf(taken)} as taken, ${arrayOf(clashing)} as clashing`
 }

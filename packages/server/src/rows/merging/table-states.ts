@@ -197,5 +197,6 @@ export function mergeColumns(codec: TableCodec, { base, theirs, ours }: TableSid
     isReread: isReread(column, { base, theirs }),
     isOfOtherType: isOfOtherType(column, theirs),
     objects: codec.enclosingObjects(index),
+    type: column.type,
   }))
 }
