@@ -547,6 +547,82 @@ describe('JSON numbers whose digits a double does not keep', () => {
     }
   })
 
+  it('are compared by all of their digits, or refused, in filters', async () => {
+    await createTables(service, 'filtered', {
+      lots: [
+        { name: 'price', type: 'decimal', decimal: { precision: 40, scale: 20 } },
+        { name: 'count', type: 'int' },
+        { name: 'weight', type: 'float' },
+        { name: 'data', type: 'json' },
+      ],
+    })
+    const call = branchCall(service, 'filtered')
+    const max = Number.MAX_SAFE_INTEGER
+    const data = [
+      '{"n": 9007199254740993}',
+      '{"n": 0.12345678901234567891}',
+      '1.50000000000000000001',
+    ]
+    const records = [1, 2, max].map((count, index) => ({
+      ...{ id: `r${index}`, count, price: '0.1', weight: 0.1, data: data[index] },
+    }))
+    expectOk(await call('POST', `${path}/bulk`, { body: { records } }))
+    const query = (filter: string, more = '') =>
+      call('POST', `${path}/query`, { body: `{"filter": ${filter}, "sort": "id"${more}}` })
+    const found: [string, string[]][] = [
+      ['{"count": 1.00000000000000000001}', []],
+      ['{"count": {"$any": [1.00000000000000000001, 2]}}', ['r1']],
+      ['{"count": [0.99999999999999999999, 2]}', ['r1']],
+      ['{"count": {"$gt": 0.99999999999999999999}}', ['r0', 'r1', 'r2']],
+      ['{"count": {"$not": {"$le": 1.00000000000000000001}}}', ['r1', 'r2']],
+      ['{"count": {"$lt": [1.00000000000000000001, -5]}}', ['r0']],
+      ['{"$any": [{"count": 1.00000000000000000001}, {"count": 2}]}', ['r1']],
+      ['{"count": {"$ge": 9007199254740990.99999999}}', ['r2']],
+      ['{"weight": 0.10000000000000000001}', ['r0', 'r1', 'r2']],
+      ['{"weight": {"$any": [0.10000000000000000001, 5]}}', ['r0', 'r1', 'r2']],
+      ['{"data->n": 9007199254740993}', ['r0']],
+      ['{"data->n": {"$any": [9007199254740992, 0.12345678901234567892]}}', []],
+      ['{"data->n": {"$any": [9007199254740993, 0.12345678901234567891]}}', ['r0', 'r1']],
+      ['{"data": 1.50000000000000000001}', ['r2']],
+      ['{"data": {"$is": {"n": 0.12345678901234567891}}}', ['r1']],
+    ]
+    for (const [filter, ids] of found) {
+      const { body } = expectOk(await query(filter))
+      expect([filter, body.records.map(({ id }: { id: string }) => id)]).toEqual([filter, ids])
+    }
+    const page = expectOk(await query(found[4]?.[0] ?? '', ', "page": {"size": 1}')).body
+    const { cursor } = page.meta.page
+    const next = await call('POST', `${path}/query`, { body: { page: { after: cursor } } })
+    expect(expectOk(next).body.records).toMatchObject([{ id: 'r2' }])
+    const refused: [string, string][] = [
+      ['{"price": 0.10000000000000000001}', `column [price]: ${DECIMAL}`],
+      ['{"price": {"$any": ["1", 0.10000000000000000001]}}', `column [price]: ${DECIMAL}`],
+      [`{"count": 1.${'0'.repeat(1000)}1}`, 'column [count]: a number has more than 1000 digits'],
+      ['{"count": 1.0000000000000001e-2000}', 'a number has more than 1000 digits'],
+      ['{"id": 12345678901234567890}', 'column [id]: expected a string'],
+      ['{"count": {"$contains": 1.00000000000000000001}}', 'operator [$contains]'],
+    ]
+    for (const [filter, message] of refused) {
+      expect(await query(filter)).toMatchObject({
+        status: 400,
+        body: { message: expect.stringContaining(message) },
+      })
+    }
+    const list = '{"count": {"$any": [1.00000000000000000001, 2]}}'
+    const summarized = `{"filter": ${list}, "summaries": {"n": {"count": "*"}}}`
+    const counted = await call('POST', `${path}/summarize`, { body: summarized })
+    expect(expectOk(counted).body.summaries).toEqual([{ n: 1 }])
+    const aggregated = `{"aggs": {"n": {"count": {"filter": ${list}}}}}`
+    const sums = await call('POST', `${path}/aggregate`, { body: aggregated })
+    expect(expectOk(sums).body.aggs).toEqual({ n: 1 })
+    const body = `{"filter": ${list}, "set": {"weight": 5}}`
+    expect(expectOk(await call('PATCH', `${path}/data`, { body })).body).toMatchObject({
+      updated: 1,
+    })
+    const removed = await call('DELETE', `${path}/data`, { body: `{"filter": ${list}}` })
+    expect(expectOk(removed).body).toMatchObject({ deleted: 1 })
+  })
+
   it('are exact in SQL', async () => {
     const statement = `insert into lots (id, price) values ('s', 12345678901234567.89)`
     expectOk(await call('POST', '/sql', { body: { statement } }))

@@ -49,6 +49,35 @@ function addMark(value: Marked, name: string, text: string): void {
   value[ROUNDED] = known
 }
 
+/** A number that JSON.parse has rounded. */
+export class RoundedNumber {
+  constructor(
+    readonly value: number,
+    /** The number as it was written. */
+    readonly digits: string,
+  ) {}
+}
+
+/** Lists the members of an object. Numbers that have been rounded are known by their digits. */
+export function exactMembers(value: Readonly<Record<string, unknown>>): [string, unknown][] {
+  const members = Object.entries(value)
+  const rounded = roundedIn(value)
+  if (rounded === undefined) return members
+  return members.map(([name, member]) => [name, exact(member, rounded.get(name))])
+}
+
+/** Lists the elements of a list. Numbers that have been rounded are known by their digits. */
+export function exactItems(list: readonly unknown[]): readonly unknown[] {
+  const rounded = roundedIn(list)
+  return rounded === undefined
+    ? list
+    : list.map((item, index) => exact(item, rounded.get(String(index))))
+}
+
+function exact(value: unknown, digits: string | undefined): unknown {
+  return digits === undefined ? value : new RoundedNumber(Number(value), digits)
+}
+
 /** Parses JSON. Throws the error of `JSON.parse`. */
 export function parseExactly(text: string, exact: ExactNumbers = 'members'): unknown {
   const parsed: unknown = JSON.parse(text)

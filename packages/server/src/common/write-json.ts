@@ -37,6 +37,23 @@ export function* writeJson(value: unknown): Generator<undefined, string, undefin
   return `{${parts.join(',')}}`
 }
 
+/** Writes a short value as JSON text. Numbers whose digits are remembered are written with them. */
+export function writeExactly(value: unknown): string {
+  if (!hasRounded(value)) return JSON.stringify(value)
+  const steps = writeJson(value)
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
+
+/** Returns whether the digits of a number in a value are remembered. */
+function hasRounded(value: unknown): boolean {
+  if (!isComposite(value)) return false
+  if (roundedIn(value) !== undefined) return true
+  return Object.values(value).some(hasRounded)
+}
+
 /** Returns whether a value has few members, none of which has any, and all numbers have their digits. */
 function isShort(value: unknown): boolean {
   if (!isComposite(value)) return true

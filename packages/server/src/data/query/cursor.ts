@@ -1,6 +1,8 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import { deflateRawSync, inflateRawSync } from 'node:zlib'
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
+import { parseExactly } from '../../common/exact-json.js'
+import { writeExactly } from '../../common/write-json.js'
 import { invalidQuery } from './invalid-query.js'
 
 /** A boundary in the order of a query: just before or after a record. */
@@ -44,7 +46,7 @@ const CODE_LENGTH = 24
 
 /** Returns a cursor: encoding, authentication code and content. */
 export function writeCursor(scope: CursorScope, cursor: Cursor): string {
-  const json = Buffer.from(JSON.stringify(cursor))
+  const json = Buffer.from(writeExactly(cursor))
   if (json.length > QUERY_LIMITS.cursorLengthMax) throw tooLong()
   const form = json.length <= PLAIN_LENGTH_MAX ? PLAIN : COMPRESSED
   const bytes = form === PLAIN ? json : deflateRawSync(json)
@@ -70,7 +72,7 @@ export function readCursor(scope: CursorScope, text: string): Cursor {
     form === PLAIN
       ? bytes
       : inflateRawSync(bytes, { maxOutputLength: QUERY_LIMITS.cursorLengthMax })
-  return JSON.parse(json.toString()) as Cursor
+  return parseExactly(json.toString(), 'elements') as Cursor
 }
 
 /**

@@ -1,3 +1,6 @@
+import type { AppError } from '@offshoot/contract/errors'
+import { RoundedNumber } from '../../common/exact-json.js'
+import { writeExactly } from '../../common/write-json.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
 import { join, type Sql, sql } from '../../postgres/sql.js'
 import { encodeOperand } from '../../rows/columns/column-types.js'
@@ -107,9 +110,9 @@ function listInDocument(
   const { expression } = value
   const list = () => {
     parameters.countComparison()
-    return parameters.add(arrayLiteral(given.map(String)))
+    return parameters.add(arrayLiteral(given.map((item) => numberText(item, value))))
   }
-  if (given.every((item) => typeof item === 'number')) {
+  if (given.every((item) => typeof item === 'number' || item instanceof RoundedNumber)) {
     return sql`case when jsonb_typeof(${expression}) = 'number'
       then (${expression})::text::numeric = any(${list()}::numeric[]) end`
   }
@@ -126,6 +129,7 @@ function listOfValues(items: readonly Predicate[], value: Value): string[] | und
   for (const item of items) {
     if (item.kind !== 'compare' || item.operator !== '$is' || item.value === null) return undefined
     const { type } = value
+    if (item.value instanceof RoundedNumber) return undefined
     // Fractions are compared separately, without conversion to an integer.
     const isId = value.ids !== undefined
     if (type === 'int' && !isId && !Number.isSafeInteger(item.value)) return undefined
@@ -182,6 +186,7 @@ interface Comparison {
 
 function compareSql(operator: Operator, given: unknown, context: Comparison): Sql {
   const { value, parameters } = context
+  if (given instanceof RoundedNumber) return compareRounded(operator, given, context)
   parameters.countComparison()
   const { expression, type, path } = value
   if (typeof given === 'object' && given !== null && !value.isDocument) {
@@ -240,6 +245,37 @@ function compareSql(operator: Operator, given: unknown, context: Comparison): Sq
   }
 }
 
+/** Compares with a number that a double does not keep, by all of its digits. */
+function compareRounded(operator: Operator, given: RoundedNumber, context: Comparison): Sql {
+  const { value, parameters } = context
+  const { expression, type } = value
+  if (type === 'decimal') checked(encodeOperand(type, given), value)
+  // No id is such a number.
+  if (value.ids !== undefined) {
+    for (const id of [given.value, given.digits]) checked(value.ids.encode(id), value)
+  }
+  if (type !== 'int' && type !== 'json') return compareSql(operator, given.value, context)
+  parameters.countComparison()
+  const sign = SIGNS[operator]
+  if (sign === undefined) throw notAllowed(operator, value)
+  const text = numberText(given, value)
+  if (type === 'int') return sql`${expression} ${sign} ${parameters.add(text)}::numeric`
+  return value.isDocument
+    ? compareDocument(operator, text, context)
+    : compareNumber(sign, text, context)
+}
+
+/** More digits, or zeros that an exponent stands for, are not compared. */
+const DIGITS_MAX = 1000
+
+/** Returns the text of a number with all of its digits. */
+function numberText(given: unknown, value: Value): string {
+  if (!(given instanceof RoundedNumber)) return String(given)
+  const [digits = '', exponent = '0'] = given.digits.toLowerCase().split('e')
+  if (digits.length + Math.abs(Number(exponent)) <= DIGITS_MAX) return given.digits
+  throw refused(new Fault(`a number has more than ${DIGITS_MAX} digits`), value)
+}
+
 /** Returns the text form of a value to compare with. Throws if it has the wrong type. */
 function operandText(given: unknown, value: Value): string {
   if (value.ids !== undefined) return checked(value.ids.encode(given), value)
@@ -269,9 +305,27 @@ function operandText(given: unknown, value: Value): string {
   }
 }
 
-function checked(text: string | Fault, { path }: Value): string {
-  if (text instanceof Fault) throw invalidQuery(`filter: column [${path}]: ${text.message}`)
+function checked(text: string | Fault, value: Value): string {
+  if (text instanceof Fault) throw refused(text, value)
   return text
+}
+
+function refused({ message }: Fault, { path }: Value): AppError {
+  return invalidQuery(`filter: column [${path}]: ${message}`)
+}
+
+/** Compares a whole document. */
+function compareDocument(operator: Operator, text: string, context: Comparison): Sql {
+  const { value, parameters } = context
+  if (operator !== '$is' && operator !== '$isNot') throw notAllowed(operator, value)
+  return sql`${value.expression} ${SIGNS[operator]} ${parameters.add(text)}::jsonb`
+}
+
+/** Compares a number inside a document. */
+function compareNumber(sign: Sql, text: string, { value, parameters }: Comparison): Sql {
+  const { expression } = value
+  return sql`case when jsonb_typeof(${expression}) = 'number'
+    then (${expression})::text::numeric ${sign} ${parameters.add(text)}::numeric end`
 }
 
 /** Compares a value inside a JSON document. It does not match values of another type. */
@@ -279,14 +333,10 @@ function compareJson(operator: Operator, given: unknown, context: Comparison): S
   const { value, parameters } = context
   const { expression } = value
   const sign = SIGNS[operator]
-  if (value.isDocument) {
-    if (operator !== '$is' && operator !== '$isNot') throw notAllowed(operator, value)
-    return sql`${expression} ${sign} ${parameters.add(documentOf(given, value))}::jsonb`
-  }
+  if (value.isDocument) return compareDocument(operator, documentOf(given, value), context)
   if (typeof given === 'number') {
     if (sign === undefined) throw notAllowed(operator, value)
-    const parameter = parameters.add(String(given))
-    return sql`case when jsonb_typeof(${expression}) = 'number' then (${expression})::text::numeric ${sign} ${parameter}::numeric end`
+    return compareNumber(sign, String(given), context)
   }
   if (typeof given === 'boolean') {
     if (operator !== '$is' && operator !== '$isNot') throw notAllowed(operator, value)
@@ -320,7 +370,7 @@ function isListOrObject(text: string): boolean {
 
 /** Returns the JSON text of a document to compare with, which may be given as text or as JSON. */
 function documentOf(given: unknown, value: Value): string {
-  const text = typeof given === 'string' ? given : JSON.stringify(given)
+  const text = typeof given === 'string' ? given : writeExactly(given)
   try {
     JSON.parse(text)
   } catch {

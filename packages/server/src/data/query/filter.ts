@@ -1,4 +1,5 @@
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
+import { exactItems, exactMembers, RoundedNumber } from '../../common/exact-json.js'
 import { nearest } from '../../common/nearest.js'
 import type { Field, FieldResolver } from './field.js'
 import { invalidQuery } from './invalid-query.js'
@@ -112,7 +113,7 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
   /** Parses an object of which every key is a condition. */
   function conditionsOf(value: unknown, prefix: string, depth: number): Filter[] {
     if (!isObject(value)) throw invalidQuery('filter: expected an object')
-    return Object.entries(value).map(([key, inner]) => condition(key, inner, prefix, depth))
+    return exactMembers(value).map(([key, inner]) => condition(key, inner, prefix, depth))
   }
 
   function condition(key: string, value: unknown, prefix: string, depth: number): Filter {
@@ -158,7 +159,7 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
     if (!isObject(value)) return fieldFilter(path, value, depth)
     const items: Filter[] = []
     const operators: [string, unknown][] = []
-    for (const [key, inner] of Object.entries(value)) {
+    for (const [key, inner] of exactMembers(value)) {
       if (leadsOn(key, inner, depth)) items.push(condition(key, inner, `${path}.`, depth + 1))
       else operators.push([key, inner])
     }
@@ -176,18 +177,20 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
   function predicate(value: unknown, path: string, depth: number): Predicate {
     enter(depth)
     if (Array.isArray(value)) {
-      return { kind: 'or', items: value.map((item) => predicate(item, path, depth + 1)) }
+      const items = exactItems(value).map((item) => predicate(item, path, depth + 1))
+      return { kind: 'or', items }
     }
     if (!isObject(value)) return { kind: 'compare', operator: '$is', value }
-    const items = Object.entries(value).map(([key, inner]) =>
-      operation(key, inner, path, depth + 1),
-    )
+    const items = exactMembers(value).map(([key, inner]) => operation(key, inner, path, depth + 1))
     if (items.length === 0) throw invalidQuery(`filter: column [${path}]: expected an operator`)
     return items.length === 1 && items[0] !== undefined ? items[0] : { kind: 'and', items }
   }
 
   function operation(key: string, value: unknown, path: string, depth: number): Predicate {
-    const items = () => [value].flat().map((item) => predicate(item, path, depth + 1))
+    const items = () => {
+      const given = Array.isArray(value) ? exactItems(value) : [value]
+      return given.map((item) => predicate(item, path, depth + 1))
+    }
     switch (key) {
       case '$all':
         return { kind: 'and', items: items() }
@@ -207,7 +210,9 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
     }
     const operator = key as Operator
     if (!Array.isArray(value)) return { kind: 'compare', operator, value }
-    const each = value.map((item) => ({ kind: 'compare' as const, operator, value: item }))
+    const each = exactItems(value).map((item) => {
+      return { kind: 'compare' as const, operator, value: item }
+    })
     // `$isNot` of a list means different from each of its values.
     return { kind: operator === '$isNot' ? 'and' : 'or', items: each }
   }
@@ -263,5 +268,10 @@ function leadsOn(key: string, value: unknown, depth: number): boolean {
 }
 
 function isObject(value: unknown): value is Shape {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    !Array.isArray(value) &&
+    !(value instanceof RoundedNumber)
+  )
 }

@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto'
 import type { Limits } from '@offshoot/contract/limits'
+import { writeExactly } from '../../common/write-json.js'
 import { type Cursor, type CursorScope, type Position, readCursor } from './cursor.js'
 import { invalidQuery } from './invalid-query.js'
 import { requireQuerySize } from './query-size.js'
@@ -91,7 +92,7 @@ export function readPage(
 function isSameQuery(one: Cursor, other: Cursor): boolean {
   const texts = [one, other].map(({ filter, sort, seed }) => {
     // The seed matters only for a random order.
-    const text = JSON.stringify([filter ?? {}, sort ?? []])
+    const text = writeExactly([filter ?? {}, sort ?? []])
     return text.includes('"random"') ? `${text}${seed}` : text
   })
   return texts[0] === texts[1]

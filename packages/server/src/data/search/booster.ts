@@ -1,3 +1,4 @@
+import { exactMembers } from '../../common/exact-json.js'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { encodeOperand } from '../../rows/columns/column-types.js'
 import { Fault } from '../../rows/columns/fault.js'
@@ -102,7 +103,8 @@ function parseValue(
   if (typeof value !== expected) {
     throw invalidQuery(`boosters: column [${column}]: [value] must be of type ${expected}`)
   }
-  const isValue = parseFilter(resolve, { [column]: { $is: value } })
+  const exactValue = new Map(exactMembers(request)).get('value')
+  const isValue = parseFilter(resolve, { [column]: { $is: exactValue } })
   return { kind: 'value', isValue, factor, ifMatches: condition(resolve, request) }
 }
 

@@ -42,6 +42,8 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
   return async (app) => {
     limitBodies(app, services.limits.queryBytesMax)
     const tags = ['Records']
+    // Filters compare numbers in lists by all of their digits.
+    const config = { exactNumbers: 'elements' } as const
     const url = '/db/:databaseBranch/tables/:tableName'
 
     app.post(
@@ -58,6 +60,7 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
           body: Type.Union([QueryRequestSchema, Type.Null()]),
           response: { 200: QueryResultSchema, ...refusals(404) },
         },
+        config,
       },
       async (request, reply) => {
         const body = (request.body ?? {}) as QueryRequest
@@ -77,6 +80,7 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
           body: Type.Union([SummarizeRequestSchema, Type.Null()]),
           response: { 200: SummarizeResultSchema, ...refusals(404) },
         },
+        config,
       },
       async (request, reply) => {
         const body = request.body ?? {}
@@ -99,6 +103,7 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
           body: Type.Union([AggregateRequestSchema, Type.Null()]),
           response: { 200: AggregateResultSchema, ...refusals(404) },
         },
+        config,
       },
       async (request, reply) => {
         const body = request.body ?? {}

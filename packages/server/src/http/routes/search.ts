@@ -28,6 +28,8 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
   return async (app) => {
     limitBodies(app, services.limits.queryBytesMax)
     const tags = ['Search']
+    // Filters compare numbers in lists by all of their digits.
+    const config = { exactNumbers: 'elements' } as const
     const url = '/db/:databaseBranch/tables/:tableName'
     const response = { 200: SearchResultSchema, ...refusals(404) }
 
@@ -45,6 +47,7 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
           body: BranchSearchSchema,
           response,
         },
+        config,
       },
       async (request, reply) => {
         const { body } = request
@@ -65,6 +68,7 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
           body: Type.Union([TableSearchSchema, Type.Null()]),
           response,
         },
+        config,
       },
       async (request, reply) => {
         const { body, params } = request
@@ -87,6 +91,7 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
           body: VectorSearchSchema,
           response,
         },
+        config,
       },
       async (request, reply) => {
         const { body, params } = request

@@ -65,7 +65,7 @@ export function setRoutes(services: Services, longAnswers: LongAnswers): Fastify
             ...refusals(404, 409, 413, 422),
           },
         },
-        config: { acceptsIdempotencyKey: true },
+        config: { acceptsIdempotencyKey: true, exactNumbers: 'elements' },
       },
       async (request, reply) =>
         run<UpdatedSet>(request, reply, 'update', (context) => updateSet(context, request.body)),
@@ -88,7 +88,7 @@ export function setRoutes(services: Services, longAnswers: LongAnswers): Fastify
             ...refusals(404, 409, 413, 422),
           },
         },
-        config: { acceptsIdempotencyKey: true },
+        config: { acceptsIdempotencyKey: true, exactNumbers: 'elements' },
       },
       async (request, reply) =>
         run<DeletedSet>(request, reply, 'delete', (context) => deleteSet(context, request.body)),

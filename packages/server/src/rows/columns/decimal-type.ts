@@ -1,3 +1,4 @@
+import { RoundedNumber } from '../../common/exact-json.js'
 import type { ColumnTypeEntry, ValueCodec } from './column-type.js'
 import { selectItself } from './column-type.js'
 import { Fault } from './fault.js'
@@ -30,6 +31,7 @@ interface Digits {
 }
 
 function readDigits(value: unknown): Digits | Fault {
+  if (value instanceof RoundedNumber) return ROUNDED
   if (typeof value !== 'string' && typeof value !== 'number') {
     return Fault.expected('a decimal number, as a string or a number', value)
   }
