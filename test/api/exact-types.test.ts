@@ -464,6 +464,7 @@ describe('JSON numbers whose digits a double does not keep', () => {
         { name: 'count', type: 'int' },
         { name: 'weight', type: 'float' },
         { name: 'note', type: 'text' },
+        { name: 'data', type: 'json' },
         { name: 'size', type: 'object', columns: [{ name: 'depth', type: 'int' }] },
       ],
     })
@@ -532,6 +533,25 @@ describe('JSON numbers whose digits a double does not keep', () => {
     }
     expect((await call('GET', `${path}/data/a`)).body).toMatchObject({ count: 1 })
     expect((await call('GET', `${path}/data/z`)).status).toBe(404)
+  })
+
+  it.each(paths)('are kept in documents in %s', async (_name, send) => {
+    const documents = [
+      '{"n": 1.23456789012345678901, "in": [{"m": -0.12345678901234567890123e-5}]}',
+      '1.23456789012345678901',
+    ]
+    for (const document of documents) {
+      const sent = await send(`"data": ${document}`)
+      expect(sent.status).toBeLessThan(300)
+      const statement = 'select count(*)::int as n from lots where data = $1::jsonb'
+      const counted = await call('POST', '/sql', { body: { statement, params: [document] } })
+      expect(expectOk(counted).body.records).toEqual([{ n: expect.any(Number) }])
+      expect(counted.body.records[0].n).toBeGreaterThan(0)
+      const clear = `update lots set data = null`
+      expectOk(await call('POST', '/sql', { body: { statement: clear } }))
+    }
+    expectOk(await call('DELETE', `${path}/data`, { body: { filter: { $not: { id: 'a' } } } }))
+    expectOk(await call('PUT', `${path}/data/a`, { body: { price: '1', count: 1 } }))
   })
 
   it('are refused as operands', async () => {

@@ -1,3 +1,5 @@
+import { roundedIn } from '../../common/exact-json.js'
+import { writeExactly } from '../../common/write-json.js'
 import {
   type CodecOptions,
   type ColumnTypeEntry,
@@ -38,8 +40,16 @@ function encodeJsonText(text: string, bytesMax: number): string | Fault {
   return checkText(text) ?? checkJsonText(text, bytesMax) ?? text
 }
 
+/** The check of a document. */
+interface JsonCheck {
+  readonly room: Room
+  /** Whether the digits of a fraction are remembered, because a double does not keep them. */
+  hasRounded: boolean
+}
+
 /** Returns a fault if jsonb cannot store the value exactly. The value must come from a JSON parser. */
-function checkJsonValue(value: unknown, depth: number, room: Room): Fault | undefined {
+function checkJsonValue(value: unknown, depth: number, check: JsonCheck): Fault | undefined {
+  const { room } = check
   // Every value takes a character and a comma at the least.
   room.left -= typeof value === 'string' ? value.length + 3 : 2
   if (room.left < 0) return STOPPED
@@ -52,9 +62,10 @@ function checkJsonValue(value: unknown, depth: number, room: Room): Fault | unde
   if (value === null || typeof value === 'boolean') return undefined
   if (typeof value !== 'object') return Fault.expected('a JSON value', value)
   if (depth === JSON_DEPTH_MAX) return TOO_DEEP
+  if (roundedIn(value) !== undefined) check.hasRounded = true
   if (Array.isArray(value)) {
     for (const element of value) {
-      const fault = checkJsonValue(element, depth + 1, room)
+      const fault = checkJsonValue(element, depth + 1, check)
       if (fault !== undefined) return fault
     }
     return undefined
@@ -62,7 +73,7 @@ function checkJsonValue(value: unknown, depth: number, room: Room): Fault | unde
   for (const key of Object.keys(value)) {
     room.left -= key.length + 3
     const fault =
-      checkText(key) ?? checkJsonValue((value as Record<string, unknown>)[key], depth + 1, room)
+      checkText(key) ?? checkJsonValue((value as Record<string, unknown>)[key], depth + 1, check)
     if (fault !== undefined) return fault
   }
   return undefined
@@ -75,9 +86,11 @@ function encodeJsonValue(
 ): string | Fault {
   // The outermost value has no comma.
   room.left++
-  const fault = checkJsonValue(value, 0, room)
+  const check: JsonCheck = { room, hasRounded: false }
+  const fault = checkJsonValue(value, 0, check)
   if (room.left < 0) return tooLarge(bytesMax)
   if (fault !== undefined) return fault
+  if (check.hasRounded) return encodeJsonText(writeExactly(value), bytesMax)
   const text = JSON.stringify(value)
   // JSON.stringify writes an exponent for numbers near zero only; larger ones were rejected above.
   return (text.includes('e-') ? checkJsonText(text, bytesMax) : undefined) ?? text

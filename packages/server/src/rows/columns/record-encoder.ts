@@ -108,10 +108,14 @@ class Encoding implements Room {
 
   /** Encodes a member of an object. */
   setMember(node: ColumnNode, object: InputRecord, key: string): void {
-    const value = object[key]
     const fault = roundingFault(node, object, key)
-    if (fault === undefined) this.set(node, value)
-    else this.refuse(node, fault)
+    if (fault !== undefined) {
+      this.refuse(node, fault)
+      return
+    }
+    // The digits of a number are JSON text.
+    const digits = node.column.type === 'json' ? roundedIn(object)?.get(key) : undefined
+    this.set(node, digits ?? object[key])
   }
 
   set(node: ColumnNode, value: unknown): void {
