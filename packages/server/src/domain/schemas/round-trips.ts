@@ -1,5 +1,10 @@
 import { haveSameForm } from '../../rows/columns/conversions.js'
-import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import {
+  listOrigins,
+  type StoredColumn,
+  type StoredSchema,
+  type StoredTable,
+} from '../../rows/columns/stored-schema.js'
 import { withColumnIds, withUsedIds } from './store-constraint.js'
 
 /*
