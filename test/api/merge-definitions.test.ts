@@ -332,7 +332,7 @@ describe('a change of the type that the target has reverted', () => {
   async function revert(branches: TestBranches, branch = 'main') {
     const { body } = expectOk(await branches.call(branch, 'GET', '/log?size=1'))
     const entry = body.entries[0].id
-    expectOk(await branches.call(branch, 'POST', '/revert', { entry, allowDataLoss: true }))
+    expectOk(await branches.call(branch, 'POST', '/revert', { entry }))
   }
 
   it.each<[string, Column, Values, unknown[], unknown[]]>([

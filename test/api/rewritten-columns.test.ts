@@ -10,7 +10,7 @@ import { expectOk } from '../support/tables.js'
 let service: TestService
 let number = 0
 beforeAll(async () => {
-  service = await createTestService()
+  service = await createTestService({ limits: { automaticCheckpointsMax: 20 } })
 })
 afterAll(() => service.close())
 
@@ -267,7 +267,7 @@ describe('a merge', () => {
     const branches = await open()
     expectOk(await alter(branches, 'fork'))
     await branches.patch('main', 'items', 'a', { count: 5 })
-    expectOk(await branches.merging('fork', { allowDataLoss: true }))
+    expectOk(await branches.merging('fork'))
     expect(await branches.read('main', 'items', ['a', 'b'])).toEqual({
       a: { price: 300, count: 5 },
       b: { price: 99 },
@@ -281,7 +281,7 @@ describe('a merge', () => {
     expectOk(await alter(branches, 'main'))
     await branches.fork('other', 'main', { at: 'before' })
     expect(await branches.read('other', 'items', ['a', 'b'])).toEqual({ a: FIRST, b: SECOND })
-    expectOk(await branches.pulling('fork', { allowDataLoss: true }))
+    expectOk(await branches.pulling('fork'))
     const merged = { a: { price: 300, count: 5 }, b: { price: 99 } }
     expect(await branches.read('fork', 'items', ['a', 'b'])).toEqual(merged)
     expect(await branches.merge('fork')).toMatchObject({ merged: true })
@@ -298,9 +298,16 @@ describe('a merge', () => {
       const answer = await branches.merging('fork', { allowDataLoss: true })
       expect(answer.status).toBe(409)
       const [conflict] = answer.body.conflicts
-      expect(conflict).toMatchObject({ kind: 'schema', column: 'price', records: 1 })
+      expect(conflict).toMatchObject({
+        ...{ kind: 'schema', column: 'price', records: 1 },
+        message: expect.stringContaining('its values were made anew by an expression'),
+      })
       // The side that has the new values can be taken.
       const strategy = one === 'fork' ? 'theirs' : 'ours'
+      if (one === 'fork') {
+        const refused = await branches.merging('fork', { strategy })
+        expect(refused.body).toMatchObject({ code: 'data_loss' })
+      }
       expectOk(await branches.merging('fork', { strategy, allowDataLoss: true }))
       expect(await branches.read('main', 'items', ['a', 'b'])).toEqual({
         a: { price: 300, count: 2 },
@@ -323,6 +330,26 @@ describe('a merge', () => {
     await branches.patch('fork', 'items', 'a', { count: 6 })
     expectOk(await branches.merging('fork', { allowDataLoss: true }))
     expect(await branches.read('main', 'items', ['a'])).toEqual({ a: { ...FIRST, count: 6 } })
+  })
+
+  it('loses nothing if it is done again, or taken back, before others write', async () => {
+    const branches = await open()
+    expectOk(await alter(branches, 'fork'))
+    const path = '/tables/items/columns/price'
+    expectOk(await branches.call('fork', 'PATCH', path, { using: 'price * 2' }))
+    await branches.merge('fork')
+    expect(await branches.read('main', 'items', ['b'])).toEqual({ b: { price: 198 } })
+    const change = () => branches.call('main', 'PATCH', path, { using: 'price + 1' })
+    const { entry } = expectOk(await change()).body
+    expectOk(await branches.call('main', 'POST', '/revert', { entry }))
+    expect(await branches.read('main', 'items', ['b'])).toEqual({ b: { price: 198 } })
+    // A value that was written since is lost with the column that has it.
+    const later = expectOk(await change()).body
+    await branches.patch('main', 'items', 'a', { price: 7 })
+    const revert = { entry: later.entry, strategy: 'theirs' }
+    const refused = await branches.call('main', 'POST', '/revert', revert)
+    expect(refused.body).toMatchObject({ code: 'data_loss' })
+    expect(await branches.read('main', 'items', ['a'])).toMatchObject({ a: { price: 7 } })
   })
 
   it('takes the same change of both sides as one', async () => {

@@ -101,6 +101,7 @@ const StoredColumnSchema = Type.Object(
     defaultValue: Type.Optional(Type.String()),
     unique: Type.Optional(Type.Boolean()),
     index: Type.Optional(Type.Boolean()),
+    replaced: Type.Optional(Type.Array(Id)),
     columns: Type.Optional(Type.Array(Type.Unknown())),
     generate: Type.Optional(ColumnGenerateSchema),
     computed: Type.Optional(ExpressionSchema),

@@ -8,7 +8,7 @@ import { allDone } from '../../common/all-done.js'
 import { inTurns } from '../../common/in-turns.js'
 import { toCanonicalJson } from '../../common/write-json.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
-import type { StoredSchema } from '../../rows/columns/stored-schema.js'
+import { listOrigins, type StoredSchema } from '../../rows/columns/stored-schema.js'
 import { UNDECIDED } from '../../rows/merging/compare-rows.js'
 import { StoredBranch } from '../../rows/stored-branch.js'
 import { requireDirectChanges } from '../access/approvals.js'
@@ -17,7 +17,7 @@ import { type BranchState, getStartOf, getState, readState } from '../branches/b
 import { getRequiredApprovals } from '../branches/queries.js'
 import type { LongWork } from '../long-work/long-work.js'
 import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
-import { listRemovals, measureLoss } from '../schemas/data-loss.js'
+import { listRemovals, measureLoss, type Removal } from '../schemas/data-loss.js'
 import type { MergeStrategy, Take } from '../schemas/merge-definitions.js'
 import {
   mergeSchemas,
@@ -308,7 +308,12 @@ export async function planMerge(
     hasRows: (tableId) => ruleOf(tableId).mode === 'merge',
   })
   // Tables and columns in conflict are not removed.
-  const removals = listRemovals(ours.schema, schema)
+  const removals = listLost(listRemovals(ours.schema, schema), {
+    schema,
+    restored,
+    changedRecords,
+    idsOf: (id) => ids.allOf([id]),
+  })
   return {
     ...options,
     theirs: readColumns(theirs, schema),
@@ -340,6 +345,41 @@ export async function planMerge(
     }),
     leftOut: ids.allOf(listTables({ theirs, ours }).filter((id) => ruleOf(id).mode !== 'merge')),
   }
+}
+
+/**
+ * Leaves out the columns whose values the merged schema has in another form. Their types are changed back, which converts what was
+ * written since. Or an expression has made other values of them, which a revert takes back, and nobody has written to them since.
+ */
+function listLost(
+  removals: readonly Removal[],
+  {
+    schema,
+    restored,
+    changedRecords,
+    idsOf,
+  }: Pick<MergePlan, 'schema' | 'restored' | 'changedRecords'> & {
+    /** Returns all ids of a column. */
+    idsOf(id: number): readonly number[]
+  },
+): Removal[] {
+  const tables = new Map(schema.tables.map((table) => [table.id, table]))
+  return removals.flatMap((removal): Removal[] => {
+    const { table, columns } = removal
+    if (columns === undefined) return [removal]
+    const after = tables.get(table.id)?.columns ?? []
+    const broughtBack = new Set(
+      [...restored].flatMap(([old, id]) => (after.some((each) => each.id === id) ? [old] : [])),
+    )
+    const replaced = new Set(after.flatMap((column) => (column.replaced ?? []).flatMap(idsOf)))
+    const lost = columns.filter((column) => {
+      if (listOrigins(column).some(({ id }) => broughtBack.has(id))) return false
+      const isRemade =
+        replaced.has(column.id) || column.replaced?.some((id) => broughtBack.has(id)) === true
+      return !isRemade || (changedRecords.get(column.id) ?? 0) > 0
+    })
+    return lost.length === 0 ? [] : [{ table, columns: lost }]
+  })
 }
 
 /** Returns the decisions about the schemas, if the conflicts are those that were reviewed. */

@@ -103,7 +103,10 @@ export function alterStored(
     ...(index !== undefined && canIndex && { index }),
     ...(fill !== undefined && { fill }),
   }
-  if (options.isRewritten) return stored
+  if (options.isRewritten) {
+    const ids = [before, ...listOrigins(before)].map(({ id }) => id)
+    return { ...stored, replaced: [...ids, ...(before.replaced ?? [])] }
+  }
   const made = { ...stored, from: originOf(before) }
   const fault = conversionFault(made)
   return fault === undefined ? made : { fault }
@@ -111,7 +114,7 @@ export function alterStored(
 
 /** Returns a stored column with another definition. What is not part of definitions stays. */
 function define(before: StoredColumn, definition: Column): StoredColumn {
-  const { id, link, defaultPublicAccess, index, columns, fill, from } = before
+  const { id, link, defaultPublicAccess, index, columns, fill, from, replaced } = before
   const { name, type, vector, decimal, defaultValue, generate, description } = definition
   return {
     id,
@@ -133,6 +136,7 @@ function define(before: StoredColumn, definition: Column): StoredColumn {
     ...(columns && { columns }),
     ...(fill !== undefined && { fill }),
     ...(from && { from }),
+    ...(replaced && { replaced }),
   }
 }
 

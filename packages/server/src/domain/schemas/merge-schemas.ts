@@ -180,6 +180,10 @@ const NEITHER: readonly Take[] = []
 
 const RENAME = 'rename one of them first, or give that of the merged branch another name'
 const REMOVED_THERE = 'was removed on the merged branch and changed on the target'
+const REWRITTEN_THERE =
+  'its values were made anew by an expression on the merged branch, and changed on the target'
+const REWRITTEN_HERE =
+  'its values were made anew by an expression on the target, and changed on the merged branch; a merge cannot bring these: write them on the target first'
 /** No strategy restores what the target has removed, because its values there are lost. */
 const REMOVED_HERE =
   'was removed on the target and changed on the merged branch; a merge cannot restore it'
@@ -211,6 +215,11 @@ function withoutOrigins(
     [],
   )
   return made ?? column
+}
+
+/** Returns whether a table has another column in place of one, with values that an expression has made. */
+function isReplaced(column: StoredColumn, { columns }: StoredTable): boolean {
+  return columns.some(({ replaced }) => replaced?.includes(column.id))
 }
 
 /** Merges a table that both sides have, with or without a base. */
@@ -309,7 +318,10 @@ function mergeTable(
         : []
     }
     const strategy = strategyOf(column)
-    if (strategy === 'fail') removalConflict(REMOVED_THERE, EITHER, column)
+    if (strategy === 'fail') {
+      const message = isReplaced(column, other) ? REWRITTEN_THERE : REMOVED_THERE
+      removalConflict(message, EITHER, column)
+    }
     return strategy === 'theirs' ? [] : [column]
   })
   const added: StoredColumn[] = []
@@ -328,7 +340,8 @@ function mergeTable(
       if (isMade) context.rejected.push(column.id)
       continue
     }
-    removalConflict(previous === undefined ? KEPT_THERE : REMOVED_HERE, ['ours'], column)
+    const message = isReplaced(column, table) ? REWRITTEN_HERE : REMOVED_HERE
+    removalConflict(previous === undefined ? KEPT_THERE : message, OURS, column)
   }
   const dropped = new Set<number>()
   for (const theirs of context.keepsBoth ? [] : added) {

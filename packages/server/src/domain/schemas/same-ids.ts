@@ -266,7 +266,8 @@ function definitionOf(column: StoredColumn): string {
 }
 
 function definition(stored: StoredColumn): object {
-  const { id: _, index: __, fill: ___, from: ____, columns, ...column } = withoutBits(stored)
+  const { id: _, index: __, fill: ___, from: ____, replaced: _____, ...rest } = withoutBits(stored)
+  const { columns, ...column } = rest
   const nested = columns?.map(definition) as { name: string }[] | undefined
   return {
     ...column,

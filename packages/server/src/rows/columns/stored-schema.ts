@@ -109,6 +109,8 @@ export interface StoredColumn {
    * of the old one, or `fill` if it has none.
    */
   readonly from?: StoredColumn
+  /** The ids of columns whose place this one has taken, with values that an expression has made of theirs. */
+  readonly replaced?: readonly number[]
 }
 
 export const EMPTY_SCHEMA: StoredSchema = { tables: [] }
