@@ -1,3 +1,4 @@
+import type { Progress } from '@offshoot/contract/operations'
 import { allDone } from '../../common/all-done.js'
 import { expressionSql } from '../../dialect/row-expression.js'
 import type { Queryable } from '../../postgres/database.js'
@@ -44,6 +45,7 @@ import {
 } from '../layout/layout.js'
 import { StorageHold } from '../layout/storage-hold.js'
 import { heapColumns, storedValue } from '../reading/arms.js'
+import { divideRows } from './row-parts.js'
 import { movingRows, newVersionsStatements } from './versions.js'
 
 type ColumnShape = Pick<PhysicalColumn, 'id' | 'physicalName' | 'sqlType' | 'column'>
@@ -212,10 +214,18 @@ async function runAll(transaction: Queryable, statements: readonly Sql[]): Promi
 export async function addHeapColumn(
   transaction: Queryable,
   heap: Heap,
-  options: { table: StoredTable; column: StoredColumn },
+  {
+    table,
+    column,
+    tell,
+  }: {
+    table: StoredTable
+    column: StoredColumn
+    /** Is told how far the conversion of the values has come. It throws if it is to stop. */
+    tell?: ((progress: Progress) => void) | undefined
+  },
 ): Promise<void> {
   const { heapId } = heap
-  const { table, column } = options
   const shapes = physicalShapes([column])
   const ids = shapes.map(({ id }) => id)
   await stopBuilding(transaction, heapId)
@@ -234,11 +244,17 @@ export async function addHeapColumn(
   }
   if (column.from !== undefined) {
     const converted = storedValue(sql`h`, column, heap)
-    await movingRows(transaction, table, () =>
-      transaction.query(
-        sql`update ${heapName(heap)} h set ${ident(physicalName(column))} = ${converted} where not h.deleted`,
-      ),
-    )
+    await movingRows(transaction, table, async () => {
+      const step = `writing column [${table.name}.${column.name}]`
+      const parts = await divideRows(transaction, heap)
+      for (const [index, isPart] of parts.entries()) {
+        tell?.({ step, done: index, total: parts.length })
+        await transaction.query(sql`
+          update ${heapName(heap)} h
+          set ${ident(physicalName(column))} = ${converted}
+          where not h.deleted and ${isPart}`)
+      }
+    })
   }
   await runAll(transaction, [
     ...ruleStatements(heap, { columns: [column] }),

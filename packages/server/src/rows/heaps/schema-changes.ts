@@ -6,7 +6,7 @@ import { columnIdsIn } from '../../dialect/row-expression.js'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
-import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, join, sql } from '../../postgres/sql.js'
 import { physicalName } from '../columns/column-tree.js'
 import {
   checkOf,
@@ -22,7 +22,6 @@ import {
 } from '../columns/stored-schema.js'
 import { compileTable } from '../columns/table-codec.js'
 import { requestExtensionIndexes, requestIndexes } from '../indexes/heap-indexes.js'
-import { tablesOf } from '../layout/heap-sizes.js'
 import {
   type BranchRows,
   findLayout,
@@ -57,6 +56,7 @@ import {
   dropHeapConstraint,
 } from './heap-ddl.js'
 import { generatedValue, type MadeValue, type RowGenerator } from './made-values.js'
+import { divideRows } from './row-parts.js'
 import { continueSequence, startSequence, startsNumbering } from './start-sequence.js'
 import { changeHistory, completeVersions, movingRows } from './versions.js'
 
@@ -349,7 +349,7 @@ export async function applySchemaChanges(
           await addHeapCheck(transaction, heap, checkOfComputed(column, table))
           break
         }
-        await addColumn(transaction, heap, { table, column })
+        await addColumn(transaction, heap, { table, column, tell: options.tell })
         if (generating !== undefined) {
           const { by, columns } = generating
           const made = generatedValue(by, { heap, table, column })
@@ -373,7 +373,7 @@ export async function applySchemaChanges(
           await alterHeapColumn(transaction, heap, change)
           break
         }
-        await addColumn(transaction, heap, { table, column })
+        await addColumn(transaction, heap, { table, column, tell: options.tell })
         if (using !== undefined) {
           const { columns } = using
           const columnSql = (id: number) => sql`h.${ident(physicalName({ id }))}`
@@ -477,26 +477,6 @@ async function rewriteRows(
   })
 }
 
-/** Pages of a heap whose rows one statement of a long change writes. It takes about a second. */
-const PART_PAGES = 2048
-
-/**
- * Divides the rows of a heap `h` that exist now, so that the progress of a long change can be told. A row that a change moves to a
- * later part is changed again, so this is only for changes that have the same effect then.
- */
-async function divideRows(transaction: Queryable, heap: Heap): Promise<Sql[]> {
-  const { server } = transaction
-  const [bytes = 0] = await server.sizeTables(transaction, [tablesOf(heap)[0]], 'rows')
-  const [{ size } = { size: 1 }] = await transaction.query<{ size: number }>(sql`
-    select current_setting('block_size')::integer as size`)
-  const pages = Math.ceil(bytes / size)
-  const place = (page: number) => sql`${`(${Math.min(page, pages)},0)`}::tid`
-  return Array.from({ length: Math.ceil(pages / PART_PAGES) }, (_, part) => {
-    const start = part * PART_PAGES
-    return sql`h.ctid >= ${place(start)} and h.ctid < ${place(start + PART_PAGES)}`
-  })
-}
-
 /**
  * Completes the heaps of a restored database, or of all: queues the indexes that need an extension, and adds the checks
  * and the triggers that schemas define. Backups leave them out, because nothing of an archive is run.
@@ -524,7 +504,7 @@ export async function completeRestored(
 async function addColumn(
   transaction: Queryable,
   heap: Heap,
-  options: { table: StoredTable; column: StoredColumn },
+  options: Parameters<typeof addHeapColumn>[2],
 ): Promise<void> {
   await addHeapColumn(transaction, heap, options).catch((error: unknown) => {
     throw codeOf(error) === TOO_MANY_COLUMNS ? worn(options.table) : error
