@@ -38,6 +38,16 @@ const expectOnly = (answers: readonly Answer[], ...allowed: number[]) => {
 const once = (success: number, refusal: number, count: number) =>
   [success, ...Array(count - 1).fill(refusal)].sort()
 
+/** Waits until a transaction waits for another one. */
+async function untilLocked(): Promise<void> {
+  for (let isWaiting = false; !isWaiting; ) {
+    const rows = await first.database.query(sql`
+      select from pg_stat_activity
+      where datname = current_database() and wait_event_type = 'Lock'`)
+    isWaiting = rows.length > 0
+  }
+}
+
 describe('two processes on one database', () => {
   it('edit a schema while the rights on its tables change', async () => {
     const edit = await createTables(first, 'granted', { people: [{ name: 'age', type: 'int' }] })
@@ -49,15 +59,67 @@ describe('two processes on one database', () => {
     )
     const operation = { addColumn: { table: 'people', column: { name: 'name', type: 'string' } } }
     const edited = edit('POST', '/schema/apply', { body: { edits: { operations: [operation] } } })
-    for (let isWaiting = false; !isWaiting; ) {
-      const rows = await first.database.query(sql`
-        select from pg_stat_activity
-        where datname = current_database() and wait_event_type = 'Lock'`)
-      isWaiting = rows.length > 0
-    }
+    await untilLocked()
     await other.query('commit')
     await other.end()
     expect((await edited).status).toBe(200)
+  })
+
+  it('upsert records that others create and delete after it was looked for new ones', async () => {
+    const call = await createTables(first, 'upserted', { items: [{ name: 'n', type: 'int' }] })
+    const records = Array.from({ length: 300 }, (_, n) => ({ id: `r${n}`, n }))
+    const old = { records: [{ id: 'r7', n: 0 }] }
+    expect((await call('POST', '/tables/items/upsert', { body: old })).status).toBe(200)
+    const other = new pg.Client({ connectionString: first.url })
+    await other.connect()
+    const { rows: heaps } = await other.query(
+      `select format('offshoot_db_%s.heap_%s', h.database_id, h.id) as name,
+         'c' || h.column_ids[1] as n
+       from offshoot.heaps h
+       join offshoot.databases d on d.id = h.database_id
+       where d.name = 'upserted'`,
+    )
+    const [{ name, n }] = heaps
+    await other.query(
+      `begin;
+       delete from ${name} where id = 'r7';
+       insert into ${name} (id, epoch, ${n}) select 'r250', epoch, 0 from offshoot.branches b
+       join offshoot.databases d on d.id = b.database_id where d.name = 'upserted'`,
+    )
+    const upserted = call('POST', '/tables/items/upsert', { body: { records } })
+    await untilLocked()
+    await other.query('commit')
+    await other.end()
+    const { status, body } = await upserted
+    expect(status).toBe(200)
+    expect(body.results).toEqual(
+      records.map(({ id }) => ({ id, outcome: id === 'r250' ? 'updated' : 'inserted' })),
+    )
+    const stored = await call('GET', '/tables/items/data/r250')
+    expect(stored.body).toMatchObject({ n: 250, service: { version: 1 } })
+  })
+
+  it('upsert the same new records at once', async () => {
+    const columns = [
+      { name: 'code', type: 'string', unique: true },
+      { name: 'n', type: 'int' },
+    ] as const
+    const call = await createTables(first, 'same', { items: columns })
+    const answers = await storm(6, (service, n) => {
+      const records = Array.from({ length: 200 }, (_, index) => ({
+        ...{ id: `r${index}`, code: `c${index}`, n },
+      }))
+      const url = `${service.workspace}/db/same:main/tables/items/upsert`
+      return service.call('POST', url, { key: key(), body: { records } })
+    })
+    expectOnly(answers, 200)
+    const outcomes = answers.map(({ body }) => {
+      const of = new Set(body.results.map(({ outcome }: { outcome: string }) => outcome))
+      return [...of].join()
+    })
+    expect(outcomes.sort()).toEqual(['inserted', ...Array(5).fill('updated')])
+    const stored = await call('GET', '/tables/items/data/r199')
+    expect(stored.body.service.version).toBe(5)
   })
 
   it('let one request have a database name', async () => {

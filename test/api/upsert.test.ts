@@ -269,6 +269,38 @@ describe('an upsert', () => {
     ])
   })
 
+  it('judges each of many new records by itself', async () => {
+    for (const call of [main, fork]) {
+      const rules = { once: { unique: ['name', 'age'] }, grown: { check: 'age > 0' } }
+      for (const [name, body] of Object.entries(rules)) {
+        expectOk(await call('PUT', `/tables/users/constraints/${name}`, { body }))
+      }
+      const records: object[] = Array.from({ length: 1200 }, (_, n) => ({
+        ...{ id: `r${n}`, name: `N${n}`, code: `C${n}`, age: 1 + n },
+      }))
+      records[100] = { id: 'r100', name: 'Bob', age: 17 }
+      records[200] = { id: 'r200', name: 'Zero', age: 0 }
+      records[300] = { id: 'r300', name: 'Code', code: 'A' }
+      records[400] = { id: 'r399', age: 7 }
+      records[500] = { id: 'r500', age: 7 }
+      records[600] = { id: 'ada', age: 7 }
+      records[1100] = { id: 'r1100', name: 'N1', age: 2 }
+      const others = outcomes(await upsert(call, records)).flatMap((text, n) =>
+        text === `r${n} inserted` ? [] : text,
+      )
+      const once = 'constraint [once]: columns [name, age]: the values are not unique'
+      expect(others).toEqual([
+        `r100 failed invalid record: ${once}`,
+        'r200 failed invalid record: constraint [grown]: column [age]: the check fails',
+        'r300 failed invalid record: column [code]: is not unique',
+        'r399 updated',
+        'r500 failed invalid record: column [name]: a value is required',
+        'ada updated',
+        `r1100 failed invalid record: ${once}`,
+      ])
+    }
+  })
+
   it('needs a body of records and a unique column', async () => {
     const refuse = async (body: unknown, message: string) => {
       const answer = await main('POST', '/tables/users/upsert', { body })

@@ -264,6 +264,18 @@ export class OpenBranch implements TableLookup {
     return runReads(this.#shared.database, this.guard, calls, bounds)
   }
 
+  /**
+   * Finds which ids no row of a table had a moment ago, so that it is worthwhile to insert their rows with COPY. None, if the
+   * table does not take COPY.
+   */
+  async findFreeIds({ writer }: WritableTable, ids: readonly string[]): Promise<Set<string>> {
+    if (!writer.takesCopies || !this.#shared.database.server.explainsCopies) return new Set()
+    const [[[present] = []] = []] = await this.runReads([writer.findPresent(ids)])
+    const free = new Set(ids)
+    for (const id of present?.split(' ') ?? []) free.delete(id)
+    return free
+  }
+
   /** Runs a read of one row by its id, together with others that arrive at the same time. */
   runSharedRead(call: Call): Promise<TextRow | undefined> {
     return this.#shared.sharedCalls.read(this.guard, call)

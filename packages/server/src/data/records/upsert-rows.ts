@@ -1,25 +1,20 @@
-import { AppError } from '@offshoot/contract/errors'
-import { Turn } from '../../common/in-turns.js'
 import { arrayLiteral } from '../../postgres/carriers.js'
 import { sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type TextRows } from '../../postgres/statement.js'
-import { Fault } from '../../rows/columns/fault.js'
-import type { InputRecord } from '../../rows/columns/record-encoder.js'
-import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
 import type { WritableTable } from '../../rows/open-branch.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { Refusal } from '../../rows/writing/refusals.js'
 import {
   columnTaken,
-  describeFaults,
   findViolationFields,
   type InvalidRecord,
   type Violation,
   violationFields,
 } from '../session/record-errors.js'
-import { type Origin, planColumns, type Session } from '../session/session.js'
+import { planColumns, type Session } from '../session/session.js'
 import { amongRows, findUnevaluatedIn } from './failing-records.js'
-import type { NewId } from './new-ids.js'
+import type { UpsertKey, UpsertRecords, UpsertRow } from './upsert-records.js'
 
 /*
  * Records that are inserted, or updated if they exist. They are found by their id, a unique column or constraint. All are
@@ -37,24 +32,6 @@ export const UPSERT_REPEATS_MAX = 100
 /** How often records are written again because others were refused. */
 export const ATTEMPTS_MAX = 10
 
-/** A record to upsert. */
-interface UpsertRow {
-  readonly position: number
-  readonly givenId: string | undefined
-  /** undefined until the record was looked up by its column. */
-  readonly id: string | undefined
-  /** The id was generated for it. */
-  readonly isNewId?: boolean
-  /** The record must not exist: it has an id, and was not found by its column. */
-  readonly isNew?: boolean
-  /** A text for each physical column: those of a new record. */
-  readonly values: readonly (string | null)[]
-  /** The columns that are changed if the record exists. */
-  readonly columns: readonly number[]
-  /** Why the record cannot be inserted. */
-  readonly missing: InvalidRecord | undefined
-}
-
 /** Why records are refused, by their positions in the request. */
 export type RefusedRecords = ReadonlyMap<number, InvalidRecord>
 
@@ -65,46 +42,26 @@ export class DanglingLinksError extends Error {
   }
 }
 
-type Key = WritableTable['writer']['uniqueKeys'][number]
 type MissingLinks = ReturnType<WritableTable['writer']['findMissing']>
 
-interface PreparedRows {
+/** Rows that one statement writes. */
+interface RowGroup {
   readonly rows: readonly UpsertRow[]
+  /** Whether all are expected to be new. Otherwise, they change the same columns of those that exist. */
+  readonly areNew: boolean
+}
+
+interface PreparedRows extends RowGroup {
   readonly call: Call
 }
 
-/** Returns the unique column or constraint that records are found by, or undefined for their id. */
-export function findKey({ table, indexes, uniqueKeys }: TableCodec, by: string) {
-  if (by === 'id') return undefined
-  const column = indexes.get(by)
-  const ofColumn = uniqueKeys.find(
-    ({ name, columns }) => name === undefined && column !== undefined && columns[0] === column,
-  )
-  const key = ofColumn ?? uniqueKeys.find(({ name }) => name === by)
-  if (key !== undefined) return key
-  const place = `table [${table.name}]: column [${by}]`
-  throw new AppError(
-    'invalid_request',
-    column === undefined
-      ? `by: ${place}: column not found`
-      : `by: ${place}: is not unique, so records cannot be found by it`,
-  )
-}
-
-const REFUSED_FILE = new Fault('a file cannot be written by an upsert; only null is possible')
-
-/** Encodes the records of one upsert, and keeps their results. */
+/** Writes the records of one upsert, and keeps their results. */
 export class Upsert {
   readonly #session: Session
   readonly #table: WritableTable
-  readonly #key: Key | undefined
-  readonly #by: string
-  readonly #newId: NewId
-  readonly #shapes: ReadonlyMap<string, readonly number[]>
-  readonly #columns = new Map<string, readonly number[]>()
-  readonly #origin: Origin
-  readonly #results: UpsertResult[] = []
-  readonly #rows: UpsertRow[] = []
+  readonly #records: UpsertRecords
+  readonly #results: UpsertResult[]
+  readonly #rows: readonly UpsertRow[]
   #isContested = false
   /** The ids of records that have not been written or refused yet. */
   #expected = new Set<string>()
@@ -118,36 +75,29 @@ export class Upsert {
     session: Session,
     table: WritableTable,
     {
-      by,
-      key,
-      newId,
-      origin,
+      records,
       refused,
       mayLinkAhead,
     }: {
-      by: string
-      key: Key | undefined
-      newId: NewId
-      origin: Origin
+      records: UpsertRecords
       refused: RefusedRecords
       /** Whether records can link to others that the request has after them. */
       mayLinkAhead: boolean
     },
   ) {
-    this.#origin = origin
-    this.#refused = refused
-    this.#mayLinkAhead = mayLinkAhead
     this.#session = session
     this.#table = table
-    this.#newId = newId
-    this.#by = by
-    this.#key = key
-    const shapes = new Map<string, number[]>()
-    for (const [index, { path }] of table.codec.stored.physical.entries()) {
-      const [name = ''] = path
-      shapes.set(name, [...(shapes.get(name) ?? []), index])
-    }
-    this.#shapes = shapes
+    this.#records = records
+    this.#refused = refused
+    const linksToOwn = table.writer.links.some(({ tableId }) => tableId === table.codec.table.id)
+    this.#mayLinkAhead = mayLinkAhead && linksToOwn
+    this.#results = new Array(records.count)
+    for (const { error, ...record } of records.invalid) this.#fail(record, error)
+    this.#rows = records.rows.filter((row) => {
+      const error = refused.get(row.position)
+      if (error !== undefined) this.#fail({ position: row.position, id: row.givenId }, error)
+      return error === undefined
+    })
   }
 
   /**
@@ -206,77 +156,9 @@ export class Upsert {
     for (const result of this.#results) if (result.outcome === 'failed') yield result.error
   }
 
-  /** Encodes records in turns. An invalid one gets its result at once. */
-  async encode(records: Iterable<{ value?: unknown; fault?: string }>): Promise<void> {
-    const turn = new Turn()
-    let position = 0
-    for (const { value, fault } of records) {
-      const row = fault ?? this.#refused.get(position) ?? this.#encode(value, position)
-      if (typeof row === 'string') this.#fail({ position, id: idOf(value) }, { message: row })
-      else if ('message' in row) this.#fail({ position, id: idOf(value) }, row)
-      else this.#rows.push(row)
-      position++
-      if (turn.isOver) await turn.end()
-    }
-  }
-
-  #encode(record: unknown, position: number): UpsertRow | InvalidRecord | string {
-    const { codec } = this.#table
-    if (typeof record !== 'object' || record === null || Array.isArray(record)) {
-      return 'invalid record: expected an object'
-    }
-    const { id: givenId } = record as InputRecord
-    const id = givenId === undefined ? undefined : codec.encodeId(givenId)
-    if (id instanceof Fault) return describeFaults(codec, [id])
-    const own = this.#idOf(id)
-    const values = codec.encodeRecord(record as InputRecord, this.#origin, () => REFUSED_FILE)
-    if (!isFaults(values)) {
-      const columns = this.#columnsOf(record as InputRecord)
-      return this.#withKey({ position, ...own, values, columns, missing: undefined })
-    }
-    // An existing record needs no more than the fields that change.
-    const update = codec.encodeUpdate(record as InputRecord, this.#origin, () => REFUSED_FILE)
-    if (isFaults(update)) return describeFaults(codec, update)
-    const missing = describeFaults(codec, values)
-    if (update.arithmetic.length > 0) return missing
-    const given = codec.stored.physical.map((_, index) => {
-      return update.values[update.columns.indexOf(index)] ?? null
-    })
-    const columns = this.#columnsOf(record as InputRecord)
-    return this.#withKey({ position, ...own, values: given, columns, missing })
-  }
-
-  #idOf(givenId: string | undefined): Pick<UpsertRow, 'givenId' | 'id' | 'isNewId'> {
-    if (givenId !== undefined || this.#key !== undefined) return { givenId, id: givenId }
-    return { givenId, id: this.#newId(), isNewId: true }
-  }
-
-  #withKey(row: UpsertRow): UpsertRow | string {
-    const { physical } = this.#table.codec
-    // A default value says nothing about a record that exists.
-    const missing = this.#key?.columns.find(
-      (column) => row.values[column] === null || !row.columns.includes(column),
-    )
-    if (missing === undefined) return row
-    const path = physical[missing]?.path.join('.')
-    return `invalid record: column [${path}]: a value is required to find the record`
-  }
-
-  /** Most records have the same keys, so that the columns of each combination are looked up once. */
-  #columnsOf(record: InputRecord): readonly number[] {
-    const names = Object.keys(record)
-    const key = names.join('\0')
-    let columns = this.#columns.get(key)
-    if (columns === undefined) {
-      columns = names.flatMap((name) => this.#shapes.get(name) ?? [])
-      this.#columns.set(key, columns)
-    }
-    return columns
-  }
-
   /** Writes the records in a transaction, and returns the results of all of them. */
   async write(transaction: OpenTransaction): Promise<readonly UpsertResult[]> {
-    let pending: readonly UpsertRow[] = this.#rows
+    let pending = this.#rows
     for (let wave = 1; pending.length > 0; wave++) {
       if (wave > UPSERT_REPEATS_MAX) {
         const message = `the request has the record more than ${UPSERT_REPEATS_MAX} times`
@@ -288,8 +170,8 @@ export class Upsert {
       const { ready, deferred } = await this.#plan(transaction, found)
       // The next rows are prepared while PostgreSQL writes.
       let writing: Promise<void> | undefined
-      for (const rows of this.#groups(ready)) {
-        const prepared = this.#prepare(rows)
+      for (const group of this.#groups(ready, { isFirst: wave === 1 })) {
+        const prepared = this.#prepare(group)
         await writing
         writing = this.#writeRows(transaction, prepared)
         writing.catch(() => undefined)
@@ -333,7 +215,7 @@ export class Upsert {
     transaction: OpenTransaction,
     rows: readonly UpsertRow[],
   ): Promise<readonly UpsertRow[]> {
-    const key = this.#key
+    const { key, by } = this.#records
     if (key === undefined) return rows
     const holders = await this.#holders(transaction, key, rows)
     const found: UpsertRow[] = []
@@ -342,13 +224,12 @@ export class Upsert {
       const holder = holders.get(index)
       if (holder === undefined) {
         const isNew = givenId !== undefined
-        // A record that comes after others is looked up again, and keeps the id that was made for it.
-        const newId = row.isNewId ? row.id : undefined
-        found.push({ ...row, id: givenId ?? newId ?? this.#newId(), isNew, isNewId: !isNew })
+        const id = givenId ?? this.#records.newIdOf(row)
+        found.push({ ...row, id, isNew, isNewId: !isNew })
       } else if (givenId !== undefined && givenId !== holder) {
         const kind = key.name === undefined ? 'column' : 'constraint'
         const values = key.columns.length === 1 ? 'this value' : 'these values'
-        const message = `invalid record: ${kind} [${this.#by}]: the record with ${values} has the id [${holder}]`
+        const message = `invalid record: ${kind} [${by}]: the record with ${values} has the id [${holder}]`
         this.#fail(row, { message })
       } else found.push({ ...row, id: holder, isNew: false, isNewId: false })
     }
@@ -357,7 +238,7 @@ export class Upsert {
 
   async #holders(
     transaction: OpenTransaction,
-    key: Key,
+    key: UpsertKey,
     rows: readonly UpsertRow[],
   ): Promise<Map<number, string>> {
     const [found = []] = await transaction.run([this.#table.writer.findHolders(key, rows)])
@@ -378,14 +259,14 @@ export class Upsert {
     const ready: UpsertRow[] = []
     const deferred: UpsertRow[] = []
     const usedIds = new Set<string>()
-    const givenIds = new Set(rows.map(({ id = '' }) => id))
+    const givenIds = new Set(unique.length === 0 ? [] : rows.map(({ id = '' }) => id))
     const released = new ReleasedValues(this.#table.writer.uniqueKeys, rows)
     for (const [index, row] of rows.entries()) {
       const id = row.id ?? ''
       const isRepeated = usedIds.has(id)
       usedIds.add(id)
       // Unique columns have no defaults, so that a value was given.
-      const textOf = ({ columns }: Key) => {
+      const textOf = ({ columns }: UpsertKey) => {
         const texts = columns.map((column) => row.values[column] ?? null)
         return texts.includes(null) ? null : JSON.stringify(texts)
       }
@@ -429,44 +310,55 @@ export class Upsert {
 
   /** Reads which records have the unique values. The column that records are found by is known already. */
   async #readUnique(transaction: OpenTransaction, rows: readonly UpsertRow[]) {
-    const unique: { key: Key; holders: Map<number, string>; used: Set<string | null> }[] = []
+    const unique: { key: UpsertKey; holders: Map<number, string>; used: Set<string | null> }[] = []
     // Other constraints are checked after the write: they may have columns that the request does not name.
     const keys = this.#table.writer.uniqueKeys.filter(
-      ({ id, name }) => name === undefined || id === this.#key?.id,
+      ({ id, name }) => name === undefined || id === this.#records.key?.id,
     )
     for (const key of keys) {
-      const isKey = key.id === this.#key?.id
+      const isKey = key.id === this.#records.key?.id
       const holders = isKey ? new Map() : await this.#holders(transaction, key, rows)
       unique.push({ key, holders, used: new Set() })
     }
     return unique
   }
 
-  /** Groups rows that change the same columns, in steps. */
-  *#groups(rows: readonly UpsertRow[]): Generator<readonly UpsertRow[]> {
-    const groups = new Map<string, UpsertRow[]>()
+  /**
+   * Groups rows, in steps: those that change the same columns, and those that are new. The others come first, because a new one
+   * can have values that they give up.
+   */
+  *#groups(rows: readonly UpsertRow[], { isFirst }: { isFirst: boolean }): Generator<RowGroup> {
+    const records = this.#records
+    const created: UpsertRow[] = []
+    const changed = new Map<readonly number[], UpsertRow[]>()
     for (const row of rows) {
-      const key = row.columns.join()
-      const group = groups.get(key)
-      if (group === undefined) groups.set(key, [row])
+      // Later, a record may exist because the request has it twice.
+      const isNew = row.isNewId || (isFirst && records.wasFree(row.id))
+      const group = isNew ? created : changed.get(row.columns)
+      if (group === undefined) changed.set(row.columns, [row])
       else group.push(row)
     }
     const step = this.#table.codec.rowsPerStep
-    for (const group of groups.values()) {
+    for (const group of [...changed.values(), created]) {
       for (let start = 0; start < group.length; start += step) {
-        yield group.slice(start, start + step)
+        yield { rows: group.slice(start, start + step), areNew: group === created }
       }
     }
   }
 
   /** Returns rows with the call that writes them. */
-  #prepare(rows: readonly UpsertRow[]): PreparedRows {
-    const inputs = rows.map(({ id = '', isNewId = false, values }) => ({ id, isNewId, values }))
-    return { rows, call: this.#table.writer.upsert(inputs, rows[0]?.columns ?? []) }
+  #prepare({ rows, areNew }: RowGroup): PreparedRows {
+    const { writer } = this.#table
+    const inputs = rows.map(({ id = '', isNewId, values }) => ({ id, isNewId, values }))
+    const call = areNew ? writer.insertNew(inputs) : writer.upsert(inputs, rows[0]?.columns ?? [])
+    return { rows, areNew, call }
   }
 
   /** Writes rows. If PostgreSQL refuses one of them, finds it by writing halves. */
-  async #writeRows(transaction: OpenTransaction, { rows, call }: PreparedRows): Promise<void> {
+  async #writeRows(
+    transaction: OpenTransaction,
+    { rows, areNew, call }: PreparedRows,
+  ): Promise<void> {
     const { codec, writer } = this.#table
     const checks = writer.checkWritten(rows.map(({ id = '' }) => id))
     const links = writer.findMissing(rows)
@@ -480,20 +372,28 @@ export class Upsert {
       if (broken !== undefined) {
         await transaction.run([ROLL_BACK])
         const fault = { message: `invalid record: ${broken.message}`, ...violationFields(broken) }
-        await this.#writeHalves(transaction, rows, fault)
+        await this.#writeHalves(transaction, { rows, areNew }, fault)
         return
       }
       const missing = this.#withoutExpected(rows, links, found.slice(2 + checks.length))
       if (missing.some(({ length }) => length > 0)) {
         await transaction.run([ROLL_BACK])
-        await this.#writeLinked(transaction, rows, { links, missing })
+        await this.#writeLinked(transaction, { rows, areNew }, { links, missing })
         return
       }
       if (looks.length > 0) await transaction.run([RELEASE])
     } catch (error) {
-      const refusal = Refusal.of(error, [codec])?.message
+      const refusal = Refusal.of(error, [codec])
       if (refusal === undefined) throw error
       await transaction.run([ROLL_BACK])
+      if (areNew && refusal.isTaken && rows.some(({ isNewId }) => !isNewId)) {
+        // Others may have created records since it was looked for new ones.
+        this.#records.forgetFree()
+        for (const group of this.#groups(rows, { isFirst: true })) {
+          await this.#writeRows(transaction, this.#prepare(group))
+        }
+        return
+      }
       const failing =
         rows.length > 1
           ? undefined
@@ -502,16 +402,17 @@ export class Upsert {
               error,
               find: amongRows(rows.map(({ id = '', ...row }) => ({ ...row, id }))),
             })
-      const message = `invalid record: ${failing?.violation.message ?? refusal}`
+      const message = `invalid record: ${failing?.violation.message ?? refusal.message}`
       const fields = failing
         ? violationFields(failing.violation)
         : findViolationFields(error, new Set([codec]))
-      await this.#writeHalves(transaction, rows, fields ? { message, ...fields } : { message })
+      const group = { rows, areNew }
+      await this.#writeHalves(transaction, group, fields ? { message, ...fields } : { message })
       return
     }
     const existed = new Map(written.map(([id, isThere]) => [id, isThere === 't']))
     for (const { position, id = '' } of rows) {
-      const isThere = existed.get(id)
+      const isThere = areNew ? false : existed.get(id)
       this.#expected.delete(id)
       const outcome = isThere === undefined ? 'unchanged' : isThere ? 'updated' : 'inserted'
       this.#results[position] = { id, outcome }
@@ -539,7 +440,7 @@ export class Upsert {
   /** Fails the rows that link to missing records, whose positions are given, and writes the others. */
   async #writeLinked(
     transaction: OpenTransaction,
-    rows: readonly UpsertRow[],
+    { rows, areNew }: RowGroup,
     { links, missing }: { links: MissingLinks; missing: readonly TextRows[] },
   ): Promise<void> {
     const failed = new Set<UpsertRow>()
@@ -552,12 +453,14 @@ export class Upsert {
       }
     }
     const others = rows.filter((row) => !failed.has(row))
-    if (others.length > 0) await this.#writeRows(transaction, this.#prepare(others))
+    if (others.length > 0) {
+      await this.#writeRows(transaction, this.#prepare({ rows: others, areNew }))
+    }
   }
 
   async #writeHalves(
     transaction: OpenTransaction,
-    rows: readonly UpsertRow[],
+    { rows, areNew }: RowGroup,
     fault: InvalidRecord,
   ): Promise<void> {
     const [first] = rows
@@ -567,7 +470,7 @@ export class Upsert {
     }
     const middle = Math.ceil(rows.length / 2)
     for (const half of [rows.slice(0, middle), rows.slice(middle)]) {
-      await this.#writeRows(transaction, this.#prepare(half))
+      await this.#writeRows(transaction, this.#prepare({ rows: half, areNew }))
     }
   }
 
@@ -584,11 +487,11 @@ export class Upsert {
  * that is given after them, with such values, has to be written after them.
  */
 class ReleasedValues {
-  readonly #keys: readonly Key[]
+  readonly #keys: readonly UpsertKey[]
   readonly #repeated: ReadonlySet<string>
   readonly #used = new Set<string>()
 
-  constructor(keys: readonly Key[], rows: readonly UpsertRow[]) {
+  constructor(keys: readonly UpsertKey[], rows: readonly UpsertRow[]) {
     this.#keys = keys.filter(({ name }) => name !== undefined)
     const seen = new Set<string>()
     const isSeen = (id: string) => seen.has(id) || !seen.add(id)
@@ -641,10 +544,4 @@ function ruleIn(error: Pick<InvalidRecord, 'code'>): string {
     constraint?: string
   }
   return JSON.stringify([code, column, constraint])
-}
-
-/** Returns the id of an invalid record, if it has one. */
-function idOf(record: unknown): string | undefined {
-  const { id } = (record ?? {}) as { id?: unknown }
-  return typeof id === 'string' ? id : undefined
 }

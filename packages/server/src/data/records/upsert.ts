@@ -6,15 +6,14 @@ import { findBrokenAtEnd } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import { answerOnce, keepAnswer } from './idempotency.js'
 import { LoadEntry } from './load-entry.js'
-import { newIds } from './new-ids.js'
-import { giveBackRefused, originOfRecords } from './new-numbers.js'
+import { giveBackRefused } from './new-numbers.js'
 import type { RecordContext } from './records.js'
 import { type StreamRequest, Tally } from './stream-lines.js'
 import { type BatchWriter, type PartialContext, streamPartially } from './stream-partial.js'
+import { findKey, UpsertRecords } from './upsert-records.js'
 import {
   ATTEMPTS_MAX,
   DanglingLinksError,
-  findKey,
   type RefusedRecords,
   Upsert,
   type UpsertResult,
@@ -103,8 +102,8 @@ async function write<Result>(
   finish: (transaction: OpenTransaction, results: readonly UpsertResult[]) => Promise<Result>,
 ): Promise<Result> {
   const { branch } = session
-  const key = findKey(table.codec, by)
-  const values = rows.map(({ value }) => value)
+  const writable = await branch.writable(table)
+  const records = await UpsertRecords.read(session, writable, { by, given: rows })
   let written: Upsert | undefined
   let refused: RefusedRecords = new Map()
   let attempts = 0
@@ -113,17 +112,13 @@ async function write<Result>(
     transaction: OpenTransaction,
     { isFinal }: { isFinal: boolean },
   ) => {
-    const newId = await newIds(session, table, values)
-    const origin = await originOfRecords(session, { table, records: values })
     const mayLinkAhead = attempts < ATTEMPTS_MAX
-    const upsert = new Upsert(session, to, { by, key, newId, origin, refused, mayLinkAhead })
-    await upsert.encode(rows)
+    const upsert = new Upsert(session, to, { records, refused, mayLinkAhead })
     const results = await upsert.write(transaction)
     if (upsert.isContested && !isFinal) throw new ContestedError(upsert)
     written = upsert
     return finish(transaction, results)
   }
-  const writable = await branch.writable(table)
   const writeEach = async (isFinal: boolean) => {
     for (;;) {
       try {

@@ -263,6 +263,11 @@ export class Refusal {
     this.record = known.record
     this.taken = known.taken
   }
+
+  /** Whether another row has the id, or the values of a unique key. */
+  get isTaken(): boolean {
+    return this.violation?.kind === 'unique'
+  }
 }
 
 /** Reads the taken values from the detail. The names of columns, which precede them, have no parentheses. */

@@ -70,7 +70,7 @@ import {
   takerStatement,
   visibleValuesStatement,
 } from './unique-statements.js'
-import { upsertStatement } from './upsert-statement.js'
+import { presentIdsStatement, upsertStatement } from './upsert-statement.js'
 
 /** One row to write: its id, the version it must have, and a text for each column. */
 export interface RowInput {
@@ -226,7 +226,7 @@ export class TableWriter {
     return this.#call(statement, values, { ...this.#beforeRows(rows), ...this.#writes(rows) })
   }
 
-  /** Inserts rows with generated ids. The returned rows have no meaning. */
+  /** Inserts rows with ids that are free, such as generated ones; fails otherwise. The returned rows have no meaning. */
   insertNew(rows: readonly RowInput[]): Call | CopyCall {
     const before = { ...this.#beforeRows(rows), ...this.#writes(rows) }
     const withoutCopy = () => {
@@ -385,6 +385,15 @@ export class TableWriter {
       ? this.#before((absorb) => absorb.forAll())
       : this.#beforeRows(rows)
     return this.#call(statement, values, { ...before, ...this.#writes(rows) })
+  }
+
+  /**
+   * Finds which ids the heap has. Returns them as one text. The statement is planned for the ids: PostgreSQL would expect few,
+   * and compare each row of the table with all of them.
+   */
+  findPresent(ids: readonly string[]): Call {
+    const statement = this.#statement('present ids', () => presentIdsStatement(this.#parts))
+    return { statement, values: [arrayLiteral(ids)], isUnnamed: true }
   }
 
   /** Changes one row, also by arithmetic. Returns the metadata. */

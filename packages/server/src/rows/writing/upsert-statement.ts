@@ -1,5 +1,5 @@
 import { join, sql } from '../../postgres/sql.js'
-import { compileStatement, type Statement } from '../../postgres/statement.js'
+import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import { joinVisible } from '../reading/arms.js'
 import { selectNewRows } from './insert-statements.js'
 import { furtherColumns, type StatementParts } from './statement-parts.js'
@@ -57,6 +57,14 @@ function upsertOwnRows(parts: StatementParts, columns: readonly number[]): State
       epoch = excluded.epoch${furtherColumns(changes)}
     where ${join([sql`false`, ...isChanged], ' or ')}
     returning h.id, xmax <> 0`)
+}
+
+/** Returns which of the given ids the heap has, as one text. */
+export function presentIdsStatement({ own }: StatementParts): Statement {
+  return compileStatement(sql`
+    select string_agg(h.id, ' ')
+    from ${own} h
+    where h.id = any(${slot(0)}::text[])`)
 }
 
 /** Returns the columns that change with others, too. */
