@@ -37,6 +37,10 @@ const call = (text: string, ...values: Parameter[]): Call => ({
 })
 const ECHO = compileStatement(sql`select ${slot(0)}::text, ${slot(1)}::text, ${slot(0)}::text`)
 
+const DIVIDING: Call = {
+  statement: compileStatement(sql`select 1 / ${slot(0)}::integer`),
+  values: ['0'],
+}
 const ECHO_CALL: Call = { statement: ECHO, values: ['a', 'b'] }
 
 async function preparedCount(): Promise<number> {
@@ -337,6 +341,19 @@ describe('runPipeline', () => {
     }
     await runPipeline(client, [call('select 0, 0, 0')])
     expect(await preparedCount()).toBeLessThanOrEqual(PREPARED_MAX)
+  })
+
+  it('sends no more for a statement that fails again and again', async () => {
+    const { stream } = (client as unknown as { connection: { stream: { bytesWritten: number } } })
+      .connection
+    const sizes: number[] = []
+    for (let count = 0; count < 20; count++) {
+      const before = stream.bytesWritten
+      const failing = runPipeline(client, [DIVIDING])
+      await expect(failing).rejects.toThrow()
+      sizes.push(stream.bytesWritten - before)
+    }
+    expect(new Set(sizes.slice(1)).size).toBe(1)
   })
 
   it('fails, and does not hang, when the connection breaks', async () => {

@@ -62,7 +62,7 @@ export const PREPARED_TEXT_LENGTH_MAX = 16 * 1024
 /** The prepared statements of a connection, by text, the least recently used first. */
 class PreparedStatements {
   readonly #names = new Map<string, string>()
-  #doubtful: string[] = []
+  #doubtful = new Set<string>()
   #length = 0
 
   /**
@@ -90,19 +90,19 @@ class PreparedStatements {
     const name = this.#names.get(text)
     if (name === undefined) return
     this.#forget(text)
-    this.#doubtful.push(name)
+    this.#doubtful.add(name)
   }
 
   /** Closes statements whose closing may have been skipped. Closing one twice is a no-op. */
   closeAgain(names: readonly string[]): void {
     // A statement that was closed and prepared again in the same batch exists.
     const existing = new Set(this.#names.values())
-    this.#doubtful.push(...names.filter((name) => !existing.has(name)))
+    for (const name of names) if (!existing.has(name)) this.#doubtful.add(name)
   }
 
   #makeRoom(batch: BatchWriter, length: number, sent: SentChanges): void {
-    const names = this.#doubtful
-    this.#doubtful = []
+    const names = [...this.#doubtful]
+    this.#doubtful.clear()
     // A map iterates in insertion order, so the least recently used entry is first.
     for (const [text, name] of this.#names) {
       const hasRoom =
