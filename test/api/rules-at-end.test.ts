@@ -290,6 +290,45 @@ describe.each(['main', 'fork'])('an upsert on %s', (branch) => {
     expect(await read()).toEqual(SWAPPED)
   })
 
+  it('moves the values of many records by one, up and down', async () => {
+    const { branches, outcomes } = await open()
+    const seats = (by: number) =>
+      Array.from({ length: 150 }, (_, n) => ({
+        ...{ id: `s${n}`, code: `C${n + by}`, row: 2, place: n + by },
+      }))
+    const all = (outcome: string) => seats(0).map(() => outcome)
+    expect(await outcomes('id', seats(0))).toEqual(all('inserted'))
+    for (const by of [1, 0]) {
+      expect(await outcomes('id', seats(by))).toEqual(all('updated'))
+      const last = { code: `C${149 + by}`, row: 2, place: 149 + by }
+      expect(await branches.read(branch, 'seats', ['s149'])).toEqual({ s149: last })
+    }
+  })
+
+  it('refuses those that wait for values which another record keeps, and no others', async () => {
+    const { outcomes } = await open()
+    const seats = Array.from({ length: 30 }, (_, n) => ({
+      ...{ id: `s${n}`, code: `C${n}`, row: 2, place: n },
+    }))
+    expect(await outcomes('id', seats)).toEqual(seats.map(() => 'inserted'))
+    for (const turned of [false, true]) {
+      const moved = seats.map((seat, n) => {
+        const exchanged = n === 25 ? 26 : 25
+        if (n < 10) return { ...seat, place: n + 1 }
+        if (n < 20) return { ...seat, code: `C${n + 1}` }
+        return n === 25 || n === 26 ? { ...seat, code: `C${exchanged}` } : seat
+      })
+      const expected = moved.map((_, n) =>
+        n < 20 ? 'failed' : n === 25 || n === 26 ? 'updated' : 'unchanged',
+      )
+      // One keeps the place that the tenth would get, and one the code of the twentieth, so none of these can move.
+      const order = <Item>(items: Item[]) => (turned ? items.toReversed() : items)
+      expect(await outcomes('id', order(moved))).toEqual(order(expected))
+      const back = seats.slice(25, 27)
+      expect(await outcomes('id', back)).toEqual(['updated', 'updated'])
+    }
+  })
+
   it('judges each record by itself, if all together break a rule', async () => {
     const { outcomes, read } = await open()
     const records = [

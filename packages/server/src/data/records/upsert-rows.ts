@@ -14,6 +14,7 @@ import {
 } from '../session/record-errors.js'
 import { planColumns, type Session } from '../session/session.js'
 import { amongRows, findUnevaluatedIn } from './failing-records.js'
+import { givesUp, TakenValues, textOf } from './taken-values.js'
 import type { UpsertKey, UpsertRecords, UpsertRow } from './upsert-records.js'
 
 /*
@@ -31,6 +32,12 @@ export const UPSERT_REPEATS_MAX = 100
 
 /** How often records are written again because others were refused. */
 export const ATTEMPTS_MAX = 10
+
+/**
+ * How often records wait for values that others of the request give up. The rest of a longer chain is written together, which
+ * takes less time than to look at it again and again.
+ */
+const VALUE_WAVES_MAX = 10
 
 /** Why records are refused, by their positions in the request. */
 export type RefusedRecords = ReadonlyMap<number, InvalidRecord>
@@ -62,13 +69,16 @@ export class Upsert {
   readonly #records: UpsertRecords
   readonly #results: UpsertResult[]
   readonly #rows: readonly UpsertRow[]
-  #isContested = false
+  #taken = new TakenValues([])
+  /** The positions of records that were refused because of values, without knowing who has them. */
+  readonly #undecided = new Set<number>()
   /** The ids of records that have not been written or refused yet. */
   #expected = new Set<string>()
   readonly #written: UpsertRow[] = []
   /** Whether a record was written that links to one of the expected ones. */
   #isLinkedAhead = false
   readonly #mayLinkAhead: boolean
+  readonly #isFinal: boolean
   readonly #refused: RefusedRecords
 
   constructor(
@@ -78,17 +88,21 @@ export class Upsert {
       records,
       refused,
       mayLinkAhead,
+      isFinal,
     }: {
       records: UpsertRecords
       refused: RefusedRecords
       /** Whether records can link to others that the request has after them. */
       mayLinkAhead: boolean
+      /** Whether the results are final. Otherwise, contested records can be written again, all together. */
+      isFinal: boolean
     },
   ) {
     this.#session = session
     this.#table = table
     this.#records = records
     this.#refused = refused
+    this.#isFinal = isFinal
     const linksToOwn = table.writer.links.some(({ tableId }) => tableId === table.codec.table.id)
     this.#mayLinkAhead = mayLinkAhead && linksToOwn
     this.#results = new Array(records.count)
@@ -105,7 +119,13 @@ export class Upsert {
    * two records that exchange their values.
    */
   get isContested(): boolean {
-    return this.#isContested && this.#rows.length > 1
+    if (this.#rows.length <= 1 || (this.#taken.isEmpty && this.#undecided.size === 0)) return false
+    const refused = this.refusedAlone
+    const isOpen = (position: number) => !refused.has(position)
+    return [...this.#results.keys()].some(
+      (position) =>
+        (this.#taken.has(position) || this.#undecided.has(position)) && isOpen(position),
+    )
   }
 
   get hasFailed(): boolean {
@@ -114,10 +134,20 @@ export class Upsert {
 
   /** The records that are refused in any order of the writes, with the reasons. */
   get refusedAlone(): RefusedRecords {
-    return this.#refusedIf(({ error: { code, ...fields } }) => {
-      const isTaken = code === 'unique_violation' && !('column' in fields && fields.column === 'id')
-      return !isTaken && code !== 'link_violation'
-    })
+    return this.withLost(
+      this.#refusedIf(
+        ({ error }, position) =>
+          error.code !== 'link_violation' &&
+          !this.#taken.has(position) &&
+          !this.#undecided.has(position),
+      ),
+    )
+  }
+
+  /** Adds the records whose values refused ones keep. */
+  withLost(refused: RefusedRecords): RefusedRecords {
+    const lost = new Set(this.#taken.listLost((position) => refused.has(position)))
+    return new Map([...refused, ...this.#refusedIf((_, position) => lost.has(position))])
   }
 
   /** The records that were refused and would break a rule in the end; those that were refused because of it, if there are any. */
@@ -166,8 +196,9 @@ export class Upsert {
         break
       }
       const found = await this.#find(transaction, pending)
+      if (wave === 1) this.#taken = new TakenValues(found)
       this.#expected = new Set(this.#mayLinkAhead ? found.map(({ id = '' }) => id) : [])
-      const { ready, deferred } = await this.#plan(transaction, found)
+      const { ready, deferred, isChain } = await this.#plan(transaction, found)
       // The next rows are prepared while PostgreSQL writes.
       let writing: Promise<void> | undefined
       for (const group of this.#groups(ready, { isFirst: wave === 1 })) {
@@ -178,9 +209,23 @@ export class Upsert {
       }
       await writing
       pending = deferred
+      if (isChain && wave >= VALUE_WAVES_MAX && !this.#isFinal) {
+        this.#leaveUndecided(deferred)
+        break
+      }
     }
     await this.#requireLinked(transaction)
     return this.#results
+  }
+
+  #leaveUndecided(rows: readonly UpsertRow[]): void {
+    const { codec, writer } = this.#table
+    const [column = -1] = writer.uniqueKeys[0]?.columns ?? []
+    const error = takenError(codec, codec.physical[column]?.path.join('.') ?? '')
+    for (const row of rows) {
+      this.#fail(row, error)
+      this.#undecided.add(row.position)
+    }
   }
 
   /** Throws if a record links to another one of the request that was to be written after it, and was refused. */
@@ -247,30 +292,28 @@ export class Upsert {
 
   /**
    * Separates the records that can be written now from those that come after them: the same record again, or one with a
-   * unique value that an earlier one has or had. Refuses those whose unique values are taken.
+   * unique value that an earlier one has or had. Refuses those whose unique values are taken. `isChain`: all of the others
+   * wait for values.
    */
   async #plan(
     transaction: OpenTransaction,
     rows: readonly UpsertRow[],
-  ): Promise<{ ready: UpsertRow[]; deferred: UpsertRow[] }> {
+  ): Promise<{ ready: UpsertRow[]; deferred: UpsertRow[]; isChain: boolean }> {
     const { codec } = this.#table
     const present = await this.#readPresent(transaction, rows)
     const unique = await this.#readUnique(transaction, rows)
     const ready: UpsertRow[] = []
     const deferred: UpsertRow[] = []
+    let hasRepeated = false
+    let hasWaiting = false
     const usedIds = new Set<string>()
-    const givenIds = new Set(unique.length === 0 ? [] : rows.map(({ id = '' }) => id))
     const released = new ReleasedValues(this.#table.writer.uniqueKeys, rows)
     for (const [index, row] of rows.entries()) {
       const id = row.id ?? ''
       const isRepeated = usedIds.has(id)
       usedIds.add(id)
       // Unique columns have no defaults, so that a value was given.
-      const textOf = ({ columns }: UpsertKey) => {
-        const texts = columns.map((column) => row.values[column] ?? null)
-        return texts.includes(null) ? null : JSON.stringify(texts)
-      }
-      const isUsed = unique.some(({ key, used }) => used.has(textOf(key)))
+      const isUsed = unique.some(({ key, used }) => used.has(textOf(row, key)))
       const taken = unique.find(({ holders }) => (holders.get(index) ?? id) !== id)
       if (isRepeated || isUsed || released.has(row)) deferred.push(row)
       else if (row.isNew && present.has(id)) this.#fail(row, takenError(codec, 'id'))
@@ -280,18 +323,20 @@ export class Upsert {
         deferred.push(row)
       } else if (taken !== undefined) {
         const [column = -1] = taken.key.columns
-        this.#isContested ||= givenIds.has(taken.holders.get(index) ?? '')
         this.#fail(row, takenError(codec, codec.physical[column]?.path.join('.') ?? ''))
+        this.#taken.add({ row, key: taken.key, holder: taken.holders.get(index) ?? '' })
       } else ready.push(row)
+      if (isRepeated) hasRepeated = true
+      else hasWaiting ||= deferred.at(-1) === row
       // A record that has failed just now has none of its values.
       if (ready.at(-1) !== row && deferred.at(-1) !== row) continue
       released.add(row)
       for (const { key, used } of unique) {
-        const text = textOf(key)
-        if (text !== null) used.add(text)
+        const text = textOf(row, key)
+        if (text !== undefined) used.add(text)
       }
     }
-    return { ready, deferred }
+    return { ready, deferred, isChain: hasWaiting && !hasRepeated }
   }
 
   /** Reads which records exist, of those for which it makes a difference. */
@@ -310,7 +355,11 @@ export class Upsert {
 
   /** Reads which records have the unique values. The column that records are found by is known already. */
   async #readUnique(transaction: OpenTransaction, rows: readonly UpsertRow[]) {
-    const unique: { key: UpsertKey; holders: Map<number, string>; used: Set<string | null> }[] = []
+    const unique: {
+      key: UpsertKey
+      holders: Map<number, string>
+      used: Set<string | undefined>
+    }[] = []
     // Other constraints are checked after the write: they may have columns that the request does not name.
     const keys = this.#table.writer.uniqueKeys.filter(
       ({ id, name }) => name === undefined || id === this.#records.key?.id,
@@ -372,7 +421,7 @@ export class Upsert {
       if (broken !== undefined) {
         await transaction.run([ROLL_BACK])
         const fault = { message: `invalid record: ${broken.message}`, ...violationFields(broken) }
-        await this.#writeHalves(transaction, { rows, areNew }, fault)
+        await this.#writeRefused(transaction, { rows, areNew }, { fault, key: broken.key })
         return
       }
       const missing = this.#withoutExpected(rows, links, found.slice(2 + checks.length))
@@ -406,8 +455,9 @@ export class Upsert {
       const fields = failing
         ? violationFields(failing.violation)
         : findViolationFields(error, new Set([codec]))
-      const group = { rows, areNew }
-      await this.#writeHalves(transaction, group, fields ? { message, ...fields } : { message })
+      const fault = fields ? { message, ...fields } : { message }
+      const { key } = refusal.violation ?? {}
+      await this.#writeRefused(transaction, { rows, areNew }, { fault, key })
       return
     }
     const existed = new Map(written.map(([id, isThere]) => [id, isThere === 't']))
@@ -458,14 +508,30 @@ export class Upsert {
     }
   }
 
-  async #writeHalves(
+  /**
+   * Writes rows of which one was refused. If the values of a unique key are taken, a look at who has them finds all others with
+   * the same fault; any other row is found by writing halves.
+   */
+  async #writeRefused(
     transaction: OpenTransaction,
-    { rows, areNew }: RowGroup,
-    fault: InvalidRecord,
+    group: RowGroup,
+    { fault, key }: { fault: InvalidRecord; key: UpsertKey | undefined },
   ): Promise<void> {
+    const { rows, areNew } = group
+    if (key !== undefined) {
+      const { free, later } = await this.#separate(transaction, rows, { fault, key })
+      if (free.length < rows.length) {
+        for (const part of [free, later]) {
+          if (part.length === 0) continue
+          await this.#writeRows(transaction, this.#prepare({ rows: part, areNew }))
+        }
+        return
+      }
+    }
     const [first] = rows
     if (rows.length === 1 && first !== undefined) {
       this.#fail(first, fault)
+      if (key !== undefined) this.#undecided.add(first.position)
       return
     }
     const middle = Math.ceil(rows.length / 2)
@@ -474,9 +540,48 @@ export class Upsert {
     }
   }
 
+  /**
+   * Fails the rows whose values of a key another record has that no earlier row makes give them up. Returns the others: those
+   * that can be written, and those with the values of an earlier one.
+   */
+  async #separate(
+    transaction: OpenTransaction,
+    rows: readonly UpsertRow[],
+    { fault, key }: { fault: InvalidRecord; key: UpsertKey },
+  ): Promise<{ free: UpsertRow[]; later: UpsertRow[] }> {
+    const given = rows.filter((row) => textOf(row, key) !== undefined)
+    const holders = await this.#holders(transaction, key, given)
+    const holderOf = new Map<UpsertRow | undefined, string>()
+    /** The texts of the values that records have. */
+    const held = new Map<string, Set<string>>()
+    for (const [index, id] of holders) {
+      const row = given[index]
+      holderOf.set(row, id)
+      const text = row && textOf(row, key)
+      if (text !== undefined) held.set(id, (held.get(id) ?? new Set()).add(text))
+    }
+    const [free, later]: [UpsertRow[], UpsertRow[]] = [[], []]
+    const used = new Set<string>()
+    const freed = new Set<string>()
+    for (const row of rows) {
+      const text = textOf(row, key)
+      const holder = holderOf.get(row)
+      if (holder !== undefined && holder !== row.id && !freed.has(`${holder} ${text}`)) {
+        this.#fail(row, fault)
+        this.#taken.add({ row, key, holder })
+        continue
+      }
+      if (text !== undefined && used.has(text)) later.push(row)
+      else free.push(row)
+      if (text !== undefined) used.add(text)
+      for (const other of held.get(row.id ?? '') ?? []) {
+        if (givesUp(row, key, other)) freed.add(`${row.id} ${other}`)
+      }
+    }
+    return { free, later }
+  }
+
   #fail({ position, id }: Pick<UpsertRow, 'position' | 'id'>, error: InvalidRecord): void {
-    // Which record has the values of a constraint is not known.
-    this.#isContested ||= error.code === 'unique_violation' && 'constraint' in error
     if (id !== undefined) this.#expected.delete(id)
     this.#results[position] = { ...(id === undefined ? {} : { id }), outcome: 'failed', error }
   }

@@ -82,6 +82,9 @@ async function log(
   return true
 }
 
+/** How often all records are written together, without those that turned out to break a rule then. */
+const DRAFTS_MAX = 4
+
 /** Another order of the writes may keep the rules. Nothing was written. */
 class ContestedError extends Error {
   /** `written` has the results. */
@@ -113,7 +116,7 @@ async function write<Result>(
     { isFinal }: { isFinal: boolean },
   ) => {
     const mayLinkAhead = attempts < ATTEMPTS_MAX
-    const upsert = new Upsert(session, to, { records, refused, mayLinkAhead })
+    const upsert = new Upsert(session, to, { records, refused, mayLinkAhead, isFinal })
     const results = await upsert.write(transaction)
     if (upsert.isContested && !isFinal) throw new ContestedError(upsert)
     written = upsert
@@ -137,15 +140,15 @@ async function write<Result>(
     })
   const writeTogether = async (alone: Upsert) => {
     const before = refused
-    refused = new Map([...refused, ...alone.refusedAlone])
-    for (let count = 0; count < ATTEMPTS_MAX; count++) {
+    refused = alone.withLost(new Map([...refused, ...alone.refusedAlone]))
+    for (let count = 0; count < DRAFTS_MAX; count++) {
       try {
         return await writeDrafted()
       } catch (error) {
         const broken = refusedNow(error, { alone, refused })
         if (broken === undefined) throw error
         if (broken.size === 0) break
-        refused = new Map([...refused, ...broken])
+        refused = alone.withLost(new Map([...refused, ...broken]))
       }
     }
     refused = before
