@@ -1,4 +1,8 @@
-import { PROBLEM_RECORDS_MAX, PROBLEM_VALUE_LENGTH_MAX } from '@offshoot/contract/column-problems'
+import {
+  PROBLEM_COUNT_MAX,
+  PROBLEM_RECORDS_MAX,
+  PROBLEM_VALUE_LENGTH_MAX,
+} from '@offshoot/contract/column-problems'
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
@@ -311,6 +315,29 @@ describe('a change of the type', () => {
     expect((await alter(branches, 'n', {})).status).toBe(400)
     expect((await alter(branches, 'n', { size: 1 })).status).toBe(400)
   })
+})
+
+it('counts the records of a problem up to a number', async () => {
+  const branches = await items([n, { name: 'm', type: 'int' }])
+  const ids = Array.from({ length: PROBLEM_COUNT_MAX + 1 }, (_, index) => `r${10_000 + index}`)
+  const records = ids.map((id) => ({ id, m: 1 }))
+  for (const part of [records.slice(0, 5000), records.slice(5000)]) {
+    await branches.bulk('main', 'items', part)
+  }
+  const samples = ids.slice(0, PROBLEM_RECORDS_MAX).map((id) => ({ id }))
+  const required = { kind: 'notNull', samples, ...{ records: PROBLEM_COUNT_MAX, more: true } }
+  const message = `table [items]: column [n]: more than ${PROBLEM_COUNT_MAX} records have no value`
+  const preview = expectOk(await alter(branches, 'n', { notNull: true, dryRun: true }))
+  expect(preview.body.problems).toMatchObject([{ ...required, message }])
+  const unique = expectOk(await alter(branches, 'm', { unique: true, dryRun: true }))
+  expect(unique.body.problems).toMatchObject([{ records: PROBLEM_COUNT_MAX, more: true }])
+  const rule = { check: 'm > 1', dryRun: true }
+  const checked = await branches.call('main', 'PUT', '/tables/items/constraints/c', rule)
+  expect(expectOk(checked).body.problems).toMatchObject([{ ...required, kind: 'check' }])
+  await branches.remove('main', 'items', 'r10000')
+  const exact = expectOk(await alter(branches, 'n', { notNull: true, dryRun: true }))
+  expect(exact.body.problems).toMatchObject([{ records: PROBLEM_COUNT_MAX }])
+  expect(exact.body.problems[0]).not.toHaveProperty('more')
 })
 
 describe('notNull', () => {

@@ -128,6 +128,8 @@ export interface ColumnProblem {
   readonly constraint?: string
   readonly kind: 'conversion' | 'expression' | 'limit' | 'notNull' | 'unique' | 'check' | 'link'
   readonly records: number
+  /** There are more records than were counted. */
+  readonly more?: true
   /** The first of these records. */
   readonly samples: readonly { readonly id: string; readonly value?: string }[]
   readonly message: string

@@ -2,6 +2,8 @@ import { type Static, Type } from 'typebox'
 
 /** Records that a list of a column problem names. */
 export const PROBLEM_RECORDS_MAX = 20
+/** Records that a column problem counts. */
+export const PROBLEM_COUNT_MAX = 10_000
 /** Characters of a value that such a list shows. */
 export const PROBLEM_VALUE_LENGTH_MAX = 100
 
@@ -20,8 +22,11 @@ export const ColumnProblemSchema = Type.Object(
         '`link`: records link to records that do not exist.',
     }),
     records: Type.Integer({
-      description: `The number of records. Those for which an expression fails are counted up to ${PROBLEM_RECORDS_MAX}.`,
+      description: `The number of records, up to ${PROBLEM_COUNT_MAX}. Those for which an expression fails are counted up to ${PROBLEM_RECORDS_MAX}.`,
     }),
+    more: Type.Optional(
+      Type.Literal(true, { description: 'There are more records than were counted.' }),
+    ),
     samples: Type.Array(
       Type.Object({
         id: Type.String(),

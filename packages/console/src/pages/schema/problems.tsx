@@ -10,7 +10,7 @@ export function Problems({ problems }: { problems: readonly ColumnProblem[] }) {
       <div className="grow">
         <p>Records do not allow the changes:</p>
         <ul>
-          {problems.map(({ table, column, constraint, kind, message, samples, records }) => (
+          {problems.map(({ table, column, constraint, kind, message, samples, records, more }) => (
             <li key={`${table}.${column ?? constraint} ${kind}`}>
               {message}
               <ul>
@@ -21,7 +21,10 @@ export function Problems({ problems }: { problems: readonly ColumnProblem[] }) {
                   </li>
                 ))}
                 {records > samples.length && (
-                  <li>and {(records - samples.length).toLocaleString()} more</li>
+                  <li>
+                    and {more && 'at least '}
+                    {(records - samples.length).toLocaleString()} more
+                  </li>
                 )}
               </ul>
             </li>

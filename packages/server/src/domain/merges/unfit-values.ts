@@ -90,13 +90,14 @@ async function checkTable(
   const successors = new Map([...pairColumns(before.columns, after.columns), ...converted])
   const merged = base && { base: base.rows, other: other.rows }
   const ofIds = { table: after, before, merged, limits }
-  for (const { records, samples } of await new RowState(state.rows).findIdProblems(
+  for (const { records, more, samples } of await new RowState(state.rows).findIdProblems(
     transaction,
     ofIds,
   )) {
     const ids = samples.map(({ id }) => `[${id}]`).join(', ')
+    const count = more ? `more than ${records}` : records
     const [words, does] =
-      records === 1 ? ['the id of 1 record', 'does'] : [`ids of ${records} records`, 'do']
+      records === 1 ? ['the id of 1 record', 'does'] : [`ids of ${count} records`, 'do']
     conflicts.push({
       ...{ id: after.id, table: after.name, takes: [], records },
       message: `${words} of ${name} ${does} not fit into ${after.idBits} bits: ${ids}; widen the ids, or delete these records first`,
@@ -122,9 +123,10 @@ async function checkTable(
       merged: base && isKnown ? { base: base.rows, other: other.rows } : undefined,
       limits,
     })
-    for (const { records, samples, kind } of problems) {
+    for (const { records, more, samples, kind } of problems) {
       const ids = samples.map(({ id }) => `[${id}]`).join(', ')
-      const values = records === 1 ? 'the value of 1 record' : `values of ${records} records`
+      const count = more ? `more than ${records}` : records
+      const values = records === 1 ? 'the value of 1 record' : `values of ${count} records`
       const [does, are, it] = records === 1 ? ['does', 'is', 'it'] : ['do', 'are', 'them']
       const what =
         kind === 'conversion'

@@ -16,6 +16,7 @@ import {
 import { compileTable, type TableCodec } from '../columns/table-codec.js'
 import { failsCheck } from '../columns/table-rules.js'
 import { type CheckedRows, selectChecked, selectRepeated } from '../reading/checked-rows.js'
+import { COUNTED, countOf } from './column-problems.js'
 import { listFailing, tryEvaluating } from './failing-rows.js'
 
 /** Rows of a table on a branch that break a rule. */
@@ -55,7 +56,11 @@ export async function requireKept(
   const tried = await tryEvaluating(database, () =>
     database.query<{ id: string; records: number }>(sql`
       select b.id, (count(*) over ())::integer as records
-      from (${selectBreakers(checked, codec, rule)}) b
+      from (
+        select s.id from (${selectBreakers(checked, codec, rule)}) s
+        order by s.id
+        limit ${COUNTED}
+      ) b
       order by b.id
       limit ${limit}`),
   )
@@ -65,7 +70,7 @@ export async function requireKept(
     const fault = `the ${what} cannot be evaluated for existing records`
     throw violated(table, rule, {
       ...error,
-      ...{ code: 'invalid_schema', kind: 'expression', fault, ids, records: ids.length },
+      ...{ code: 'invalid_schema', kind: 'expression', fault, ids, found: ids.length },
     })
   }
   const [first] = tried.result
@@ -76,7 +81,7 @@ export async function requireKept(
     kind: !('expression' in rule) ? 'unique' : isOfColumn(rule) ? 'limit' : 'check',
     fault: faultOf(rule),
     ids: tried.result.map(({ id }) => id),
-    records: first.records,
+    found: first.records,
   })
 }
 
@@ -99,7 +104,8 @@ function violated(
     kind: ColumnProblem['kind']
     fault: string
     ids: readonly string[]
-    records: number
+    /** How many records were found. */
+    found: number
     listedMax: number
     altered: StoredColumn | undefined
   },
@@ -114,7 +120,7 @@ function violated(
     ...(altered || isOfColumn(rule)
       ? { column: (altered ?? rule).name }
       : { constraint: rule.name }),
-    ...{ kind, records: options.records },
+    ...{ kind, ...countOf(options.found) },
     samples: ids.slice(0, PROBLEM_RECORDS_MAX).map((id) => ({ id })),
     message,
   }

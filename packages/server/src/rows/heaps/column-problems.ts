@@ -1,5 +1,6 @@
 import {
   type ColumnProblem,
+  PROBLEM_COUNT_MAX,
   PROBLEM_RECORDS_MAX,
   PROBLEM_VALUE_LENGTH_MAX,
 } from '@offshoot/contract/column-problems'
@@ -274,30 +275,52 @@ async function findRecords(
 ): Promise<ColumnProblem[]> {
   const { kind, condition, from, old, table, column } = options
   // Equal values stand together.
-  const order = kind === 'unique' ? sql`${old.value}, r.id` : sql`r.id`
+  const [key, order] =
+    kind === 'unique' ? [sql`, ${old.value} as key`, sql`key, id`] : [empty, sql`id`]
   const found = await transaction.query<{ id: string; value: string | null; records: number }>(sql`
-    select r.id, left(${textOf(old.value, old)}, ${PROBLEM_VALUE_LENGTH_MAX}) as value,
-      (count(*) over ())::integer as records
-    from ${from}
-    where ${condition}
+    select b.id, b.value, (count(*) over ())::integer as records
+    from (
+      select r.id, left(${textOf(old.value, old)}, ${PROBLEM_VALUE_LENGTH_MAX}) as value${key}
+      from ${from}
+      where ${condition}
+      order by ${order}
+      limit ${COUNTED}
+    ) b
     order by ${order}
     limit ${PROBLEM_RECORDS_MAX}`)
   const [first] = found
   if (first === undefined) return []
+  const counted = countOf(first.records)
   return [
     {
       table: table.name,
       column: column.name,
       kind,
-      records: first.records,
+      ...counted,
       samples: found.map(({ id, value }) => ({ id, ...(value === null ? {} : { value }) })),
-      message: `table [${table.name}]: column [${column.name}]: ${describe(kind, column, first.records)}`,
+      message: `table [${table.name}]: column [${column.name}]: ${describe(kind, column, counted)}`,
     },
   ]
 }
 
-function describe(kind: Kind, { type }: StoredColumn, count: number): string {
-  const records = count === 1 ? '1 record' : `${count} records`
+/** The records that are counted, and one more. Counting all of a large table would take longer than finding them. */
+export const COUNTED = PROBLEM_COUNT_MAX + 1
+
+/** Returns how many records a problem has, if up to `COUNTED` of them were found. */
+export function countOf(found: number): Pick<ColumnProblem, 'records' | 'more'> {
+  return found < COUNTED ? { records: found } : { records: PROBLEM_COUNT_MAX, more: true }
+}
+
+function describe(
+  kind: Kind,
+  { type }: StoredColumn,
+  { records: count, more }: Pick<ColumnProblem, 'records' | 'more'>,
+): string {
+  const records = more
+    ? `more than ${count} records`
+    : count === 1
+      ? '1 record'
+      : `${count} records`
   switch (kind) {
     case 'conversion':
       return `${records} ${count === 1 ? 'has' : 'have'} a value that does not convert to [${type}]`
