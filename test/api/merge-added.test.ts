@@ -591,6 +591,30 @@ describe.each(WAYS)('columns of one name and different definitions, with %s bran
   })
 })
 
+it('a conflict of columns whose definitions are written alike names what differs', async () => {
+  const branches = await create('pinned')
+  await branches.fork('dev')
+  const rename = (oldName: string, newName: string) => ({
+    renameColumn: { table: 'notes', oldName, newName },
+  })
+  const sum: Column = { name: 'sum', type: 'int', computed: 'old + 1' }
+  const to: Column = { name: 'to', type: 'link', link: { table: 'people' } }
+  await branches.edit('main', { addTable: { table: 'people', idType: 'int' } }, addColumn(to))
+  await branches.edit('main', addColumn(sum))
+  await branches.edit('dev', { addTable: { table: 'people' } }, addColumn(to))
+  await branches.edit('dev', rename('old', 'older'), addColumn({ name: 'old', type: 'int' }))
+  await branches.edit('dev', addColumn(sum))
+  const { conflicts } = await branches.merge('dev', { dryRun: true })
+  const other = (what: string, definition: object) =>
+    `both sides have added this column, with the same definition, but ${what} of the target is another one than that of this ` +
+    `name on the merged branch: ${JSON.stringify(definition)}; take one of them, or give that of the merged branch another name`
+  expect(conflicts).toMatchObject([
+    { column: 'to', message: other('table [people]', to) },
+    { column: 'sum', message: other('column [old]', sum) },
+    { table: 'people' },
+  ])
+})
+
 describe('a resolution with a new name', () => {
   it.each([
     ['needs [kind]', { table: 'notes', column: 'e', rename: 'f' }, 'field [column] needs [kind]'],

@@ -29,6 +29,7 @@ import { toPublicColumn } from './public-schema.js'
 import { rememberIds } from './remembered-ids.js'
 import {
   columnIdsOf,
+  columnIdsUsedBy,
   type StoredConstraint,
   toPublicConstraint,
   withColumnIds,
@@ -543,19 +544,41 @@ function differentColumns(
 ): SchemaConflict {
   const { ours: here, theirs: there } = definitionsOf(sides, { ours, theirs })
   const what = haveSameOrigin(ours, theirs) ? 'changed the type of' : 'added'
+  const how =
+    toCanonicalJson(here) === toCanonicalJson(there)
+      ? `with the same definition, but ${meaningOf(ours, theirs, sides)}: ${JSON.stringify(here)}`
+      : `with different definitions: ${JSON.stringify(here)} on the target and ${JSON.stringify(there)} on the merged branch`
   return {
     id: ours.id,
     table,
     column: ours.name,
-    message:
-      `both sides have ${what} this column, with different definitions: ${JSON.stringify(here)} on the ` +
-      `target and ${JSON.stringify(there)} on the merged branch; take one of them, or give that of ` +
-      'the merged branch another name',
+    message: `both sides have ${what} this column, ${how}; take one of them, or give that of the merged branch another name`,
     takes: EITHER,
     ours: here,
     theirs: there,
   }
 }
+
+/** Says what differs in two columns whose definitions are written alike: they name tables or columns that differ. */
+function meaningOf(ours: StoredColumn, theirs: StoredColumn, sides: SchemaSides): string {
+  const shownIds = new Set([...columnIdsUsedBy(theirs), ...listLinkedIds(theirs)])
+  const named = (kind: string, items: readonly Named[], ids: readonly number[]) => {
+    const others = items.filter(({ id }) => ids.includes(id) && !shownIds.has(id))
+    return others.map(({ name }) => `${kind} [${name}]`)
+  }
+  const { tables } = sides.ours
+  const columns = tables.flatMap((each) => listAllColumns(each.columns))
+  const different = [
+    ...named('table', tables, listLinkedIds(ours)),
+    ...named('column', columns, columnIdsUsedBy(ours)),
+  ]
+  return different.length === 0
+    ? 'with different columns in it'
+    : `${different.join(' and ')} of the target is another one than that of this name on the merged branch`
+}
+
+const listLinkedIds = (column: StoredColumn): number[] =>
+  listLinks([column]).map(({ tableId }) => tableId)
 
 /** Applies the search index that `theirs` has requested or deleted since the base. */
 function mergeSearchIndex(sides: {
