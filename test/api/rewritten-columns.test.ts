@@ -121,6 +121,20 @@ describe.each(['main', 'fork', 'fork of a fork'])('a change with an expression, 
     const dryRun = await alter(branches, { ...long, dryRun: true })
     expect(expectOk(dryRun).body).toMatchObject({ problems: limit })
     expect(await alter(branches, long)).toMatchObject({ status: 400, body: { problems: limit } })
+    const sized = [
+      { type: 'string', maxLength: 5, using: 'rpad(price, 6)' },
+      { type: 'text', maxLength: 5, using: 'rpad(price, 6)' },
+      { type: 'int', bits: 16, using: 'char_length(price) * 10000' },
+      { type: 'string', unique: true, using: `rpad(price, 1400, 'ü')` },
+    ]
+    for (const changes of sized) {
+      const tried = await alter(branches, { ...changes, dryRun: true })
+      expect(expectOk(tried).body).toMatchObject({ problems: limit })
+      expect(await alter(branches, changes)).toMatchObject({
+        status: 400,
+        body: { problems: limit },
+      })
+    }
     const same = { type: 'int', unique: true, using: 'char_length(price)' }
     expect(await alter(branches, same)).toMatchObject({
       status: 400,

@@ -5,7 +5,7 @@ import {
   type RowExpression,
   toParts,
 } from '../../dialect/row-expression.js'
-import { raw, type Sql, sql } from '../../postgres/sql.js'
+import { join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { slot } from '../../postgres/statement.js'
 import { COLUMN_TYPE_ENTRIES } from './column-types.js'
 import { fitsPrecision } from './conversions.js'
@@ -15,6 +15,8 @@ import {
   type StoredConstraint,
   type StoredTable,
 } from './stored-schema.js'
+import { UNIQUE_BYTES_MAX } from './text-types.js'
+import { inRangeSql, wholeRange } from './whole-numbers.js'
 
 /*
  * The value of a computed column is not stored. Statements have its expression where they would name the column of
@@ -93,12 +95,28 @@ export function checkOfComputed(
   const value = computedSql(column, table, (columnId) => sql`${slot(columnId)}`)
   // The count of nulls has a result for any value, so it makes PostgreSQL calculate the value.
   const isCalculated = notNull ? sql`num_nulls(${value}) = 0` : sql`num_nulls(${value}) >= 0`
-  const fits = fitsType(value, column)
+  const fits = fitsColumn(value, column)
   const condition = fits === undefined ? isCalculated : sql`${isCalculated} and ${fits}`
   return { id, name, expression: toParts(condition), computed: column }
 }
 
-/** Returns the condition that a value is one that a column can have. undefined: all values of its SQL type are. */
+/**
+ * Returns the condition that a value is one that a column can have. undefined: all values of its SQL type are. Only values that
+ * are going to be stored can have a size or be unique.
+ */
+function fitsColumn(value: Sql, column: ComputedColumn): Sql | undefined {
+  const { bits, maxLength, unique } = column
+  const conditions = [
+    fitsType(value, column),
+    bits && inRangeSql(value, wholeRange(bits)),
+    maxLength === undefined ? undefined : sql`char_length(${value}) <= ${raw(String(maxLength))}`,
+    unique && column.type === 'string'
+      ? sql`octet_length(${value}) <= ${raw(String(UNIQUE_BYTES_MAX))}`
+      : undefined,
+  ].filter((condition) => condition !== undefined)
+  return conditions.length === 0 ? undefined : join(conditions, ' and ')
+}
+
 function fitsType(value: Sql, column: ComputedColumn): Sql | undefined {
   switch (column.type) {
     case 'int':
