@@ -346,8 +346,18 @@ describe.each(['main', 'fork'])('links that must exist on %s', (branch) => {
     )
     expect(await run(`update members set team = 'nobody'`)).toMatchObject(refused)
     expect(await run(`delete from teams`)).toMatchObject({ status: 400, body: REFUSED })
-    expect(await run(`truncate teams`)).toMatchObject({ status: 400, body: REFUSED })
-    expect(await run(`truncate members, teams`)).toMatchObject({ status: 200 })
+    expect(await run(`truncate teams`)).toMatchObject({
+      status: 400,
+      body: {
+        code: 'invalid_sql',
+        message: expect.stringContaining(
+          'table [teams] cannot be truncated: table [members] links to it',
+        ),
+      },
+    })
+    expect(await read('members', 'm')).not.toEqual({})
+    expect(await run(`truncate teams, members, tasks, notes`)).toMatchObject({ status: 200 })
+    expect(await read('members', 'm')).toEqual({})
     await put('teams', 't', {})
     await put('members', 'm', { team: 't' })
     const path = '/tables/members/data'
@@ -427,10 +437,52 @@ describe.each(['main', 'fork'])('links that must exist on %s', (branch) => {
     expect(await send('DELETE', '/tables/tasks/data/root')).toMatchObject({ status: 204 })
     expect(await read('tasks', 'root', 'child')).toEqual({})
     expect(Object.keys(await read('notes', 'n', 'kept'))).toEqual(['kept'])
-    expect(await send('POST', '/sql', { statement: 'truncate tasks' })).toMatchObject({
+    expect(await send('DELETE', '/tables/tasks/data', { all: true })).toMatchObject({
       status: 200,
     })
     expect(await read('notes', 'kept')).toEqual({})
+  })
+
+  it('keep their tables from being truncated alone, whatever they do when a record is deleted', async () => {
+    const { send, put, read } = await open(branch)
+    const run = (statement: string) => send('POST', '/sql', { statement })
+    await put('tasks', 'a', { owner: 'm' })
+    for (let index = 0; index < 9; index++) await put('tasks', `t${index}`, { parent: 'a' })
+    await put('notes', 'n', { task: 'a' })
+    const refusals = [
+      ['tasks', 'notes'],
+      ['members', 'tasks'],
+      ['teams, tasks, notes', 'members'],
+    ]
+    for (const [tables, referrer] of refusals) {
+      expect(await run(`truncate ${tables}`)).toMatchObject({
+        status: 400,
+        body: {
+          code: 'invalid_sql',
+          message: expect.stringContaining(`cannot be truncated: table [${referrer}] links to it`),
+        },
+      })
+    }
+    expect(await read('tasks', 'a')).toMatchObject({ a: { owner: { id: 'm' } } })
+    expect(await read('notes', 'n')).toMatchObject({ n: { task: { id: 'a' } } })
+    expect(await run('truncate members cascade')).toMatchObject({
+      status: 200,
+      body: {
+        notices: [
+          'TRUNCATE ... CASCADE empties table [tasks], too',
+          'TRUNCATE ... CASCADE empties table [notes], too',
+        ],
+      },
+    })
+    expect([await read('members', 'm'), await read('tasks', 'a')]).toEqual([{}, {}])
+    expect([await read('notes', 'n'), await read('teams', 't')]).toEqual([
+      {},
+      { t: { name: 'one' } },
+    ])
+    // Links that need no linked record refer to no table.
+    await put('notes', 'n', { about: 't' })
+    expect(await run('truncate teams, members, tasks')).toMatchObject({ status: 400 })
+    expect(await run('truncate notes')).toMatchObject({ status: 200 })
   })
 
   it('bound what a deletion deletes by a limit', async () => {

@@ -100,6 +100,7 @@ const INVALID: readonly (readonly [RegExp, string])[] = [
   [/^constraint \[.*\] of table \[.*\] not found/, '42704'],
   [/^column \[.*\] of table \[.*\] not found/, '42703'],
   [/^type \[.*\] cannot be dropped/, '2BP01'],
+  [/^table \[.*\] cannot be truncated: /, '0A000'],
   [
     new RegExp(
       `^type \\[(?:(?:pg_catalog|public)\\.)?(?!(?:${KNOWN_TYPES})[([\\]])[^.\\]]*\\] is not supported`,

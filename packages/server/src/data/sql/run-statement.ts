@@ -1,4 +1,4 @@
-import { invalidSql, tooCostly } from '../../dialect/invalid-sql.js'
+import { tooCostly } from '../../dialect/invalid-sql.js'
 import type { Parameter } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/transactions.js'
 import { rowSet } from '../sets/row-set.js'
@@ -35,14 +35,8 @@ export async function runOne(
     return form.finish(run, { found, total: found.rows.length, notices })
   }
   if (plan.kind === 'truncate') {
-    if (plan.cascades) requireNamed(context.session, plan.tables)
     for (const name of plan.tables) await truncate(context, run.transaction, name)
-    const notices = plan.restarts
-      ? [
-          'RESTART IDENTITY has no effect: sequences never go back, because all branches use their numbers',
-        ]
-      : []
-    return form.finish(run, { found: NOTHING, total: 0, notices })
+    return form.finish(run, { found: NOTHING, total: 0, notices: plan.notices })
   }
   const { returning } = plan
   const table = context.session.table(plan.table)
@@ -111,19 +105,6 @@ async function readStep(
   const { rows, hasMore } = await evaluator.read(step.result, { parameters: step.values, rowsMax })
   if (hasMore) throw tooCostly(`WITH [${step.name}]: returns more than ${rowsMax} rows`)
   return `[${rows.join(',')}]`
-}
-
-/** Refuses to empty tables that the statement does not name, because they link to one that it does. */
-function requireNamed({ schema }: SqlContext['session'], tables: readonly string[]): void {
-  for (const name of tables) {
-    const tableId = schema.tableByName(name)?.table.id
-    const referrers = tableId === undefined ? [] : schema.referrersOf(tableId)
-    const missing = referrers.find(({ table }) => !tables.includes(table.name))
-    if (missing === undefined) continue
-    throw invalidSql(
-      `TRUNCATE ... CASCADE: name table [${missing.table.name}], too: it links to table [${name}]`,
-    )
-  }
 }
 
 async function truncate(

@@ -12,10 +12,9 @@ export type StatementPlan = (
   | {
       readonly kind: 'truncate'
       readonly tables: readonly string[]
-      /** Whether tables that link to them are emptied, too. */
+      /** Whether tables with required links to them are emptied, too. */
       readonly cascades: boolean
-      /** Whether it asks for sequences that start over. */
-      readonly restarts: boolean
+      readonly notices: readonly string[]
     }
   /** Lets a sequence go on after a number, or takes its next one. */
   | {

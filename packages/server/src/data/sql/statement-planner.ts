@@ -33,6 +33,7 @@ import {
 import { planStatement } from './plans/planner.js'
 import { tooManyRelations, writtenTooLong } from './select-sql.js'
 import { lengthOf, type SinglePlan, type StatementPlan, type WithStep } from './statement-plan.js'
+import { withReferrers } from './truncated-tables.js'
 import { withTypes } from './typed-plan.js'
 
 /** A statement, and the sizes of the texts of its parameters in bytes. */
@@ -221,7 +222,7 @@ export class StatementPlanner {
           limits: this.#limits,
           metadataKey: hidesMetadata ? undefined : session.metadata.key,
         })
-        return planEach(statements, (statement) => planning.plan(statement))
+        return planEach(session, statements, (statement) => planning.plan(statement))
       })
     } catch (error) {
       if (!(error instanceof OverBudgetError)) throw error
@@ -278,7 +279,7 @@ function planAtOnce(
     },
     { cellsMax: CELLS_AT_ONCE_MAX },
   )
-  return planEach(statements, async ({ text, parameterSizes, parameterTypes }) => {
+  return planEach(session, statements, async ({ text, parameterSizes, parameterTypes }) => {
     const parsed = await parseStatement(text, parameterSizes.length)
     return planStatement(parsed, { tables, parameterSizes, parameterTypes })
   })
@@ -346,6 +347,7 @@ class PlanningInThread {
 }
 
 async function planEach(
+  { schema }: Session,
   statements: readonly GivenStatement[],
   plan: (statement: GivenStatement) => Promise<StatementPlan>,
 ): Promise<StatementPlan[]> {
@@ -353,7 +355,7 @@ async function planEach(
   let length = 0
   for (const [index, statement] of statements.entries()) {
     try {
-      const planned = await plan(statement)
+      const planned = withReferrers(await plan(statement), schema)
       length += lengthOf(planned)
       if (length > WRITTEN_LENGTH_MAX) throw writtenTooLong()
       plans.push(planned)

@@ -218,13 +218,16 @@ class Planner {
       return this.#context.tableOf(contentOf(node, 'RangeVar')).fullName
     })
     const cascades = statement.behavior === 'DROP_CASCADE'
-    const restarts = statement.restart_seqs === true
-    return { kind: 'truncate', tables: [...new Set(tables)], cascades, restarts }
+    const notices = statement.restart_seqs === true ? [NO_RESTART] : []
+    return { kind: 'truncate', tables: [...new Set(tables)], cascades, notices }
   }
 }
 
 /** Stands for a step that is not planned yet, and that no query names. */
 const NO_STEP: NamedQuery = { name: STEP_NAME, alias: '', columns: [], weight: 1 }
+
+const NO_RESTART =
+  'RESTART IDENTITY has no effect: sequences never go back, because all branches use their numbers'
 
 /** Returns a statement without its WITH clause. */
 function withoutWith(node: Node): Node {
