@@ -644,6 +644,44 @@ describe('alter, rename, drop, index and comment', () => {
     expect(refused).toMatchObject({ status: 400 })
   })
 
+  it.each([
+    ['date', { type: 'date' }, '2024-05-06'],
+    ['text', { type: 'text' }, expect.stringContaining('2024-05-06')],
+    ['varchar(40)', { type: 'string', maxLength: 40 }, expect.stringContaining('2024-05-06')],
+    ['timestamptz', { type: 'datetime' }, expect.stringContaining('2024-05-06')],
+  ])('change a timestamp to %s', async (type, definition, value) => {
+    const { run, table } = await open()
+    await run('create table t (id int primary key, ts timestamp)')
+    await run("insert into t values (1, '2024-05-06 00:00:00')")
+    await run(`alter table t alter column ts type ${type}`)
+    expect((await table('t')).columns).toEqual([{ name: 'ts', ...definition }])
+    expect((await run('select ts from t')).records).toEqual([{ ts: value }])
+    await run('alter table t alter column ts type timestamp')
+    expect((await table('t')).columns).toEqual([
+      { name: 'ts', type: 'datetime', withoutZone: true },
+    ])
+  })
+
+  it('change a timestamp to types that have other values, if there are none', async () => {
+    const { run, table, branches } = await open()
+    await run('create table t (id int primary key, a timestamp, b timestamp, c timestamp)')
+    await run(`alter table t alter column a type time using null, alter column b type bigint using null;
+      alter table t alter column c type date, alter column c type timestamp`)
+    expect((await table('t')).columns).toEqual([
+      { name: 'a', type: 'time' },
+      { name: 'b', type: 'int' },
+      { name: 'c', type: 'datetime', withoutZone: true },
+    ])
+    const patch = (changes: object) =>
+      branches.call('main', 'PATCH', '/tables/t/columns/c', changes)
+    expectOk(await patch({ withoutZone: null }))
+    expect((await table('t')).columns[2]).toEqual({ name: 'c', type: 'datetime' })
+    expectOk(await patch({ withoutZone: true }))
+    expectOk(await patch({ type: 'date', withoutZone: false }))
+    expect((await table('t')).columns[2]).toEqual({ name: 'c', type: 'date' })
+    expect(await patch({ withoutZone: true })).toMatchObject({ status: 400 })
+  })
+
   it('change columns, constraints and names', async () => {
     const { run, table, history } = await open()
     await run(

@@ -104,7 +104,8 @@ export interface ColumnChanges {
   readonly bits?: IntBits | null
   /** Null: the limit of the type. */
   readonly maxLength?: number | null
-  readonly withoutZone?: boolean
+  /** Null, or false: SQL shows it with a time zone. */
+  readonly withoutZone?: boolean | null
   readonly enum?: { readonly values: string[]; readonly type?: string }
   readonly notNull?: boolean
   readonly unique?: boolean

@@ -209,7 +209,12 @@ const columnChanges = {
         'The largest number of characters of a `string` or `text`. Null: that of the type. All values of the column must fit.',
     }),
   ),
-  withoutZone: Type.Optional(ColumnWithoutZoneSchema),
+  withoutZone: Type.Optional(
+    Type.Union([ColumnWithoutZoneSchema, Type.Null()], {
+      description:
+        'How SQL shows a `datetime`. Null and false: with a time zone, as `timestamptz`.',
+    }),
+  ),
   enum: Type.Optional(ColumnEnumSchema),
   notNull: Type.Optional(Type.Boolean()),
   unique: Type.Optional(Type.Boolean()),

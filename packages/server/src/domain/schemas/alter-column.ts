@@ -37,7 +37,12 @@ export function alterDefinition(before: Column, alteration: Alteration): Column 
     ...(changes.enum && { enum: changes.enum }),
     ...given('bits', changes.bits, isSameType ? bits : undefined),
     ...given('maxLength', changes.maxLength, isSameType ? maxLength : undefined),
-    ...given('withoutZone', changes.withoutZone, isSameType ? withoutZone : undefined),
+    // False is what a column has without the option, whatever its type.
+    ...given(
+      'withoutZone',
+      changes.withoutZone === false ? null : changes.withoutZone,
+      isSameType ? withoutZone : undefined,
+    ),
     ...(changes.notNull !== undefined && { notNull: changes.notNull }),
     ...(changes.unique !== undefined && { unique: changes.unique }),
     ...given('defaultValue', changes.defaultValue, defaultValue),

@@ -182,7 +182,7 @@ export function alterType(
   work.model.changeColumn(table, column, {
     ...(bits !== undefined && { bits: null }),
     ...(maxLength !== undefined && { maxLength: null }),
-    ...(withoutZone && { withoutZone: false }),
+    ...(withoutZone && { withoutZone: null }),
     ...form,
     ...(isKept && indexableForm(form)),
     ...using,
