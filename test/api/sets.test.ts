@@ -280,3 +280,60 @@ describe('a request for a set', () => {
     expect((await remove(main, { all: true }, { headers })).status).toBe(422)
   })
 })
+
+describe('a change of many records', () => {
+  const COUNT = 4000
+  const WRITERS = 3
+
+  /** Changes records one after the other until the work is done. Returns how often each was changed. */
+  async function besideWriters(call: BranchCall, work: () => Promise<Answer>) {
+    const changes = new Array<number>(COUNT).fill(0)
+    let isDone = false
+    const write = async (first: number) => {
+      for (let step = first; !isDone; step += WRITERS) {
+        const row = (step * 997) % COUNT
+        const body = { changes: { $increment: 1 } }
+        expectOk(await call('PATCH', `/tables/counters/data/c${row}`, { body }))
+        changes[row] = (changes[row] ?? 0) + 1
+      }
+    }
+    const writers = Array.from({ length: WRITERS }, (_, number) => write(number))
+    const answer = await work().finally(() => {
+      isDone = true
+    })
+    await Promise.all(writers)
+    return { answer, changes }
+  }
+
+  it('is made although others keep changing single ones, and no change is lost', async () => {
+    const call = await createTables(service, `busy${databases}`, {
+      counters: [
+        { name: 'count', type: 'int' },
+        { name: 'changes', type: 'int' },
+      ],
+    })
+    const records = Array.from({ length: COUNT }, (_, number) => ({
+      ...{ id: `c${number}`, count: 0, changes: 0 },
+    }))
+    expectOk(await call('POST', '/tables/counters/bulk', { body: { records } }))
+    const set = (set: unknown) => () =>
+      call('PATCH', '/tables/counters/data', { body: { all: true, set } })
+    const statement = 'update counters set count = count + 1'
+    const made = new Array<number>(COUNT).fill(0)
+    for (const work of [
+      set({ count: 5 }),
+      set({ count: { $increment: 1 } }),
+      () => call('POST', '/sql', { body: { statement } }),
+    ]) {
+      const { answer, changes } = await besideWriters(call, work)
+      expect(answer.body).toMatchObject(answer.body.total ? { total: COUNT } : { updated: COUNT })
+      for (const [row, count] of changes.entries()) made[row] = (made[row] ?? 0) + count
+    }
+    const query = { statement: 'select id, count, changes from counters', responseType: 'json' }
+    const { records: found } = expectOk(await call('POST', '/sql', { body: query })).body
+    const rows = new Map(found.map((row: { id: string }) => [row.id, row]))
+    for (const [row, changes] of made.entries()) {
+      expect(rows.get(`c${row}`)).toEqual({ id: `c${row}`, count: 7, changes })
+    }
+  })
+})

@@ -444,6 +444,16 @@ export class OpenBranch implements TableLookup {
     )
   }
 
+  /** Returns what a transaction that writes many rows to tables keeps other writers out of, see `StepsOptions`. */
+  claimOf(
+    tables: readonly BranchTable[],
+    { deletes }: { deletes: boolean },
+  ): Pick<StepsOptions, 'claimed'> {
+    const layout = layoutOf(this.rows)
+    const written = deletes ? this.#withReferrers(tables) : tables
+    return { claimed: written.flatMap(({ codec }) => ownHeap(layout, codec.table.id) ?? []) }
+  }
+
   /** Returns tables, and those whose rows change if rows of them are deleted. */
   #withReferrers(tables: readonly BranchTable[]): BranchTable[] {
     const found = new Set(tables)

@@ -169,10 +169,11 @@ async function writeSet(
     return answer
   }
   const { calls, checks } = prepare(session, writer)
+  const running = { bounds, ...branch.claimOf([table], { deletes: change.update === undefined }) }
   try {
     return await branch.runSteps((transaction, rows) => finish(transaction, rows, checks), {
       first: calls,
-      bounds,
+      ...running,
     })
   } catch (cause) {
     const find = change.findFailing
@@ -200,7 +201,7 @@ async function writeSet(
         const run = prepare(drafted, own.writer)
         return finish(transaction, await transaction.run(run.calls), run.checks)
       },
-      { bounds },
+      running,
     )
   }
 }

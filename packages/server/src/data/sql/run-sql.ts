@@ -26,7 +26,7 @@ import { runOne, runQuery } from './run-statement.js'
 import { type ChangeOptions, changeSchema } from './schema/change-schema.js'
 import { parseSchema } from './schema/parse-schema.js'
 import type { SqlContext } from './sql-context.js'
-import { writtenTables } from './statement-plan.js'
+import { type StatementPlan, writtenTables } from './statement-plan.js'
 import { inBatch } from './statement-planner.js'
 import { nameTaker } from './taken-error.js'
 import { grows, toSqlRefusal } from './write-records.js'
@@ -211,12 +211,14 @@ async function runInTransaction(
   const running = { bounds: context.bounds, connections: connectionsOf(context, 'long') }
   const own = { context, prepared }
   if (!options.isWrite) return branch.runSnapshot((each) => run(each, own), running)
+  const names = new Set(prepared.flatMap(({ plan }) => writtenTables(plan)))
+  const tables = [...names].map((name) => session.table(name))
+  const deletes = prepared.some(({ plan }) => DELETING.has(plan.kind))
+  const writing = { ...running, ...branch.claimOf(tables, { deletes }) }
   try {
-    return await branch.runSteps((each) => write(each, own), running)
+    return await branch.runSteps((each) => write(each, own), writing)
   } catch (error) {
     if (!takesDraft(session, prepared, error)) throw error
-    const names = new Set(prepared.flatMap(({ plan }) => writtenTables(plan)))
-    const tables = [...names].map((name) => session.table(name))
     // The statements are written again, because they read what they have written from drafts.
     return branch
       .runDrafted(
@@ -226,7 +228,7 @@ async function runInTransaction(
           const statements = await prepareAll(drafted, request.statements)
           return write(transaction, { context: drafted, prepared: statements })
         },
-        running,
+        writing,
       )
       .catch((failure: unknown) => {
         if (findBrokenAtEnd(failure) === undefined) throw failure
@@ -234,6 +236,9 @@ async function runInTransaction(
       })
   }
 }
+
+/** The kinds of statements that may delete records. */
+const DELETING: ReadonlySet<StatementPlan['kind']> = new Set(['delete', 'truncate', 'with'])
 
 interface PreparedRun {
   readonly context: SqlContext

@@ -10,12 +10,15 @@ import { ApartError } from './gathering.js'
 import { StaleError, toStaleError } from './staleness.js'
 
 /** Retries a transaction that fails for a conflict with another one, with random backoff. */
-export async function retryConflicts<Result>(attempt: () => Promise<Result>): Promise<Result> {
+export async function retryConflicts<Result>(
+  attempt: (conflicts: number) => Promise<Result>,
+  isConflict: (error: unknown) => boolean = isRetryable,
+): Promise<Result> {
   for (let count = 1; ; count++) {
     try {
-      return await attempt()
+      return await attempt(count - 1)
     } catch (error) {
-      if (!isRetryable(error) || count === ATTEMPTS_MAX) throw toAppError(error)
+      if (!isConflict(error) || count === ATTEMPTS_MAX) throw toAppError(error)
       retries.add()
       await delay(backoffMs(count))
     }

@@ -3,12 +3,18 @@ import type pg from 'pg'
 import { AnswerReader, type Bounds, runBounded, type Unbound } from '../../postgres/bounds.js'
 import { COMMIT, COMMIT_CALLS, settleCommit } from '../../postgres/commit.js'
 import type { Database } from '../../postgres/database.js'
-import { isLockTimeout, isUndefinedTable, toAppError } from '../../postgres/failures.js'
+import {
+  isLockTimeout,
+  isRetryable,
+  isUndefinedTable,
+  toAppError,
+} from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import type { Gates } from '../gates/gates.js'
-import { layoutOf, type Moment } from '../layout/layout.js'
+import { type Heap, layoutOf, type Moment } from '../layout/layout.js'
 import { atMoment, BEGIN, BEGIN_ALONE, BEGIN_READS, type Linking, NO_TIMEOUT } from './calls.js'
+import { CONFLICTS_BEFORE_CLAIM, claimCalls } from './claims.js'
 import { retryConflicts, withConnection } from './connection.js'
 import {
   authorCalls,
@@ -170,6 +176,8 @@ export interface StepsOptions {
   readonly first?: readonly Call[]
   /** The transaction may take long, and its rows are processed as they arrive. */
   readonly isLong?: boolean
+  /** The tables that the transaction keeps other writers out of if it has failed by conflicts. */
+  readonly claimed?: readonly Heap[]
   /** The transaction is not repeated after a conflict. */
   readonly isOnce?: boolean
   /**
@@ -195,6 +203,7 @@ export function runSteps<Result>(
 ): Promise<Result> {
   const { database, gates } = running
   const { branchId } = guard.rows
+  const claims = claimCalls(database.server, options.claimed ?? [])
   let endsAt: number | undefined
   let hasBegun = false
   let entering: readonly Call[] | undefined
@@ -234,13 +243,17 @@ export function runSteps<Result>(
       throw hasBegun && isLockTimeout(error) ? waitedTooLong() : error
     })
   }
-  const attempt = () =>
-    options.isAlone
-      ? gates.holdAlone(branchId, insideAlone)
-      : throughGate(running, guard, inside, options.onWaited)
+  const attempt = (conflicts = 0) => {
+    if (options.isAlone) return gates.holdAlone(branchId, insideAlone)
+    if (claims.length > 0 && conflicts >= CONFLICTS_BEFORE_CLAIM) {
+      entering = [BEGIN, gates.enterCall(branchId), ...claims]
+    }
+    return throughGate(running, guard, inside, options.onWaited)
+  }
+  const isConflict = (error: unknown) => isRetryable(error) || (!hasBegun && isLockTimeout(error))
   return options.isOnce
     ? attempt().catch((error) => Promise.reject(toAppError(error)))
-    : retryConflicts(attempt)
+    : retryConflicts(attempt, isConflict)
 }
 
 const waitedTooLong = () =>
