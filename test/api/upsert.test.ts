@@ -298,6 +298,9 @@ describe('an upsert', () => {
         'ada updated',
         `r1100 failed invalid record: ${once}`,
       ])
+      const more = [...records.slice(700, 1000), { id: 'last', name: 'Last' }]
+      const unchanged = records.slice(700, 1000).map((_, n) => `r${700 + n} unchanged`)
+      expect(outcomes(await upsert(call, more))).toEqual([...unchanged, 'last inserted'])
     }
   })
 

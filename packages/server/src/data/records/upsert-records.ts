@@ -20,7 +20,7 @@ export interface UpsertRow {
   /** The id was generated for it. */
   readonly isNewId: boolean
   /** The record must not exist: it has an id, and was not found by its column. */
-  readonly isNew?: boolean
+  readonly isNew: boolean
   /** A text for each physical column: those of a new record. */
   readonly values: readonly (string | null)[]
   /** The columns that are changed if the record exists. Records with the same fields have the same list. */
@@ -59,6 +59,10 @@ const REFUSED_FILE = new Fault('a file cannot be written by an upsert; only null
 /** Fewer records are not worth a look at which of them are new. */
 const LOOKED_UP_MIN = 100
 
+/** One of this many ids is looked up first, and all others if enough of these are free. */
+const SAMPLE_STEP = 16
+const FREE_SHARE_MIN = 0.2
+
 /** The records of one upsert, as they are written, however often that is tried. */
 export class UpsertRecords {
   readonly rows: UpsertRow[] = []
@@ -93,8 +97,9 @@ export class UpsertRecords {
   }
 
   /**
-   * Encodes records in turns. Then looks for those that are new, so that they can be inserted like those of a bulk insert. That
-   * is no part of the transaction that writes them: there, a search for a missing id conflicts with inserts of its neighbours.
+   * Encodes records in turns. Meanwhile, PostgreSQL looks for those that are new, so that they can be inserted like those of a
+   * bulk insert. That is no part of the transaction that writes them: there, a search for a missing id conflicts with inserts of
+   * its neighbours.
    */
   static async read(
     session: Session,
@@ -105,17 +110,15 @@ export class UpsertRecords {
     const newId = await newIds(session, table, values)
     const origin = await originOfRecords(session, { table, records: values })
     const records = new UpsertRecords(table.codec, { by, origin, newId })
+    const ids = records.key === undefined ? listIds(table.codec, values) : []
+    const looking = ids.length < LOOKED_UP_MIN ? undefined : findFreeIds(session, table, ids)
+    looking?.catch(() => undefined)
     const turn = new Turn()
     for (const [position, { value, fault }] of given.entries()) {
       records.#add(position, fault ?? records.#encode(value, position), value)
       if (turn.isOver) await turn.end()
     }
-    const ids = records.rows.flatMap(({ givenId, missing }) =>
-      givenId === undefined || missing !== undefined ? [] : givenId,
-    )
-    if (records.key === undefined && ids.length >= LOOKED_UP_MIN) {
-      records.#free = await session.branch.findFreeIds(table, ids)
-    }
+    if (looking !== undefined) records.#free = await looking
     return records
   }
 
@@ -123,9 +126,9 @@ export class UpsertRecords {
     return this.rows.length + this.invalid.length
   }
 
-  /** Whether no record had the id, a moment ago. */
-  wasFree(id: string | undefined): boolean {
-    return id !== undefined && this.#free.has(id)
+  /** Whether a record can be inserted, and its id was free a moment ago. */
+  seemsNew({ id, missing }: UpsertRow): boolean {
+    return id !== undefined && missing === undefined && this.#free.has(id)
   }
 
   /** Treats all ids that were given as those of records that may exist. */
@@ -216,6 +219,25 @@ export class UpsertRecords {
     this.#latest = { fields, columns: found }
     return found
   }
+}
+
+/** Finds ids that no record has. If it finds few among some, does not look for the others: that would cost more than it saves. */
+async function findFreeIds(
+  { branch }: Session,
+  table: WritableTable,
+  ids: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const some = ids.filter((_, index) => index % SAMPLE_STEP === 0)
+  const free = await branch.findFreeIds(table, some)
+  return free.size < some.length * FREE_SHARE_MIN ? free : branch.findFreeIds(table, ids)
+}
+
+function listIds(codec: TableCodec, records: readonly unknown[]): string[] {
+  return records.flatMap((record) => {
+    const { id } = (record ?? {}) as { id?: unknown }
+    const text = id === undefined ? undefined : codec.encodeId(id)
+    return typeof text === 'string' ? text : []
+  })
 }
 
 /** Returns the id of an invalid record, if it has one. */

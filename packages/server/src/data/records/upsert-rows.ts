@@ -270,13 +270,13 @@ export class Upsert {
       if (holder === undefined) {
         const isNew = givenId !== undefined
         const id = givenId ?? this.#records.newIdOf(row)
-        found.push({ ...row, id, isNew, isNewId: !isNew })
+        found.push(rowWithId(row, { id, isNew, isNewId: !isNew }))
       } else if (givenId !== undefined && givenId !== holder) {
         const kind = key.name === undefined ? 'column' : 'constraint'
         const values = key.columns.length === 1 ? 'this value' : 'these values'
         const message = `invalid record: ${kind} [${by}]: the record with ${values} has the id [${holder}]`
         this.#fail(row, { message })
-      } else found.push({ ...row, id: holder, isNew: false, isNewId: false })
+      } else found.push(rowWithId(row, { id: holder, isNew: false, isNewId: false }))
     }
     return found
   }
@@ -382,7 +382,7 @@ export class Upsert {
     const changed = new Map<readonly number[], UpsertRow[]>()
     for (const row of rows) {
       // Later, a record may exist because the request has it twice.
-      const isNew = row.isNewId || (isFirst && records.wasFree(row.id))
+      const isNew = row.isNewId || (isFirst && records.seemsNew(row))
       const group = isNew ? created : changed.get(row.columns)
       if (group === undefined) changed.set(row.columns, [row])
       else group.push(row)
@@ -621,6 +621,14 @@ class ReleasedValues {
       return JSON.stringify([key.id, ...key.columns.map((column) => values[column] ?? null)])
     })
   }
+}
+
+/** Faster than a spread, which makes objects whose properties V8 looks up by name. */
+function rowWithId(
+  { position, givenId, values, columns, missing }: UpsertRow,
+  { id, isNew, isNewId }: Pick<UpsertRow, 'id' | 'isNew' | 'isNewId'>,
+): UpsertRow {
+  return { position, givenId, id, isNewId, isNew, values, columns, missing }
 }
 
 const withoutValues = (template: Parameters<typeof compileStatement>[0]) => ({
