@@ -112,6 +112,22 @@ describe.each(['main', 'fork'])('a preview of constraints on %s', (branch) => {
       edits: { operations: add },
     })
     expect(preview).toMatchObject({ status: 200, body: { problems: [once, covered, divides] } })
+    const columns = [
+      { name: 'share', type: 'int', computed: '1 / (paid - 2)' },
+      { name: 'owner', type: 'string', notNull: true },
+      { name: 'number', type: 'int', generate: 'sequence' },
+      { name: 'next', type: 'int', computed: '1 / (number - 1)' },
+    ].map((column) => ({ addColumn: { table: 'bookings', column } }))
+    const added = await branches.call(branch, 'POST', '/schema/preview', {
+      edits: { operations: columns },
+    })
+    const all = { records: 25, samples: ids.slice(0, 20).map((id) => ({ id })) }
+    expect(added.body.problems).toMatchObject([{ column: 'owner', kind: 'notNull', ...all }])
+    const computed = await branches.call(branch, 'POST', '/schema/preview', {
+      edits: { operations: columns.slice(0, 1) },
+    })
+    const failing = { column: 'share', kind: 'expression', records: 20, samples }
+    expect(computed.body.problems).toMatchObject([failing])
     await branches.remove(branch, 'bookings', ...broken)
     for (const dryRun of [true, false]) {
       const allowed = await branches.call(branch, 'PUT', `${path}/once`, { ...UNIQUE, dryRun })

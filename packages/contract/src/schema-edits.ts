@@ -585,7 +585,7 @@ export const PreviewSchema = Type.Object(
     dataLoss: Type.Optional(DataLossListSchema),
     problems: Type.Optional(
       Type.Array(ColumnProblemSchema, {
-        description: 'The records that do not allow changes of columns, or constraints.',
+        description: 'The records that do not allow changes of columns, new columns or constraints.',
       }),
     ),
   },

@@ -386,19 +386,24 @@ export function previewEdits(
       const { schema: before } = await getHead(transaction, context.access)
       const operations = request.edits?.operations ?? []
       const { after, problems } = await tryEdit(transaction, context, { before, operations })
-      const isJudged = operations.some(
-        (operation) =>
-          'alterColumn' in operation || 'alterTable' in operation || 'addConstraint' in operation,
-      )
       return {
         original: toPublicSchema(before),
         updated: toPublicSchema(after),
         ...(await lossOf(transaction, context, { before, after })),
-        ...(isJudged && { problems }),
+        ...(operations.some(mayAddRule) && { problems }),
       }
     },
     LOOK_AT_ROWS,
   )
+}
+
+/** Returns whether records can be a reason against an operation. */
+function mayAddRule(operation: SchemaOperation): boolean {
+  if (!('addColumn' in operation)) {
+    return ['alterColumn', 'alterTable', 'addConstraint'].some((kind) => kind in operation)
+  }
+  const { notNull, computed } = operation.addColumn.column
+  return notNull === true || computed !== undefined
 }
 
 function look<Result>(

@@ -303,24 +303,25 @@ async function findRecords(
   ]
 }
 
+type Counted = Pick<ColumnProblem, 'records' | 'more'>
+
 /** The records that are counted, and one more. Counting all of a large table would take longer than finding them. */
 export const COUNTED = PROBLEM_COUNT_MAX + 1
 
 /** Returns how many records a problem has, if up to `COUNTED` of them were found. */
-export function countOf(found: number): Pick<ColumnProblem, 'records' | 'more'> {
+export function countOf(found: number): Counted {
   return found < COUNTED ? { records: found } : { records: PROBLEM_COUNT_MAX, more: true }
 }
 
-function describe(
-  kind: Kind,
-  { type }: StoredColumn,
-  { records: count, more }: Pick<ColumnProblem, 'records' | 'more'>,
-): string {
-  const records = more
-    ? `more than ${count} records`
-    : count === 1
-      ? '1 record'
-      : `${count} records`
+/** Returns words for the number of records. */
+export function recordsIn({ records, more }: Counted): string {
+  if (more) return `more than ${records} records`
+  return records === 1 ? '1 record' : `${records} records`
+}
+
+function describe(kind: Kind, { type }: StoredColumn, found: Counted): string {
+  const count = found.records
+  const records = recordsIn(found)
   switch (kind) {
     case 'conversion':
       return `${records} ${count === 1 ? 'has' : 'have'} a value that does not convert to [${type}]`

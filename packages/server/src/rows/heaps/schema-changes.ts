@@ -1,4 +1,4 @@
-import type { ColumnProblem } from '@offshoot/contract/column-problems'
+import { type ColumnProblem, PROBLEM_RECORDS_MAX } from '@offshoot/contract/column-problems'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Progress } from '@offshoot/contract/operations'
@@ -39,11 +39,14 @@ import { absorbAll } from './absorb.js'
 import { listRules, requireCheckable, requireKept } from './check-rows.js'
 import {
   type AlteredColumn,
+  COUNTED,
   columnProblemsError,
+  countOf,
   findColumnProblems,
   findIdProblems,
   narrowsIds,
   readsRecords,
+  recordsIn,
 } from './column-problems.js'
 import {
   addHeapCheck,
@@ -138,7 +141,7 @@ export async function checkRows(
 }
 
 /**
- * Finds the records that do not allow changes of columns, or of the size of ids, or constraints. They are those that `applySchemaChanges`
+ * Finds the records that do not allow changes of columns, new ones, constraints, or another size of ids. They are those that `applySchemaChanges`
  * would refuse. Throws if other than records do not allow them.
  */
 export async function findChangeProblems(
@@ -152,11 +155,11 @@ export async function findChangeProblems(
   const unfit = new Set<StoredTable['id']>()
   for (const change of inOrder(changes)) {
     const { table } = change
-    const isRule = change.kind === 'constraintAdded' || isComputedAltered(change)
+    const isRule = change.kind === 'constraintAdded' || isExpression(change)
     // Rules cannot be judged by values that columns cannot have.
-    if (isRule && unfit.has(table.id)) continue
-    if (change.kind === 'constraintAdded' && usesGenerated(change, changes)) continue
-    if (!isRule && change.kind !== 'columnAltered' && change.kind !== 'idsChanged') continue
+    if (isRule && (unfit.has(table.id) || usesGenerated(change, changes))) continue
+    const isJudged = isRule || change.kind === 'columnAltered' || change.kind === 'idsChanged'
+    if (!isJudged && !(change.kind === 'columnAdded' && lacksValues(change))) continue
     try {
       await requireAllowed(transaction, { rows, rewritten }, { ...options, change })
     } catch (error) {
@@ -173,17 +176,24 @@ export async function findChangeProblems(
   return problems
 }
 
-const isComputedAltered = (change: SchemaChange): boolean =>
-  change.kind === 'columnAltered' && isComputed(change.column)
+/** Returns whether a change gives a computed column its expression. */
+const isExpression = (change: SchemaChange): boolean =>
+  (change.kind === 'columnAdded' || change.kind === 'columnAltered') && isComputed(change.column)
 
-/** The ids of the columns that a constraint uses. */
-const usedBy = ({ constraint }: ConstraintChange): readonly number[] =>
-  'unique' in constraint ? constraint.unique : columnIdsIn(constraint.check.sql)
+/** The ids of the columns that a constraint or the expression of a column uses. */
+function usedBy(change: SchemaChange): readonly number[] {
+  if ('constraint' in change) {
+    const { constraint } = change
+    return 'unique' in constraint ? constraint.unique : columnIdsIn(constraint.check.sql)
+  }
+  const computed = 'column' in change ? change.column.computed : undefined
+  return computed === undefined ? [] : columnIdsIn(computed.sql)
+}
 
 type ConstraintChange = Extract<SchemaChange, { readonly constraint: unknown }>
 
-/** Returns whether a constraint uses a new column whose values are generated with the change, and not known before. */
-function usesGenerated(change: ConstraintChange, changes: readonly SchemaChange[]): boolean {
+/** Returns whether a rule uses a new column whose values are generated with the change, and not known before. */
+function usesGenerated(change: SchemaChange, changes: readonly SchemaChange[]): boolean {
   const ids = usedBy(change)
   return changes.some(
     (each) =>
@@ -528,23 +538,25 @@ async function requireNoRows(
 ): Promise<void> {
   const { before, column, limits } = options
   const codec = compileTable(before, { limits, jsonAsText: false })
-  const [row] = await transaction.query<{ count: string }>(sql`
-    select count(*) as count from (${selectChecked(checked, codec)}) visible`)
-  if (row === undefined || row.count === '0') return
-  throw new UnfillableColumnError(before.name, column.name, Number(row.count))
-}
-
-/** A not-null column without a default cannot be added, because existing rows would have no value. */
-class UnfillableColumnError extends AppError {
-  constructor(
-    readonly table: string,
-    readonly column: string,
-    count: number,
-  ) {
-    const records = count === 1 ? '1 record' : `${count} records`
-    super(
-      'invalid_schema',
-      `table [${table}]: column [${column}]: cannot be added as not null without a default: ${records} would have no value`,
-    )
+  const found = await transaction.query<{ id: string; records: number }>(sql`
+    select b.id, (count(*) over ())::integer as records
+    from (
+      select v.id from (${selectChecked(checked, codec)}) v
+      order by v.id
+      limit ${COUNTED}
+    ) b
+    order by b.id
+    limit ${PROBLEM_RECORDS_MAX}`)
+  const [first] = found
+  if (first === undefined) return
+  const counted = countOf(first.records)
+  const message =
+    `table [${before.name}]: column [${column.name}]: cannot be added as not null without a default: ` +
+    `${recordsIn(counted)} would have no value`
+  const problem: ColumnProblem = {
+    ...{ table: before.name, column: column.name, kind: 'notNull', ...counted },
+    samples: found.map(({ id }) => ({ id })),
+    message,
   }
+  throw new AppError('invalid_schema', message, { details: { problems: [problem] } })
 }
