@@ -89,6 +89,11 @@ describe('a constraint', () => {
       alter table a add constraint short check (n < 5);
       alter table a rename constraint short to shorter`)
     expect((await table('a')).constraints).toEqual([{ name: 'shorter', check: 'n < 5' }])
+    // In PostgreSQL, constraints keep the name of the table that they were made with.
+    await run('alter table a rename to renamed')
+    expect(
+      (await run('alter table renamed rename constraint a_pkey to other_pkey')).notices,
+    ).toEqual(['constraint [a_pkey] keeps its name: it is that of the ids'])
     expect(await sql('alter table t rename constraint new_check to new_link')).toMatchObject({
       body: { code: 'already_exists' },
     })
@@ -295,6 +300,29 @@ describe('create table', () => {
       { name: 'ordered', check: 'low <= high' },
       { name: 'pair', unique: ['low', 'high'] },
     ])
+  })
+
+  it('takes the time at UTC for the time, as a default of a timestamp', async () => {
+    const { run, table } = await open()
+    await run(`create table t (id serial primary key,
+      a timestamp default timezone('utc'::text, now()) not null,
+      b timestamptz default (now() at time zone 'utc'),
+      c timestamp default (current_timestamp at time zone 'Etc/UTC'))`)
+    await run(`alter table t add column d timestamp,
+      alter column d set default timezone('UTC', statement_timestamp())`)
+    const withoutZone = { type: 'datetime', withoutZone: true, defaultValue: 'now' }
+    expect((await table('t')).columns).toEqual([
+      { name: 'a', ...withoutZone, notNull: true },
+      { name: 'b', type: 'datetime', defaultValue: 'now' },
+      { name: 'c', ...withoutZone },
+      { name: 'd', ...withoutZone },
+    ])
+    await run('insert into t default values')
+    const ages =
+      'select now() at time zone $1 - a < $2::interval as a, now() - b < $2::interval as b from t'
+    expect(await run(ages, { params: ['UTC', '1 hour'] })).toMatchObject({
+      records: [{ a: true, b: true }],
+    })
   })
 
   it('gives serial and identity columns the numbers of a sequence', async () => {
@@ -598,6 +626,54 @@ describe('references', () => {
     expect(unknown.body.message).toContain('constraint [other] of table [b] not found')
     await run('alter table b drop constraint b_a_fkey')
     await run('delete from a')
+  })
+
+  it('become plain columns with their values if the table that they link to is dropped', async () => {
+    const { run, sql, table, schema } = await open()
+    const ids = { t: "'one'", i: '7', u: `'${'0190a5d2-0000-7000-8000-000000000001'}'` }
+    await run(`
+      create table t (id text primary key);
+      create table i (id int primary key);
+      create table u (id uuid primary key);
+      create table l (id int primary key, t text not null references t on delete cascade, i int unique references i,
+        u uuid references u on delete set null, other text references t, self int references l,
+        constraint positive check (i > 0))`)
+    for (const [name, id] of Object.entries(ids)) await run(`insert into ${name} values (${id})`)
+    await run(`insert into l values (1, ${ids.t}, ${ids.i}, ${ids.u}, ${ids.t}, 1)`)
+    const before = await schema()
+    for (const statement of ['drop table t', 'drop table t, i', 'drop table t; drop table i']) {
+      expect(await sql(statement, { allowDataLoss: true })).toMatchObject({
+        status: 400,
+        body: { message: expect.stringContaining('table [t]: is linked from [l.t]') },
+      })
+    }
+    expect(await schema()).toEqual(before)
+    await run('alter table l drop constraint l_i_fkey; drop table i', { allowDataLoss: true })
+    const { notices } = await run(
+      'alter table t rename to other; create table t (id int primary key); drop table other, u cascade',
+      { allowDataLoss: true },
+    )
+    expect(notices).toEqual([
+      'column [t] of table [l] is no link any more: it keeps the ids of table [other] as values',
+      'column [other] of table [l] is no link any more: it keeps the ids of table [other] as values',
+      'column [u] of table [l] is no link any more: it keeps the ids of table [u] as values',
+    ])
+    const { columns, constraints } = await table('l')
+    expect(columns).toEqual([
+      { name: 't', type: 'string' },
+      { name: 'i', type: 'int', bits: 32, unique: true },
+      { name: 'u', type: 'uuid' },
+      { name: 'other', type: 'string' },
+      expect.objectContaining({ name: 'self', type: 'link' }),
+    ])
+    expect(constraints).toEqual([
+      { name: 'l_t_not_null', check: 't is not null' },
+      { name: 'positive', check: 'i > 0' },
+    ])
+    expect((await run('select t, i, u::text, other, self from l')).records).toEqual([
+      { t: 'one', i: 7, u: ids.u.slice(1, -1), other: 'one', self: 1 },
+    ])
+    await run('drop table l', { allowDataLoss: true })
   })
 
   it.each([
@@ -1239,7 +1315,31 @@ describe('what is not supported', () => {
       'create table t (id text primary key default gen_random_uuid())',
       'DEFAULT of the primary key',
     ],
+    [
+      'create table t (id text primary key default gen_random_uuid()::text)',
+      'DEFAULT of the primary key with UUIDs as texts is not supported: declare the column as uuid',
+    ],
     ['create table t (id int primary key default 5)', 'DEFAULT of the primary key'],
+    [
+      'create table t (id int primary key, check (id > 0))',
+      'an expression that uses column [id] is not supported',
+    ],
+    ['alter table u add check (u.id is not null)', 'an expression that uses column [id]'],
+    [
+      'create table t (id int primary key, a int generated always as (id * 2) stored)',
+      'an expression that uses column [id]',
+    ],
+    [
+      'alter table u drop constraint u_pkey',
+      'DROP CONSTRAINT [u_pkey], the primary key of table [u] is not supported',
+    ],
+    ['alter table u drop constraint if exists u_pkey', 'DROP CONSTRAINT [u_pkey]'],
+    [
+      "create table t (a timestamptz default timezone('Europe/Paris', now()))",
+      'DEFAULT with function [timezone]',
+    ],
+    ["create table t (a date default timezone('utc', now()))", 'DEFAULT with function [timezone]'],
+    ["create table t (a text default timezone('utc', now()))", 'DEFAULT with function [timezone]'],
     ['create table t (id int, a int)', 'a column [id] that is not the primary key'],
     [
       'create table t (id int generated always as identity (start with 5) primary key)',
@@ -1260,6 +1360,7 @@ describe('what is not supported', () => {
     ['create table t (a int check (a > 0) no inherit)', 'NO INHERIT'],
     ['create table t (a int unique deferrable)', 'DEFERRABLE'],
     ['create table t (a int unique nulls not distinct)', 'NULLS NOT DISTINCT'],
+    ['create unique index on u (a) nulls not distinct', 'NULLS NOT DISTINCT'],
     ['create table t (a int, exclude (a with =))', 'EXCLUSION'],
     ['create table t (like u including all)', 'LIKE'],
     ['create table t () inherits (u)', 'INHERITS'],

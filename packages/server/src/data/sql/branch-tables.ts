@@ -255,7 +255,13 @@ function publicValue(type: ColumnType, value: Sql): Sql {
 }
 
 /** Returns the name of the key of the ids of a table. A constraint can have the usual one. */
-export function idKeyName({ name, constraints = [] }: StoredTable): string {
+export function idKeyName({
+  name,
+  constraints = [],
+}: {
+  readonly name: string
+  readonly constraints?: readonly { readonly name: string }[]
+}): string {
   const usual = cutName(`${name}_pkey`)
   return constraints.some((each) => each.name === usual) ? cutName(`${name}_id_pkey`) : usual
 }

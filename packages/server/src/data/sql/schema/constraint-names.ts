@@ -24,6 +24,13 @@ export const findUnique = (table: TableModel, name: string): ColumnModel | undef
       definition.unique === true && cutName(`${table.name}_${definition.name}_key`) === name,
   )
 
+/**
+ * Returns whether a name can be meant for the key of the ids. That follows the table, but in PostgreSQL it keeps the name of the
+ * table that it was made with, so migrations that have renamed the table know it by that one.
+ */
+export const isIdKey = (table: TableModel, name: string): boolean =>
+  name.endsWith('_pkey') && table.constraints.every((each) => each.name !== name)
+
 /** Returns the name of a check that has none, as PostgreSQL would choose it. */
 export function freeName(table: TableModel, start: string): string {
   const taken = new Set(table.constraints.map(({ name }) => name))

@@ -22,6 +22,8 @@ const NOW_VALUES = new Set([
   'SVFOP_LOCALTIME',
   'SVFOP_LOCALTIME_N',
 ])
+/** Names of the zone UTC. */
+const UTC = /^(?:(?:etc\/)?(?:utc|gmt)|z(?:ulu)?)$/i
 const NEW_UUID = new Set(['gen_random_uuid', 'uuid_generate_v4', 'uuidv4', 'uuidv7'])
 
 /** A time as PostgreSQL reads and writes it, with or without a time of day and an offset. */
@@ -57,12 +59,28 @@ export function readDefault(
     if (form.type === 'datetime') return { defaultValue: momentText(constant, context) }
     return { defaultValue: form.type === 'bool' ? boolText(constant) : constant }
   }
-  const value = contentOf(node, 'SQLValueFunction')?.op
-  const [call, ...args] = callOf(contentOf(node, 'FuncCall'))
-  const isNow = value === undefined ? call !== undefined && NOW.has(call) : NOW_VALUES.has(value)
-  if (isNow && args.length === 0 && MOMENT_TYPES.includes(form.type)) return { defaultValue: 'now' }
+  const { name: call, args } = callOf(node)
+  // A moment at UTC is what PostgreSQL would store in a timestamp: the zone changes nothing here.
+  const moment = form.type === 'datetime' ? (atUtc({ name: call, args }) ?? node) : node
+  if (isNow(moment) && MOMENT_TYPES.includes(form.type)) return { defaultValue: 'now' }
   if (call !== undefined && NEW_UUID.has(call) && args.length === 0) return { generate: 'uuid' }
   throw unknownDefault(call === undefined ? 'an expression' : `function [${call}]`)
+}
+
+/** Whether an expression is the time of the transaction or of the statement. */
+function isNow(node: Node | undefined): boolean {
+  const value = contentOf(node, 'SQLValueFunction')?.op
+  if (value !== undefined) return NOW_VALUES.has(value)
+  const { name, args } = callOf(node)
+  return name !== undefined && NOW.has(name) && args.length === 0
+}
+
+/** Returns the moment of `moment at time zone 'utc'`, which is also written as `timezone('utc', moment)`. */
+function atUtc({ name, args }: Call): Node | undefined {
+  const [zone, moment, ...others] = args
+  if (name !== 'timezone' || others.length > 0) return undefined
+  const text = constantOf(contentOf(zone, 'TypeCast')?.arg ?? zone)
+  return typeof text === 'string' && UTC.test(text) ? moment : undefined
 }
 
 /** Returns the texts of a list: those of its literal, or of an expression such as `array['a', 'b']`. */
@@ -133,10 +151,17 @@ function negativeOf(expression: NodeOf<'A_Expr'> | undefined): string | undefine
   return `-${constantOf(operand)}`
 }
 
-function callOf(call: NodeOf<'FuncCall'> | undefined): (string | undefined)[] {
-  if (call === undefined) return []
+/** A call of a function. It has no name if an expression is none. */
+interface Call {
+  readonly name?: string | undefined
+  readonly args: readonly Node[]
+}
+
+function callOf(node: Node | undefined): Call {
+  const call = contentOf(node, 'FuncCall')
+  if (call === undefined) return { args: [] }
   const names = namesOf(call.funcname)
   const isKnown = names.length === 1 || (names.length === 2 && names[0] === 'pg_catalog')
   if (!isKnown) throw unknownDefault(`function [${names.join('.')}]`)
-  return [names.at(-1), ...(call.args ?? []).map(() => '')]
+  return { name: names.at(-1), args: call.args ?? [] }
 }

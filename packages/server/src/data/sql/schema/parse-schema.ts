@@ -4,6 +4,7 @@ import { invalidSql } from '../../../dialect/invalid-sql.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, namesOf } from '../../../dialect/nodes.js'
 import { parseSql, SqlSyntaxError } from '../../../dialect/parser.js'
 import { cutQualifiers, readAfter, readParentheses } from '../../../dialect/source-text.js'
+import { notSupported } from './not-supported.js'
 
 /** A statement that changes the schema, or that stands beside such a statement. */
 interface ParsedSchemaStatement {
@@ -158,9 +159,14 @@ async function readExpression(
   if (text === undefined || nodes.length !== 1 || shapeOf(found) !== shapeOf(tree)) {
     throw invalidSql('the text of an expression cannot be read: write it without comments')
   }
-  const places = listColumnRefs(found).flatMap(({ location = 0, fields = [] }) =>
-    fields.length === 2 && namesOf(fields)[0] === table ? location - PREFIX.length : [],
-  )
+  const places = listColumnRefs(found).flatMap(({ location = 0, fields = [] }) => {
+    const names = namesOf(fields)
+    const isQualified = names.length === 2 && names[0] === table
+    if (names.at(-1) === 'id' && (isQualified || names.length === 1)) {
+      throw notSupported('an expression that uses column [id]', 'use other columns of the record')
+    }
+    return isQualified ? location - PREFIX.length : []
+  })
   return cutQualifiers(text, places).trim()
 }
 

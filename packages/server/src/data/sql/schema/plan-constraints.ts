@@ -7,6 +7,7 @@ import {
   findReference,
   findUnique,
   freeName,
+  isIdKey,
   requireFree,
   usualReference,
 } from './constraint-names.js'
@@ -242,7 +243,7 @@ export function renameConstraint(
     work.model.addConstraint(table, { name: newName, unique: columns }, columns)
     return
   }
-  if (name !== cutName(`${table.name}_pkey`)) {
+  if (!isIdKey(table, name)) {
     throw invalidSql(`constraint [${name}] of table [${table.name}] not found`)
   }
   work.note(`constraint [${name}] keeps its name: it is that of the ids`)

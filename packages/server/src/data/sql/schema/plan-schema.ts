@@ -9,7 +9,7 @@ import { requireNumbering } from './plan-columns.js'
 import { renameConstraint } from './plan-constraints.js'
 import { createExtension, dropExtension } from './plan-extensions.js'
 import { createIndex, dropIndex } from './plan-indexes.js'
-import { alterTable, createTable, dropTable } from './plan-tables.js'
+import { alterTable, createTable, dropTables } from './plan-tables.js'
 import { alterEnum, createEnum, dropType, renameType } from './plan-types.js'
 import { getColumn, type SchemaModel } from './schema-model.js'
 import { objectWords, PUBLIC, requireOther, SchemaWork } from './schema-work.js'
@@ -149,8 +149,9 @@ function renameObject(work: SchemaWork, statement: NodeOf<'RenameStmt'>): string
 
 function dropObjects(
   work: SchemaWork,
-  { removeType: kind, objects, missing_ok: isOptional = false }: NodeOf<'DropStmt'>,
+  { removeType: kind, objects, missing_ok: isOptional = false, behavior }: NodeOf<'DropStmt'>,
 ): string {
+  const tables: string[] = []
   for (const each of objects ?? []) {
     if (kind === 'OBJECT_TYPE') dropType(work, each, isOptional)
     else if (kind === 'OBJECT_EXTENSION') dropExtension(work, each, isOptional)
@@ -160,13 +161,14 @@ function dropObjects(
       if (parts.length > 1 && parts.at(-2) !== PUBLIC) {
         throw notSupported(`schema [${parts.slice(0, -1).join('.')}]`)
       }
-      if (kind === 'OBJECT_TABLE') dropTable(work, name, isOptional)
+      if (kind === 'OBJECT_TABLE') tables.push(name)
       else if (kind === 'OBJECT_INDEX') dropIndex(work, name, isOptional)
       else if (kind === 'OBJECT_SEQUENCE') {
         work.note(`sequence [${name}] was not dropped: it goes with its column`)
       } else throw notSupported(`DROP ${objectWords(kind)}`)
     }
   }
+  dropTables(work, tables, { isOptional, cascades: behavior === 'DROP_CASCADE' })
   return `DROP ${objectWords(kind)}`
 }
 

@@ -27,7 +27,7 @@ export interface ColumnModel {
   /** The operation that adds the column, if the statements do. */
   readonly added?: { column: Column; readonly fill?: Fill }
   /** The operation that changes it. A column has one, because each would be stored and checked by itself. */
-  altered?: Alteration
+  altered?: { -readonly [Field in keyof Alteration]: Alteration[Field] }
 }
 
 interface ConstraintModel {
@@ -142,7 +142,13 @@ export class SchemaModel {
   }
 
   renameTable(table: TableModel, newName: string): void {
-    this.operations.push({ renameTable: { oldName: table.name, newName } })
+    const oldName = table.name
+    this.operations.push({ renameTable: { oldName, newName } })
+    for (const column of this.tables.flatMap(({ columns }) => columns)) {
+      const { link } = column.definition
+      if (link?.table !== oldName) continue
+      column.definition = { ...column.definition, link: { ...link, table: newName } }
+    }
     table.name = newName
   }
 
@@ -192,6 +198,8 @@ export class SchemaModel {
       column.altered = altered
       this.operations.push({ alterColumn: altered })
     }
+    // A column that is no link any more has no rule, also if an earlier statement has changed it.
+    if (changes.type !== undefined && changes.type !== 'link') delete altered.link
     Object.assign(altered, changes)
   }
 
