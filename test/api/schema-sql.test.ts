@@ -108,6 +108,28 @@ describe('a constraint', () => {
 })
 
 describe('a type that is not kept as it is', () => {
+  it('is refused alone if PostgreSQL has it, and may be an enum otherwise', async () => {
+    const { sql } = await open()
+    for (const [type, message] of [
+      ['bytea', 'invalid SQL: type [bytea] is not supported'],
+      ['pg_catalog.xml', 'invalid SQL: type [xml] is not supported'],
+      ['interval', 'invalid SQL: type [interval] is not supported'],
+      [
+        'vector',
+        'invalid SQL: vector without a dimension is not supported: write vector(dimension)',
+      ],
+      [
+        'mood',
+        'invalid SQL: type [mood] is not supported: if it is an enum, create it in the same request or connection',
+      ],
+    ]) {
+      expect(await sql(`create table t (a ${type})`)).toMatchObject({
+        status: 400,
+        body: { message },
+      })
+    }
+  })
+
   it('is told by a notice', async () => {
     const { run } = await open()
     const { notices } = await run(`create table t (

@@ -1,5 +1,5 @@
 import { AppError, type ErrorCode } from '@offshoot/contract/errors'
-import { TYPES } from '../dialect/allowed.js'
+import { POSTGRES_TYPE } from '../dialect/postgres-types.js'
 import { codeOf, isSqlState } from '../postgres/failures.js'
 import { MessageWriter } from '../postgres/message-writer.js'
 
@@ -76,13 +76,6 @@ const STATES: Readonly<Partial<Record<ErrorCode, string>>> = {
 const ofValue = ({ source }: RegExp): RegExp =>
   new RegExp(`^table \\[[^\\]]*\\]: column \\[[^\\]]*\\]: .*(?:${source})`, 's')
 
-/** Types of PostgreSQL that statements cannot have, besides those that they can have, as [TYPES] and the ones of columns. */
-const OTHER_TYPES = `
-  aclitem bit box cid circle cstring datemultirange gtsvector int2vector int4multirange int8multirange jsonpath line lseg
-  macaddr8 name nummultirange oid oidvector path pg_lsn pg_node_tree pg_snapshot point polygon record refcursor tid trigger
-  tsmultirange tstzmultirange txid_snapshot unknown varbit vector void xid xid8 xml reg\\w* any\\w*`
-const KNOWN_TYPES = [...TYPES, ...OTHER_TYPES.trim().split(/\s+/)].join('|')
-
 /** Kinds of invalid statements, by their messages. */
 const INVALID: readonly (readonly [RegExp, string])[] = [
   [/^syntax error|at end of input/, '42601'],
@@ -103,7 +96,7 @@ const INVALID: readonly (readonly [RegExp, string])[] = [
   [/^table \[.*\] cannot be truncated: /, '0A000'],
   [
     new RegExp(
-      `^type \\[(?:(?:pg_catalog|public)\\.)?(?!(?:${KNOWN_TYPES})[([\\]])[^.\\]]*\\] is not supported`,
+      `^type \\[(?:(?:pg_catalog|public)\\.)?(?!${POSTGRES_TYPE}[([\\]])[^.\\]]*\\] is not supported`,
     ),
     '42704',
   ],

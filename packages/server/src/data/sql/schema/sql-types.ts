@@ -2,6 +2,7 @@ import { LIMITS } from '@offshoot/contract/limits'
 import type { Column, ColumnType } from '@offshoot/contract/schema'
 import type { Node } from 'libpg-query'
 import { contentOf, type NodeOf, namesOf } from '../../../dialect/nodes.js'
+import { POSTGRES_TYPE } from '../../../dialect/postgres-types.js'
 import { notSupported } from './not-supported.js'
 
 /** The type of a column, with the options of the type. */
@@ -43,6 +44,8 @@ const PLAIN: Readonly<Record<string, SqlType>> = {
   jsonb: { form: { type: 'json' } },
 }
 
+const OWN_TYPE = new RegExp(`^${POSTGRES_TYPE}$`)
+
 /** Types whose numbers in parentheses are digits of a second. All of them are stored. */
 const FRACTION_DIGITS = 6
 const MOMENTS = new Set(['timestamptz', 'timestamp', 'time'])
@@ -81,13 +84,11 @@ export function readType(
   if (name === 'vector' && dimension !== undefined) {
     return { form: { type: 'vector', vector: { dimension } } }
   }
-  // The name of an enum that no column has, or of a type of PostgreSQL.
-  throw numbers.length > 0
-    ? notSupported(`type [${name}(${numbers.join(', ')})]`)
-    : notSupported(
-        `type [${name}]`,
-        'if it is an enum, create it in the same request or connection',
-      )
+  if (numbers.length > 0) throw notSupported(`type [${name}(${numbers.join(', ')})]`)
+  if (name === 'vector') throw notSupported('vector without a dimension', 'write vector(dimension)')
+  // Any other name can be that of an enum that no column has.
+  const advice = 'if it is an enum, create it in the same request or connection'
+  throw notSupported(`type [${name}]`, OWN_TYPE.test(name) ? undefined : advice)
 }
 
 /** Returns the column type of a cast. A `numeric` without digits can be cast to, although no column has it. */

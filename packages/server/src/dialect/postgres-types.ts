@@ -1,0 +1,10 @@
+import { TYPES } from './allowed.js'
+
+/** Types of PostgreSQL that statements cannot have, besides those that they can have, as [TYPES] and the ones of columns. */
+const OTHER_TYPES = `
+  aclitem bit box cid circle cstring datemultirange gtsvector int2vector int4multirange int8multirange jsonpath line lseg
+  macaddr8 name nummultirange oid oidvector path pg_lsn pg_node_tree pg_snapshot point polygon record refcursor tid trigger
+  tsmultirange tstzmultirange txid_snapshot unknown varbit vector void xid xid8 xml reg\\w* any\\w*`
+
+/** Matches the name of a type that PostgreSQL has of its own, to be a part of other patterns. */
+export const POSTGRES_TYPE = `(?:${[...TYPES, ...OTHER_TYPES.trim().split(/\s+/)].join('|')})`
