@@ -177,7 +177,7 @@ describe('an update of a set', () => {
     expect(await list(grandchild.call, ['*'])).toEqual(before2)
   })
 
-  it('counts with [dryRun], and stores nothing', async () => {
+  it('stores nothing with [dryRun]', async () => {
     const before = await list(main, ['*'])
     const { call } = await fork()
     for (const branch of [main, call]) {
@@ -190,6 +190,31 @@ describe('an update of a set', () => {
     }
     const none = await main('DELETE', '/tables/empty/data', { body: { all: true, dryRun: true } })
     expectAnswer(none, { deleted: 0 })
+  })
+
+  it('says with [dryRun] what refuses it', async () => {
+    const constraint = { name: 'adult', check: 'age >= 17' }
+    const table = 'users'
+    const operations = [{ addConstraint: { table, constraint } }]
+    expectOk(await main('POST', '/schema/apply', { body: { edits: { operations } } }))
+    const number = (id: string, value: number) =>
+      main('PATCH', `/tables/users/data/${id}`, { body: { number: value } })
+    expectOk(await number('ada', 1))
+    expectOk(await number('bob', 2))
+    const before = await list(main, ['*'])
+    for (const body of [
+      { all: true, set: { age: -1 } },
+      { filter: { id: 'ada' }, set: { email: 'bob@example.com' } },
+      { all: true, set: { name: 'x', age: { $increment: 1 } } },
+    ]) {
+      const { id: _, ...refused } = (await update(main, { ...body, dryRun: true })).body
+      expect(refused.code).toMatch(/^(check|unique)_violation$|^invalid_record$/)
+      expect((await update(main, body)).body).toMatchObject(refused)
+    }
+    const moved = { filter: { $exists: 'number' }, set: { number: { $increment: 1 } } }
+    expectAnswer(await update(main, { ...moved, dryRun: true }), { updated: 2 })
+    expect(await list(main, ['*'])).toEqual(before)
+    expectAnswer(await update(main, moved), { updated: 2 })
   })
 
   it('refuses invalid values, unknown columns, files and an empty set', async () => {
@@ -231,6 +256,49 @@ describe('a deletion of a set', () => {
     const records = [{ id: 'ada', email: 'ada@example.com' }]
     expectOk(await call('POST', '/tables/users/bulk', { body: { records } }))
     expect(await read(call, 'ada')).toMatchObject({ name: 'nobody', service: { version: 0 } })
+  })
+
+  it('tells with and without [dryRun] what it causes in tables with links to the records', async () => {
+    const link = (onDelete: string) => ({
+      ...{ name: 'user', type: 'link', link: { table: 'users', onDelete } },
+    })
+    const edits = ['cascade', 'setNull'].flatMap((onDelete) => [
+      { addTable: { table: onDelete } },
+      { addColumn: { table: onDelete, column: link(onDelete) } },
+    ])
+    const apply = (operations: readonly unknown[]) =>
+      main('POST', '/schema/apply', { body: { edits: { operations } } })
+    expectOk(await apply(edits))
+    const records = ['ada', 'ada', 'bob', 'cyd'].map((user) => ({ user }))
+    for (const table of ['cascade', 'setNull']) {
+      expectOk(await main('POST', `/tables/${table}/bulk`, { body: { records } }))
+    }
+    const { call } = await fork()
+    const count = async (branch: BranchCall, table: string, filter = {}) => {
+      const body = { filter, page: { size: 10 } }
+      return (await branch('POST', `/tables/${table}/query`, { body })).body.records.length
+    }
+    for (const branch of [call, main]) {
+      const gone = { filter: { age: { $lt: 40 } } }
+      const linked = { cascade: { deleted: 3 }, setNull: { cleared: 3 } }
+      expectAnswer(await remove(branch, { ...gone, dryRun: true }), { deleted: 2, linked })
+      expect(await count(branch, 'users')).toBe(4)
+      expect(await count(branch, 'cascade')).toBe(4)
+      expect(await count(branch, 'setNull', { $exists: 'user' })).toBe(4)
+      expectAnswer(await remove(branch, gone), { deleted: 2, linked })
+      expect(await count(branch, 'cascade')).toBe(1)
+      expect(await count(branch, 'setNull', { $exists: 'user' })).toBe(1)
+    }
+    const restrict = [
+      { addTable: { table: 'restrict' } },
+      { addColumn: { table: 'restrict', column: link('restrict') } },
+    ]
+    expectOk(await apply(restrict))
+    expectOk(await main('POST', '/tables/restrict/data', { body: { user: 'cyd' } }))
+    const { id: _, ...refused } = (await remove(main, { all: true, dryRun: true })).body
+    expect(refused.code).toBe('link_violation')
+    expect((await remove(main, { all: true })).body).toMatchObject(refused)
+    expectAnswer(await remove(main, { filter: { id: 'dan' }, dryRun: true }), { deleted: 1 })
   })
 
   it('works on a table that nothing was written to', async () => {

@@ -38,6 +38,7 @@ export type {
 export type { Selected, Selection } from './selection.js'
 export type { SqlArrays, SqlOptions, SqlResult, SqlRunner, SqlStatement } from './sql.js'
 export type {
+  DeletedSet,
   Page,
   Query,
   QueryOptions,

@@ -40,8 +40,26 @@ export type RecordSet<Schema, Table extends keyof Schema> =
   | { readonly all: true; readonly filter?: never }
 
 export interface SetOptions extends LongCallOptions {
-  /** Only counts the records, and changes nothing. */
+  /** Changes nothing. The answer or the error is that of the same call without it. */
   readonly dryRun?: boolean
+}
+
+/** What a deletion of records by a filter has done. */
+export interface DeletedSet {
+  /** The number of deleted records that meet the filter. */
+  readonly deleted: number
+  /** What their deletion has caused by links to them, by table. */
+  readonly linked?: Readonly<
+    Record<
+      string,
+      {
+        /** The number of records that were deleted with them. */
+        readonly deleted?: number
+        /** The number of links that were set to null. */
+        readonly cleared?: number
+      }
+    >
+  >
 }
 
 export interface QueryOptions<Schema, Table extends keyof Schema, Chosen>
@@ -312,7 +330,7 @@ export class Table<Schema, Name extends TableName<Schema>> {
 
   /**
    * Changes columns of all records that meet a filter, or of all records with `{ all: true }`: of all of them or none.
-   * Returns their number. With `dryRun`, they are only counted.
+   * Returns their number. With `dryRun`, nothing is changed.
    *
    * @example
    * ```ts
@@ -332,7 +350,7 @@ export class Table<Schema, Name extends TableName<Schema>> {
 
   /**
    * Deletes all records that meet a filter, or all records with `{ all: true }`: all of them or none. Returns their
-   * number. With `dryRun`, they are only counted.
+   * number, and what that causes in tables with links to them. With `dryRun`, nothing is deleted.
    *
    * @example
    * ```ts
@@ -341,10 +359,7 @@ export class Table<Schema, Name extends TableName<Schema>> {
    * if (deleted < 1000) await client.table('users').deleteMany(old)
    * ```
    */
-  deleteMany(
-    records: RecordSet<Schema, Name>,
-    options: SetOptions = {},
-  ): Promise<{ readonly deleted: number }> {
+  deleteMany(records: RecordSet<Schema, Name>, options: SetOptions = {}): Promise<DeletedSet> {
     return this.#changeSet('DELETE', records, options)
   }
 

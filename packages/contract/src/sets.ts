@@ -11,7 +11,10 @@ const set = {
     Type.Boolean({ description: 'Stands for all records of the table, instead of a filter.' }),
   ),
   dryRun: Type.Optional(
-    Type.Boolean({ description: 'Only counts the records, and stores nothing.' }),
+    Type.Boolean({
+      description:
+        'Stores nothing. The answer or the refusal is that of the same request without it.',
+    }),
   ),
 }
 
@@ -38,7 +41,25 @@ export const DeleteSetSchema = Type.Object(set, {
 })
 
 export const DeletedSetSchema = Type.Object(
-  { deleted: Type.Integer({ description: 'The number of deleted records.' }) },
-  { title: 'DeletedSet', examples: [{ deleted: 120 }] },
+  {
+    deleted: Type.Integer({ description: 'The number of deleted records that meet the filter.' }),
+    linked: Type.Optional(
+      Type.Record(
+        Type.String(),
+        Type.Object({
+          deleted: Type.Optional(
+            Type.Integer({ description: 'The number of records that were deleted with them.' }),
+          ),
+          cleared: Type.Optional(Type.Integer({ description: 'The number of links set to null.' })),
+        }),
+        { description: 'What their deletion has caused by links to them, by table.' },
+      ),
+    ),
+  },
+  {
+    title: 'DeletedSet',
+    examples: [{ deleted: 120, linked: { orders: { deleted: 50 }, visits: { cleared: 7 } } }],
+  },
 )
+
 export type DeletedSet = Static<typeof DeletedSetSchema>

@@ -1,6 +1,7 @@
 import type {
   AnySchema,
   ColumnDefinition,
+  DeletedSet,
   OperationInfo,
   RecordSet,
   TableDefinition,
@@ -48,13 +49,15 @@ export function SetDialog({
   const [typed, setTyped] = useState('')
   const column = columns.find((one) => one.name === name)
   const found = useQuery({
-    queryKey: ['set', table.name, filter],
-    queryFn: async ({ signal }) =>
-      (await handle.deleteMany(setOf(filter), { dryRun: true, signal })).deleted,
+    queryKey: ['set', kind, table.name, filter],
+    queryFn: async ({ signal }): Promise<DeletedSet> => {
+      if (kind === 'delete') return handle.deleteMany(setOf(filter), { dryRun: true, signal })
+      return { deleted: await handle.count(filter, { signal }) }
+    },
     gcTime: 0,
   })
   const parsed = column === undefined ? { fault: 'choose a column' } : parseText(column, text)
-  const count = found.data
+  const count = found.data?.deleted
   const isWhole = filter === undefined
   const amount =
     count === undefined ? '' : `${count.toLocaleString()} ${count === 1 ? 'row' : 'rows'}`
@@ -92,7 +95,8 @@ export function SetDialog({
         <p className={kind === 'delete' && count > 0 ? 'note danger' : 'note'} role="status">
           {count === 0
             ? 'No row matches.'
-            : `A dry run found ${amount}. All of them are ${kind === 'delete' ? 'deleted' : 'changed'}, or none.`}
+            : `${kind === 'delete' ? 'A dry run found' : 'Found'} ${amount}. All of them are ${kind === 'delete' ? 'deleted' : 'changed'}, or none.`}
+          {linkedInWords(found.data?.linked)}
         </p>
       )}
       {kind === 'update' && (
@@ -121,6 +125,19 @@ export function SetDialog({
       )}
     </FormDialog>
   )
+}
+
+/** Says what a deletion causes in tables with links to the rows. */
+function linkedInWords(linked: DeletedSet['linked'] = {}): string {
+  return Object.entries(linked)
+    .map(([table, { deleted = 0, cleared = 0 }]) => {
+      const parts = [
+        ...(deleted > 0 ? [`${deleted.toLocaleString()} deleted`] : []),
+        ...(cleared > 0 ? [`${cleared.toLocaleString()} links removed`] : []),
+      ]
+      return ` In ${table}: ${parts.join(', ')}.`
+    })
+    .join('')
 }
 
 /** The records of a filter, or all of them. */

@@ -7,7 +7,7 @@ import type { EncodedUpdate, InputRecord } from '../../rows/columns/record-encod
 import { isFaults } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import { confirmed } from '../../rows/running/staleness.js'
-import type { OpenTransaction } from '../../rows/running/transactions.js'
+import type { LinkEffects, WriteTransaction } from '../../rows/running/transactions.js'
 import { Refusal } from '../../rows/writing/refusals.js'
 import type { RuleCheck, TableWriter } from '../../rows/writing/table-writer.js'
 import type { Filter } from '../query/filter.js'
@@ -24,7 +24,7 @@ import {
   type Violation,
 } from '../session/record-errors.js'
 import { originOf, type Session, withBranch } from '../session/session.js'
-import { countCall, parseSet, rowSet, type SetRequest } from './row-set.js'
+import { parseSet, rowSet, type SetRequest } from './row-set.js'
 
 /*
  * Operations on all records that meet a filter. Each is one transaction with one statement, whatever the number of
@@ -39,7 +39,7 @@ export interface SetContext extends IdempotencyContext {
 }
 
 interface SetOptions extends SetRequest {
-  /** Counts the records, and writes nothing. */
+  /** The change is made in a transaction that is rolled back. */
   readonly dryRun?: boolean
 }
 
@@ -81,7 +81,7 @@ export async function deleteSet(context: SetContext, options: SetOptions): Promi
   return changeSet(context, table, {
     options,
     movesValues: false,
-    answerWith: (count) => `{"deleted":${count}}`,
+    answerWith: (count, linked) => `{"deleted":${count}${writeLinked(linked)}}`,
     prepare: (writer, setFrom) => ({ call: writer.deleteSet(setFrom), checks: [] }),
     settle: async () => undefined,
   })
@@ -93,7 +93,7 @@ interface SetChange {
   readonly update?: EncodedUpdate
   /** Whether a record may get the unique value that another one of the set has had. */
   readonly movesValues: boolean
-  answerWith(count: string): string
+  answerWith(count: string, linked: LinkEffects | undefined): string
   prepare(
     writer: TableWriter,
     setFrom: Parameters<TableWriter['deleteSet']>[0],
@@ -119,14 +119,11 @@ async function changeSet(
   table: BranchTable,
   change: SetChange,
 ): Promise<string> {
-  const { session, bounds } = context
+  const { session } = context
   const filter = parseSet(session, table.codec, change.options)
-  if (change.options.dryRun) {
-    const call = countCall(session, { codec: table.codec, filter })
-    const [rows = []] = await session.branch.runReads([call], bounds)
-    return change.answerWith(firstRow(rows)[0] ?? '0')
-  }
-  return answerOnce(context, () => writeSet(context, table, { change, filter }))
+  const write = () => writeSet(context, table, { change, filter })
+  if (!change.options.dryRun) return answerOnce(context, write)
+  return write().finally(() => session.growth.undo())
 }
 
 async function writeSet(
@@ -137,9 +134,10 @@ async function writeSet(
   const { session, bounds, work } = context
   const { branch } = session
   const { codec } = table
+  const { dryRun: isDryRun = false } = change.options
   work.begin({ step: 'changing records', done: 0, total: 1 })
   await session.growth.admitBody()
-  if (change.update !== undefined) {
+  if (change.update !== undefined && !isDryRun) {
     await followUpdates(session, { table, updates: [change.update] })
   }
   const { writer } = await branch.writable(table)
@@ -151,7 +149,7 @@ async function writeSet(
     return { calls: [call, ...checks.map((check) => check.call)], checks }
   }
   const finish = async (
-    transaction: OpenTransaction,
+    transaction: WriteTransaction,
     [written = [], ...checked]: readonly TextRows[],
     checks: readonly RuleCheck[],
   ) => {
@@ -160,7 +158,8 @@ async function writeSet(
     const taken = checks.find((_, index) => (checked[index]?.length ?? 0) > 0)
     if (taken !== undefined && count !== '0') throw new TakenBySetError(taken.violation)
     await change.settle(row)
-    const answer = change.answerWith(count)
+    const answer = change.answerWith(count, await transaction.settleLinks?.())
+    if (isDryRun) return answer
     await keepAnswer(transaction, context, answer)
     await work.keep(
       async (statement) => (await transaction.run([toCall(statement)]))[0] ?? [],
@@ -169,7 +168,11 @@ async function writeSet(
     return answer
   }
   const { calls, checks } = prepare(session, writer)
-  const running = { bounds, ...branch.claimOf([table], { deletes: change.update === undefined }) }
+  const running = {
+    bounds,
+    isDryRun,
+    ...branch.claimOf([table], { deletes: change.update === undefined }),
+  }
   try {
     return await branch.runSteps((transaction, rows) => finish(transaction, rows, checks), {
       first: calls,
@@ -230,6 +233,18 @@ async function nameTaker(
     // The branch may have changed since. The error is told without the record.
     return error
   }
+}
+
+/** Writes what a deletion has caused in the tables with links to the records. */
+function writeLinked(effects: LinkEffects = new Map()): string {
+  if (effects.size === 0) return ''
+  const linked = Object.fromEntries(
+    [...effects].map(([table, { deleted, cleared }]) => [
+      table,
+      { ...(deleted > 0 && { deleted }), ...(cleared > 0 && { cleared }) },
+    ]),
+  )
+  return `,"linked":${JSON.stringify(linked)}`
 }
 
 function firstRow([row = []]: TextRows): string[] {

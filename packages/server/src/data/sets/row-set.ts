@@ -1,6 +1,5 @@
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
-import type { Call } from '../../postgres/statement.js'
-import { compileSharing, type Parameter } from '../../postgres/statement.js'
+import type { Parameter } from '../../postgres/statement.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { resolveField } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
@@ -78,13 +77,3 @@ export function rowSet(
 
 /** Nothing was ever written to the table. */
 const NOTHING = sql`select null::text as id, null::tid as place where false`
-
-/** Returns a call that counts the rows of a set. */
-export function countCall(
-  session: Session,
-  options: { codec: TableCodec; filter: Filter | undefined },
-): Call {
-  const set = rowSet(session, options)
-  const statement = compileSharing(sql`select count(*) from (${set.select([])}) found`)
-  return { statement, values: set.values }
-}

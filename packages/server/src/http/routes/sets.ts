@@ -56,7 +56,7 @@ export function setRoutes(services: Services, longAnswers: LongAnswers): Fastify
           operationId: 'updateRecords',
           summary: 'Update fields of all records that meet a filter',
           description:
-            'Changes all of them or none. `all: true` stands for all records of the table. `$increment` and the other operators change a number relative to its current value. With `dryRun`, the records are only counted. Requests with the same `Idempotency-Key` are executed once.',
+            'Changes all of them or none. `all: true` stands for all records of the table. `$increment` and the other operators change a number relative to its current value. With `dryRun`, nothing is stored, and the answer or the refusal is that of the same request without it. Requests with the same `Idempotency-Key` are executed once.',
           params: TableParamsSchema,
           body: UpdateSetSchema,
           response: {
@@ -79,7 +79,7 @@ export function setRoutes(services: Services, longAnswers: LongAnswers): Fastify
           operationId: 'deleteRecords',
           summary: 'Delete all records that meet a filter',
           description:
-            'Deletes all of them or none. `all: true` stands for all records of the table. With `dryRun`, the records are only counted. Requests with the same `Idempotency-Key` are executed once.',
+            'Deletes all of them or none. `all: true` stands for all records of the table. `linked` has the records of other tables that were deleted or changed because of their links. With `dryRun`, nothing is stored, and the answer or the refusal is that of the same request without it. Requests with the same `Idempotency-Key` are executed once.',
           params: TableParamsSchema,
           body: DeleteSetSchema,
           response: {

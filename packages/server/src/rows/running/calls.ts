@@ -27,6 +27,7 @@ export const BEGIN_READS = withoutValues(
 export const BEGIN_SNAPSHOT = withoutValues(
   compileStatement(sql`begin isolation level repeatable read read only`),
 )
+export const ROLL_BACK = withoutValues(compileStatement(sql`rollback`))
 export const NO_TIMEOUT = withoutValues(compileStatement(sql`set local statement_timeout = 0`))
 
 /** A COPY of rows, which have the epoch of the branch. */

@@ -13,7 +13,15 @@ import { runPipeline } from '../../postgres/pipeline.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import type { Gates } from '../gates/gates.js'
 import { type Heap, layoutOf, type Moment } from '../layout/layout.js'
-import { atMoment, BEGIN, BEGIN_ALONE, BEGIN_READS, type Linking, NO_TIMEOUT } from './calls.js'
+import {
+  atMoment,
+  BEGIN,
+  BEGIN_ALONE,
+  BEGIN_READS,
+  type Linking,
+  NO_TIMEOUT,
+  ROLL_BACK,
+} from './calls.js'
 import { CONFLICTS_BEFORE_CLAIM, claimCalls } from './claims.js'
 import { retryConflicts, withConnection } from './connection.js'
 import {
@@ -152,7 +160,18 @@ export interface WriteTransaction extends OpenTransaction {
   readonly epoch: number
   /** Notes links that were written by COPY. undefined: no links must exist. */
   noteLinks?(linking: Linking): void
+  /** Carries out what deletions cause now, instead of at the end. Returns that. */
+  settleLinks?(): Promise<LinkEffects>
 }
+
+/** The numbers of records of a table that a transaction has deleted, or removed a link of, because of deletions. */
+export interface LinkEffect {
+  readonly deleted: number
+  readonly cleared: number
+}
+
+/** By the names of tables. */
+export type LinkEffects = ReadonlyMap<string, LinkEffect>
 
 /** A transaction that stays open between calls that a client makes. */
 export interface HeldWrites extends WriteTransaction {
@@ -178,6 +197,8 @@ export interface StepsOptions {
   readonly isLong?: boolean
   /** The tables that the transaction keeps other writers out of if it has failed by conflicts. */
   readonly claimed?: readonly Heap[]
+  /** The transaction is rolled back when it has ended. */
+  readonly isDryRun?: boolean
   /** The transaction is not repeated after a conflict. */
   readonly isOnce?: boolean
   /**
@@ -229,7 +250,8 @@ export function runSteps<Result>(
         throw confirmed(error)
       })
       await unbind()
-      await runCommitting(client, COMMIT_CALLS)
+      if (options.isDryRun) await runPipeline(client, [ROLL_BACK])
+      else await runCommitting(client, COMMIT_CALLS)
       return result
     }
     const canLose = options.connections !== undefined

@@ -8,7 +8,12 @@ import { isFaults, type TableCodec } from '../columns/table-codec.js'
 import type { LinkRule } from '../columns/table-rules.js'
 import type { Layout } from '../layout/layout.js'
 import { isLinkingCall, type Linking } from '../running/calls.js'
-import type { OpenTransaction, WriteTransaction } from '../running/transactions.js'
+import type {
+  LinkEffect,
+  LinkEffects,
+  OpenTransaction,
+  WriteTransaction,
+} from '../running/transactions.js'
 import { tryingInside } from './failing-calls.js'
 import {
   brokenAmongStatement,
@@ -50,6 +55,9 @@ export class KeptLinks {
   readonly #transaction: OpenTransaction
   readonly #written = new Map<LinkRule, { codec: TableCodec; values: Set<string>; stages: Sql[] }>()
   readonly #deleted = new Map<number, Deleted>()
+  readonly #effects = new Map<string, LinkEffect>()
+  /** Nothing was noted since links were settled. */
+  #isSettled = false
 
   constructor(tables: LinkedTables, transaction: OpenTransaction) {
     this.#tables = tables
@@ -66,6 +74,7 @@ export class KeptLinks {
         return rows
       },
       noteLinks: (linking) => this.#noteOne(linking, []),
+      settleLinks: () => this.#settleNow(),
     }
   }
 
@@ -76,6 +85,7 @@ export class KeptLinks {
   }
 
   #noteOne({ codec, written = [], deleted }: Linking, rows: TextRows): void {
+    this.#isSettled = false
     for (const { link, values } of written) {
       const known = this.#written.get(link) ?? { codec, values: new Set(), stages: [] }
       this.#written.set(link, known)
@@ -87,7 +97,27 @@ export class KeptLinks {
 
   /** Carries out what deletions cause, then throws if a link is broken. */
   async settle(): Promise<void> {
+    if (this.#isSettled) return
     if (this.#deleted.size > 0) await this.#carryOut()
+    await this.#requireKept()
+  }
+
+  /** Settles links before the end. Returns what deletions have caused. */
+  async #settleNow(): Promise<LinkEffects> {
+    await this.settle()
+    this.#isSettled = true
+    return this.#effects
+  }
+
+  #addEffect({ table: { name } }: TableCodec, effect: Partial<LinkEffect>): void {
+    const { deleted, cleared } = this.#effects.get(name) ?? { deleted: 0, cleared: 0 }
+    this.#effects.set(name, {
+      deleted: deleted + (effect.deleted ?? 0),
+      cleared: cleared + (effect.cleared ?? 0),
+    })
+  }
+
+  async #requireKept(): Promise<void> {
     const checks = [...this.#checksOfWritten(), ...this.#checksOfDeleted()]
     if (checks.length === 0) return
     const { violationsListedMax, linkedRecordsMax } = this.#tables.limits
@@ -147,6 +177,7 @@ export class KeptLinks {
       await this.#eachReferrer(level, { onDelete: 'cascade', room }, async (codec, ids) => {
         const writer = this.#tables.writerOf(codec)
         const [gone = []] = await this.#transaction.run([writer.delete(ids)])
+        this.#addEffect(codec, { deleted: gone.length })
         addDeleted(
           next,
           codec,
@@ -159,8 +190,13 @@ export class KeptLinks {
       level = next
     }
     // Rows that are deleted by another of their links need not keep rules without this one.
-    await this.#eachReferrer(this.#deleted, { onDelete: 'setNull', room }, (codec, ids, link) =>
-      this.#removeLinks({ codec, link }, ids),
+    await this.#eachReferrer(
+      this.#deleted,
+      { onDelete: 'setNull', room },
+      async (codec, ids, link) => {
+        await this.#removeLinks({ codec, link }, ids)
+        this.#addEffect(codec, { cleared: ids.length })
+      },
     )
   }
 
