@@ -902,17 +902,74 @@ describe('columns', () => {
 })
 
 describe('PUT table schema', () => {
-  it('sets the whole list: keeps what is the same, drops, adds, and makes anew what differs', async () => {
-    const call = await open({ things: [string('a'), string('b'), { name: 'c', type: 'int' }] })
-    await put(call, 'things', 'x', { a: '1', b: '2', c: 3 })
-    const columns = [{ name: 'c', type: 'string' }, string('d'), string('a')]
+  it('sets the whole list: keeps what is the same, drops, adds, converts, and makes anew what cannot be', async () => {
+    const call = await open({
+      things: [string('a'), string('b'), { name: 'c', type: 'int' }, { name: 'e', type: 'int' }],
+    })
+    await put(call, 'things', 'x', { a: '1', b: '2', c: 3, e: 4 })
+    const columns = [
+      { name: 'c', type: 'string' },
+      string('d'),
+      string('a'),
+      { name: 'e', type: 'uuid' },
+    ]
     const answer = await expectEdit(call, () =>
       call('PUT', '/tables/things/schema', { body: { columns, allowDataLoss: true } }),
     )
     expect(answer).toMatchObject({ status: 200, body: SUR })
     expect(await columnsOf(call, 'things')).toEqual(expect.arrayContaining(columns))
-    expect(await columnsOf(call, 'things')).toHaveLength(3)
-    expect(await read(call, 'things', 'x')).toEqual({ a: '1' })
+    expect(await columnsOf(call, 'things')).toHaveLength(4)
+    expect(await read(call, 'things', 'x')).toEqual({ a: '1', c: '3' })
+  })
+
+  it('keeps the values of changed columns, and refuses changes that records do not allow', async () => {
+    const state = (...values: string[]): Column => ({
+      ...{ name: 'state', type: 'enum', enum: { values } },
+    })
+    const price = (scale: number): Column => ({
+      ...{ name: 'price', type: 'decimal', decimal: { precision: 9, scale } },
+    })
+    const before = [
+      state('new', 'paid', 'sent'),
+      price(2),
+      string('size'),
+      { ...string('label'), defaultValue: 'a' },
+      string('code'),
+    ]
+    const after: Column[] = [
+      state('paid', 'new', 'void'),
+      price(3),
+      { name: 'size', type: 'int', notNull: true },
+      { ...string('label'), defaultValue: 'b' },
+      { ...string('code'), unique: true },
+    ]
+    const call = await open({ things: before })
+    const setAll = () => call('PUT', '/tables/things/schema', { body: { columns: after } })
+    await put(call, 'things', 'x', { state: 'sent', price: '1.50', size: 'L', code: 'same' })
+    await put(call, 'things', 'y', { state: 'paid', code: 'same' })
+    const kindsOf = ({ problems }: { problems: { column: string; kind: string }[] }) =>
+      problems.map(({ column, kind }) => [column, kind])
+    const refused = await setAll()
+    expect(refused).toMatchObject({ status: 400, body: { code: 'invalid_schema' } })
+    expect(kindsOf(refused.body)).toEqual([['state', 'limit']])
+    const schema = { tables: [{ name: 'things', columns: after }] }
+    const compared = expectOk(await call('POST', '/schema/compare', { body: { schema } })).body
+    expect(compared.dataLoss).toEqual([])
+    const { edits } = compared
+    const preview = expectOk(await call('POST', '/schema/preview', { body: { edits } }))
+    expect(kindsOf(preview.body)).toEqual([
+      ['state', 'limit'],
+      ['size', 'conversion'],
+      ['size', 'notNull'],
+      ['code', 'unique'],
+    ])
+    expect(await columnsOf(call, 'things')).toEqual(before)
+    await put(call, 'things', 'x', { state: 'new', price: '1.50', size: '3', code: 'one' })
+    await put(call, 'things', 'y', { state: 'paid', size: '4', code: 'two' })
+    expectOk(await setAll())
+    expect(await columnsOf(call, 'things')).toEqual(after)
+    const kept = { state: 'new', price: '1.500', size: 3, label: 'a', code: 'one' }
+    expect(await read(call, 'things', 'x')).toEqual(kept)
   })
 
   it('with the list that is there makes no migration', async () => {
@@ -1134,10 +1191,9 @@ describe('POST schema/compare', () => {
     expect(body.edits.operations).toEqual(
       expect.arrayContaining([
         { removeTable: { table: 'gone' } },
-        { removeColumn: { table: 'kept', column: 'b' } },
         { addTable: { table: 'fresh' } },
         { addTable: { table: 'last' } },
-        { addColumn: { table: 'kept', column: { name: 'b', type: 'int' } } },
+        { alterColumn: { table: 'kept', column: 'b', type: 'int' } },
       ]),
     )
     const answer = await expectEdit(call, () =>
@@ -1149,6 +1205,17 @@ describe('POST schema/compare', () => {
     const before = await branch(call)
     expect((await call('POST', '/schema/apply', { body: { edits: empty } })).status).toBe(200)
     expect(await branch(call)).toEqual(before)
+  })
+
+  it('answers Xata clients with operations that they know', async () => {
+    const call = await open({ a: [string('x')] })
+    const schema = { tables: [{ name: 'a', columns: [{ name: 'x', type: 'int' }] }] }
+    const headers = { 'x-xata-client-id': 'x' }
+    const { body } = await call('POST', '/schema/compare', { body: { schema }, headers })
+    expect(body.edits.operations).toEqual([
+      { removeColumn: { table: 'a', column: 'x' } },
+      { addColumn: { table: 'a', column: { name: 'x', type: 'int' } } },
+    ])
   })
 
   it('takes back what the branch itself answers, and finds no difference', async () => {

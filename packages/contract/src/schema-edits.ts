@@ -407,7 +407,7 @@ export const ReplaceColumnsSchema = Type.Object(
     title: 'ReplaceColumns',
     description:
       'The columns that the table should have. All other columns are removed. A column that exists ' +
-      'with a different definition is removed and added again, which loses its values.',
+      'with a different definition is changed and keeps its values. If that is impossible, it is removed and added again.',
     examples: [columnsExample],
   },
 )

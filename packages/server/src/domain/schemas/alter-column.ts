@@ -234,7 +234,7 @@ function linkChanges(before: StoredColumn, after: StoredColumn): Pick<Changes, '
   return { link: { onDelete, ...(before.rule !== after.rule && { constraint: rule }) } }
 }
 
-const copyOf = ({ values, type }: NonNullable<StoredColumn['enum']>) => ({
+export const copyOf = ({ values, type }: NonNullable<StoredColumn['enum']>) => ({
   values: [...values],
   ...(type !== undefined && { type }),
 })

@@ -184,7 +184,8 @@ const GENERATED_LENGTHS: Readonly<Partial<Record<ColumnGenerator, number>>> = {
 /** The generators that give each record another value. */
 const DISTINCT: readonly ColumnGenerator[] = ['uuid', 'sequence']
 
-function checkGenerate(column: Column): string | undefined {
+/** Returns why a column cannot have its generator. undefined: it can, or has none. */
+export function checkGenerate(column: Column): string | undefined {
   const { generate } = column
   if (generate === undefined) return undefined
   if (!GENERATED_TYPES[generate].includes(column.type)) {

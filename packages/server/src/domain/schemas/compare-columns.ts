@@ -1,6 +1,10 @@
-import type { Column, Constraint, LinkAction } from '@offshoot/contract/schema'
+import type { Column, Constraint, IdType } from '@offshoot/contract/schema'
+import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { toCanonicalJson } from '../../common/write-json.js'
-import { detailChanges } from './alter-column.js'
+import { conversionFault } from '../../rows/columns/conversions.js'
+import { ID_TYPE_OF } from './added-links.js'
+import { type Alteration, copyOf, detailChanges } from './alter-column.js'
+import { checkGenerate } from './check-column.js'
 
 interface ColumnDifference {
   readonly removed: readonly string[]
@@ -9,13 +13,16 @@ interface ColumnDifference {
   readonly altered: readonly Altered[]
 }
 
+type Altered = Omit<Alteration, 'table'>
+
 /** What a schema need not name. Without it, a column keeps what it has. */
 const OPTIONS = ['description', 'generate', 'computed'] as const
 
-type Altered = { readonly column: string } & Pick<Column, (typeof OPTIONS)[number]> &
-  ReturnType<typeof detailChanges> & {
-    readonly link?: { readonly onDelete?: LinkAction; readonly constraint?: string }
-  }
+/** Returns whether a column can become another one and keep its values. */
+export type CanBecome = (before: Column, after: Column) => boolean
+
+/** For clients that know no operation that alters columns, and for columns inside of an object, which cannot be altered. */
+export const NEVER: CanBecome = () => false
 
 /**
  * Compares two lists of columns by name and ignores their order. Returns the columns to remove and to
@@ -25,6 +32,7 @@ type Altered = { readonly column: string } & Pick<Column, (typeof OPTIONS)[numbe
 export function compareColumns(
   source: readonly Column[],
   target: readonly Column[],
+  canBecome: CanBecome,
 ): ColumnDifference {
   const kept = new Map(source.map((column) => [column.name, column]))
   const added: Column[] = []
@@ -32,27 +40,103 @@ export function compareColumns(
   const keptNames = new Set<string>()
   for (const column of target) {
     const old = kept.get(column.name)
-    if (old && !keptNames.has(column.name) && isSameColumn(old, column)) {
+    const isKept =
+      old && !keptNames.has(column.name) && (isSameColumn(old, column) || canBecome(old, column))
+    if (isKept) {
       keptNames.add(column.name)
-      const changed = OPTIONS.filter(
-        (option) => column[option] !== undefined && column[option] !== old[option],
-      )
-      const { onDelete, constraint } = column.link ?? {}
-      const link = {
-        ...(onDelete !== undefined && onDelete !== (old.link?.onDelete ?? 'none') && { onDelete }),
-        ...(constraint !== undefined && constraint !== old.link?.constraint && { constraint }),
-      }
-      const changes = {
-        ...Object.fromEntries(changed.map((option) => [option, column[option]])),
-        ...detailChanges(old, column),
-        ...(Object.keys(link).length > 0 && { link }),
-      }
+      const changes = changesTo(old, column)
       if (Object.keys(changes).length > 0) altered.push({ column: column.name, ...changes })
     } else added.push(column)
   }
   const removed = source.map(({ name }) => name).filter((name) => !keptNames.has(name))
   return { removed, added, altered }
 }
+
+/** The edits of the columns of a table, in the order in which they can be applied. */
+interface ColumnEdits {
+  readonly removals: readonly SchemaOperation[]
+  readonly changes: readonly SchemaOperation[]
+  /** Expressions use columns that are there by then. */
+  readonly expressions: readonly SchemaOperation[]
+}
+
+export function columnEdits(
+  table: string,
+  { removed, added, altered }: ColumnDifference,
+): ColumnEdits {
+  const isComputed = ({ computed }: { readonly computed?: string }) => computed !== undefined
+  const toEdits = (isWanted: (column: { readonly computed?: string }) => boolean) => [
+    ...added.filter(isWanted).map((column) => ({ addColumn: { table, column } })),
+    ...altered.filter(isWanted).map((column) => ({ alterColumn: { table, ...column } })),
+  ]
+  return {
+    removals: removed.map((column) => ({ removeColumn: { table, column } })),
+    changes: toEdits((column) => !isComputed(column)),
+    expressions: toEdits(isComputed),
+  }
+}
+
+/** Returns whether a column can become another one, if all of its values can. `idTypeOf` returns the type of the ids of a table. */
+export function canAlter(idTypeOf: (table: string) => IdType): CanBecome {
+  return (before, after) => {
+    if (before.computed !== undefined || after.computed !== undefined) {
+      return before.computed !== undefined && after.computed !== undefined
+    }
+    return (
+      canTakeType(before, after, idTypeOf) &&
+      before.vector?.dimension === after.vector?.dimension &&
+      isPublic(before) === isPublic(after) &&
+      isSameList(before.columns ?? [], after.columns ?? [])
+    )
+  }
+}
+
+function canTakeType(before: Column, after: Column, idTypeOf: (table: string) => IdType): boolean {
+  if (before.type === after.type) return before.link?.table === after.link?.table
+  const made = { id: 0, name: after.name, type: after.type }
+  const from = { id: 0, name: before.name, type: before.type }
+  if (conversionFault({ ...made, from }) !== undefined) return false
+  return after.link === undefined || ID_TYPE_OF[before.type] === idTypeOf(after.link.table)
+}
+
+/** Returns what changes in a column that keeps its values. */
+function changesTo(old: Column, column: Column): Omit<Altered, 'column'> {
+  const isNewType = old.type !== column.type
+  const changed = OPTIONS.filter(
+    (option) => column[option] !== undefined && column[option] !== old[option],
+  )
+  const { defaultValue = null, notNull = false, unique = false } = column
+  return {
+    ...(isNewType && { type: column.type }),
+    ...linkChanges(isNewType ? undefined : old.link, column.link),
+    ...(column.decimal && !isSame(old.decimal, column.decimal) && { decimal: column.decimal }),
+    ...detailChanges(isNewType ? {} : old, column),
+    ...(column.enum && !isSame(old.enum, column.enum) && { enum: copyOf(column.enum) }),
+    ...((old.notNull ?? false) !== notNull && { notNull }),
+    ...((old.unique ?? false) !== unique && { unique }),
+    ...((old.defaultValue ?? null) !== defaultValue && { defaultValue }),
+    ...(endsGenerator(old, column) && { generate: null }),
+    ...Object.fromEntries(changed.map((option) => [option, column[option]])),
+  }
+}
+
+function linkChanges(before: Column['link'], link: Column['link']): Pick<Altered, 'link'> {
+  if (link === undefined || before === undefined) return link === undefined ? {} : { link }
+  const { onDelete, constraint } = link
+  const changes = {
+    ...(onDelete !== undefined && onDelete !== (before.onDelete ?? 'none') && { onDelete }),
+    ...(constraint !== undefined && constraint !== before.constraint && { constraint }),
+  }
+  return Object.keys(changes).length === 0 ? {} : { link: changes }
+}
+
+/** Returns whether a column cannot keep the generator that its new definition does not name. */
+function endsGenerator({ generate }: Column, { maxLength: _, ...column }: Column): boolean {
+  if (generate === undefined || column.generate !== undefined) return false
+  return checkGenerate({ ...column, generate }) !== undefined
+}
+
+const isSame = (one: unknown, other: unknown) => toCanonicalJson(one) === toCanonicalJson(other)
 
 /** Compares constraints in the same way. A schema need not say that a rule is shown as an index. */
 export function compareConstraints(
@@ -80,7 +164,7 @@ function isSameColumn(one: Column, other: Column): boolean {
     one.vector?.dimension === other.vector?.dimension &&
     one.decimal?.precision === other.decimal?.precision &&
     one.decimal?.scale === other.decimal?.scale &&
-    isSameValues(one, other) &&
+    isSame(one.enum ?? null, other.enum ?? null) &&
     isPublic(one) === isPublic(other) &&
     (one.notNull ?? false) === (other.notNull ?? false) &&
     (one.unique ?? false) === (other.unique ?? false) &&
@@ -92,21 +176,12 @@ function isSameColumn(one: Column, other: Column): boolean {
 
 function isSameList(source: readonly Column[], target: readonly Column[]): boolean {
   if (source.length !== target.length) return false
-  const { removed, added, altered } = compareColumns(source, target)
-  // Columns inside of an object cannot be altered.
+  const { removed, added, altered } = compareColumns(source, target, NEVER)
   const isDetailed = altered.some(
     ({ bits, maxLength, withoutZone, link }) =>
       (bits ?? maxLength ?? withoutZone ?? link) !== undefined,
   )
   return removed.length === 0 && added.length === 0 && !isDetailed
-}
-
-function isSameValues({ enum: one }: Column, { enum: other }: Column): boolean {
-  return (
-    one?.type === other?.type &&
-    one?.values.length === other?.values.length &&
-    (one?.values ?? []).every((value, index) => value === other?.values[index])
-  )
 }
 
 function isPublic(column: Column): boolean {

@@ -4,6 +4,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { finish } from '../../../../../test/support/finish.js'
 import { applyOperations as applyOperationsSteps } from './apply-operations.js'
+import { NEVER } from './compare-columns.js'
 import { compareSchemasByName } from './compare-schemas-by-name.js'
 import { toPublicSchema } from './public-schema.js'
 import { readSchema as readSchemaSteps } from './read-schema.js'
@@ -177,6 +178,32 @@ describe('compareSchemasByName', () => {
         },
       },
     ])
+  })
+
+  test('clients that know no operation that alters columns get a changed column as another one', () => {
+    const [source, target] = [column({}), column({ notNull: true, defaultValue: 'a' })]
+    const changes = { notNull: true, defaultValue: 'a' }
+    expect(compareSchemasByName(source, target)).toEqual([
+      { alterColumn: { table: 'items', column: 'c', ...changes } },
+    ])
+    expect(compareSchemasByName(source, target, NEVER)).toEqual([
+      { removeColumn: { table: 'items', column: 'c' } },
+      { addColumn: { table: 'items', column: { name: 'c', type: 'string', ...changes } } },
+    ])
+  })
+
+  test('a link becomes the ids that it had when its table is removed', () => {
+    const source = readSchema({ tables: [users, orders] }, editOptions())
+    const target: Schema = {
+      tables: [{ name: 'orders', columns: [{ name: 'owner', type: 'string' }] }],
+    }
+    const operations = compareSchemasByName(toPublicSchema(source), target)
+    expect(operations).toEqual([
+      { removeTable: { table: 'users' } },
+      { alterColumn: { table: 'orders', column: 'owner', type: 'string' } },
+    ])
+    const { schema } = applyOperations(source, operations, editOptions())
+    expect(compareSchemasByName(toPublicSchema(schema), target)).toEqual([])
   })
 
   test('a name in another case replaces the old one', () => {

@@ -2,24 +2,31 @@ import { AppError } from '@offshoot/contract/errors'
 import type { IdType, IntBits, Schema, Table, TableHistory } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { StoredSchema } from '../../rows/columns/stored-schema.js'
-import { compareColumns, compareConstraints } from './compare-columns.js'
+import {
+  type CanBecome,
+  canAlter,
+  columnEdits,
+  compareColumns,
+  compareConstraints,
+} from './compare-columns.js'
 
 /**
  * Compares two schemas by the names of tables and columns. Returns the edits that turn one into the
  * other. Removals come first, so that names are free before they are used again. Tables are added
  * before columns, because columns can link to them.
  */
-export function compareSchemasByName(source: Schema, target: Schema): SchemaOperation[] {
+export function compareSchemasByName(
+  source: Schema,
+  target: Schema,
+  canBecome: CanBecome = canAlter(idTypesOf(source, target)),
+): SchemaOperation[] {
   const sourceTables = new Map(source.tables.map((table) => [table.name, table]))
   const removeColumns: SchemaOperation[] = []
   const addTables: SchemaOperation[] = []
-  const addColumns: SchemaOperation[] = []
+  const changeColumns: SchemaOperation[] = []
+  const changeExpressions: SchemaOperation[] = []
   const removeConstraints: SchemaOperation[] = []
   const addConstraints: SchemaOperation[] = []
-  /** Expressions use columns that are there by then. */
-  const addComputed: SchemaOperation[] = []
-  const listFor = ({ computed }: { readonly computed?: string }) =>
-    computed === undefined ? addColumns : addComputed
   for (const wanted of target.tables) {
     const { name: table, idType, idBits, history, columns, constraints = [] } = wanted
     const old = sourceTables.get(table)
@@ -33,16 +40,12 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
         // Nor need it name the type of the ids, of which the size is a part.
         ...(idType !== undefined && idBits !== old.idBits && { idBits: idBits ?? null }),
       }
-      if (Object.keys(changes).length > 0) addColumns.push({ alterTable: { table, ...changes } })
+      if (Object.keys(changes).length > 0) changeColumns.push({ alterTable: { table, ...changes } })
     }
-    const { removed, added, altered } = compareColumns(old?.columns ?? [], columns)
-    for (const column of removed) removeColumns.push({ removeColumn: { table, column } })
-    for (const column of added) {
-      listFor(column).push({ addColumn: { table, column } })
-    }
-    for (const column of altered) {
-      listFor(column).push({ alterColumn: { table, ...column } })
-    }
+    const edits = columnEdits(table, compareColumns(old?.columns ?? [], columns, canBecome))
+    removeColumns.push(...edits.removals)
+    changeColumns.push(...edits.changes)
+    changeExpressions.push(...edits.expressions)
     const ofConstraints = compareConstraints(old?.constraints ?? [], constraints)
     for (const constraint of ofConstraints.removed) {
       removeConstraints.push({ removeConstraint: { table, constraint } })
@@ -57,10 +60,20 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
     ...removeColumns,
     ...removeTables,
     ...addTables,
-    ...addColumns,
-    ...addComputed,
+    ...changeColumns,
+    ...changeExpressions,
     ...addConstraints,
   ]
+}
+
+/** Returns what returns the type of the ids of a table. A schema need not name it. */
+export function idTypesOf(source: Schema, target: Schema): (table: string) => IdType {
+  const known = new Map(
+    [...source.tables, ...target.tables].flatMap(({ name, idType }) =>
+      idType === undefined ? [] : [[name, idType] as const],
+    ),
+  )
+  return (table) => known.get(table) ?? 'string'
 }
 
 interface NewTable {

@@ -39,7 +39,8 @@ import { StoredBranch } from '../../rows/stored-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import type { LongWork } from '../long-work/long-work.js'
 import { applyOperations } from './apply-operations.js'
-import { compareSchemasByName, withoutRemoved } from './compare-schemas-by-name.js'
+import { canAlter, NEVER } from './compare-columns.js'
+import { compareSchemasByName, idTypesOf, withoutRemoved } from './compare-schemas-by-name.js'
 import { listRemovals, measureLoss } from './data-loss.js'
 import { dryRunOptions, parseExpressions } from './edit-options.js'
 import { editInside, editSchema, getHead, type PlanEdits, type WithPin } from './edit-schema.js'
@@ -213,9 +214,12 @@ export function replaceColumns(
   context: EditorContext,
   options: { tableName: string; columns: readonly Column[] },
 ): Promise<SchemaUpdate> {
-  return editDirectly(storage, context, async (head) => [
-    { operations: setColumns(publicTable(head.schema, options.tableName), options.columns) },
-  ])
+  return editDirectly(storage, context, async ({ schema }) => {
+    const before = toPublicSchema(schema)
+    const canBecome = canAlter(idTypesOf(before, before))
+    const table = publicTable(schema, options.tableName)
+    return [{ operations: setColumns(table, options.columns, canBecome) }]
+  })
 }
 
 export function pushMigrations(
@@ -310,6 +314,8 @@ export async function readColumn(
 export interface LookContext extends EditContext {
   /** Whether the response lists the values that would be lost. */
   readonly showsLoss: boolean
+  /** Whether a comparison may answer that a column gets another definition, instead of removing and adding it. */
+  readonly altersColumns: boolean
 }
 
 /** Returns the edits that turn the schema of the branch into the given schema. */
@@ -334,7 +340,7 @@ export function compareWithSchema(
     await yieldToOthers()
     const { schema: target } = await inTurns(applyOperations(given, schemaOperations, options))
     await yieldToOthers()
-    const compared = comparison(source, keepConstraints(source, target, request.schema), {
+    const compared = comparison(context, source, keepConstraints(source, target, request.schema), {
       sourceMigrationID: head.lastMigrationId,
     })
     const after = withoutRemoved(source, compared.edits.operations)
@@ -366,7 +372,7 @@ export function compareWithBranch(
       applyOperations(other.schema, targetBranchOperations, dryRun),
     )
     await yieldToOthers()
-    const compared = comparison(source, toPublicSchema(target), {
+    const compared = comparison(context, source, toPublicSchema(target), {
       sourceMigrationID: head.lastMigrationId,
       targetMigrationID: other.lastMigrationId,
     })
@@ -484,12 +490,14 @@ function toLog(row: MigrationRow): History['logs'][number] {
 }
 
 function comparison(
+  { altersColumns }: LookContext,
   source: StoredSchema,
   to: Schema,
   ids: { sourceMigrationID: string; targetMigrationID?: string },
 ): Comparison {
   const from = toPublicSchema(source)
-  return { source: from, target: to, edits: { ...ids, operations: compareSchemasByName(from, to) } }
+  const operations = compareSchemasByName(from, to, altersColumns ? undefined : NEVER)
+  return { source: from, target: to, edits: { ...ids, operations } }
 }
 
 /** Gives tables that a client has sent without `constraints` those that they have: clients may not know of them. */

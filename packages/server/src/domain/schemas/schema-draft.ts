@@ -282,7 +282,9 @@ export class SchemaDraft {
     if (this.#addedColumns.has(before.id)) {
       throw refuse('is added by the same migration; add it with its final definition')
     }
-    const names = new Map(this.#tables.items().map((each) => [each.id, each.name]))
+    // A link to a table that the same migration removes can become a column of another type.
+    const tables = [...this.#original.items(), ...this.#tables.items()]
+    const names = new Map(tables.map((each) => [each.id, each.name]))
     const definition = alterDefinition(toPublicColumn(before, names, columns.items()), alteration)
     const target = before.link && names.get(before.link.tableId)
     const isOther = alteration.link?.table !== undefined && alteration.link.table !== target

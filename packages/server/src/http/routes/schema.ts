@@ -128,9 +128,11 @@ export function schemaRoutes(
       ? change(context)
       : longAnswers.answer(request, reply, 'migration', (work) => change({ ...context, work }))
 
+  /** Xata clients do not know `dataLoss`, nor the operation that alters a column, which they would not show to anyone. */
   const look = async (request: BranchRequest): Promise<LookContext> => ({
     ...(await edit(request, 'read')),
     showsLoss: !request.isXataClient,
+    altersColumns: !request.isXataClient,
   })
 
   return async (app) => {
@@ -245,7 +247,7 @@ export function schemaRoutes(
           operationId: 'replaceTableSchema',
           summary: 'Replace the columns of a table',
           description:
-            'Adds the columns that are missing in the table and removes those that are not in the request, by name. If a column to remove contains values, the request is refused with `data_loss`, unless `allowDataLoss` is true.',
+            'Adds the columns that are missing in the table, changes those that have another definition and removes those that are not in the request, by name. Records must allow the changes, as in a change of a single column. If a column to remove contains values, the request is refused with `data_loss`, unless `allowDataLoss` is true.',
           params: TableParamsSchema,
           body: ReplaceColumnsSchema,
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
