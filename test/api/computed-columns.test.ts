@@ -373,6 +373,22 @@ describe('a computed column', () => {
     expect(await branches.read('main', 'items', ['a'])).toMatchObject({ a: { total: '4.00' } })
   })
 
+  it('has its place among the others when a schema is applied to an empty branch', async () => {
+    const { send, columns } = await open()
+    const schema = { tables: [{ name: 'items', columns: await columns() }] }
+    const empty = await TestBranches.create(service, `computed${++number}`, {})
+    const compared = await empty.call('main', 'POST', '/schema/compare', { schema })
+    const { edits } = expectOk(compared).body
+    expectOk(await empty.call('main', 'POST', '/schema/apply', { edits }))
+    const applied = expectOk(await empty.call('main', 'GET', '/tables/items/schema'))
+    expect(applied.body.columns).toEqual(await columns())
+    const used = { name: 'used', type: 'int' }
+    const tax = { name: 'tax', type: 'int', computed: 'used * 2' }
+    const list = [...(await columns()), tax, used]
+    expectOk(await send('PUT', '/tables/items/schema', { columns: list }))
+    expect(await columns()).toEqual(list)
+  })
+
   it('is kept by clients that compare a schema without knowing of it', async () => {
     const { send, columns } = await open()
     const known = await columns()

@@ -56,7 +56,7 @@ export function compareColumns(
 interface ColumnEdits {
   readonly removals: readonly SchemaOperation[]
   readonly changes: readonly SchemaOperation[]
-  /** Expressions use columns that are there by then. */
+  /** Changed expressions use columns that are there by then. */
   readonly expressions: readonly SchemaOperation[]
 }
 
@@ -64,15 +64,17 @@ export function columnEdits(
   table: string,
   { removed, added, altered }: ColumnDifference,
 ): ColumnEdits {
-  const isComputed = ({ computed }: { readonly computed?: string }) => computed !== undefined
-  const toEdits = (isWanted: (column: { readonly computed?: string }) => boolean) => [
-    ...added.filter(isWanted).map((column) => ({ addColumn: { table, column } })),
-    ...altered.filter(isWanted).map((column) => ({ alterColumn: { table, ...column } })),
-  ]
+  const alterations = altered.map((column) => ({ alterColumn: { table, ...column } }))
+  const isComputed = ({ alterColumn }: (typeof alterations)[number]) =>
+    alterColumn.computed !== undefined
   return {
     removals: removed.map((column) => ({ removeColumn: { table, column } })),
-    changes: toEdits((column) => !isComputed(column)),
-    expressions: toEdits(isComputed),
+    changes: [
+      ...alterations.filter((each) => !isComputed(each)),
+      // An added column can use columns that are added after it, so the order is that of the schema.
+      ...added.map((column) => ({ addColumn: { table, column } })),
+    ],
+    expressions: alterations.filter(isComputed),
   }
 }
 

@@ -92,10 +92,10 @@ function compareTableById(
     ...removed.map((column) => ({ removeColumn: { table, column } })),
     ...renamed.map((names) => ({ renameColumn: { table, ...names } })),
     ...alterations.filter(({ alterColumn }) => !uses(alterColumn)),
-    ...additions.filter(({ addColumn }) => !uses(addColumn.column)),
-    // Expressions use columns that are there by now.
+    // An added column can use columns that are added after it.
+    ...additions,
+    // Changed expressions use columns that are there by now.
     ...alterations.filter(({ alterColumn }) => uses(alterColumn)),
-    ...additions.filter(({ addColumn }) => uses(addColumn.column)),
     ...rules.added.flatMap(({ name }): SchemaOperation[] => {
       const constraint = constraints.get(name)
       return constraint === undefined ? [] : [{ addConstraint: { table, constraint } }]
