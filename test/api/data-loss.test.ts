@@ -202,6 +202,23 @@ describe('compare and preview', () => {
     await ok(post('main/schema/apply', { edits: body.edits, allowDataLoss: true }))
   })
 
+  it('do not count values that an expression makes new ones of, unless these are lost', async () => {
+    const rewrite = { alterColumn: { table: 'people', column: 'age', using: 'age + 1' } }
+    const lossOf = async (...operations: object[]) =>
+      (await ok(post('main/schema/preview', { edits: { operations } }))).body.dataLoss
+    expect(await lossOf(rewrite)).toEqual([])
+    const twice = [rewrite, { alterColumn: { table: 'people', column: 'age', type: 'text' } }]
+    expect(await lossOf(...twice, removeColumn('unused'))).toEqual([])
+    const loss = [{ table: 'people', column: 'age', records: 1, more: false }]
+    expect(await lossOf(rewrite, removeColumn('age'))).toEqual(loss)
+    await expectRefused(
+      () => post('main/schema/apply', { edits: { operations: [rewrite, removeColumn('age')] } }),
+      loss,
+    )
+    const operations = [...twice, removeColumn('unused')]
+    await ok(post('main/schema/apply', { edits: { operations } }))
+  })
+
   it('show nothing where nothing is lost', async () => {
     await ok(service.call('PUT', `${db}:dev`))
     const { body } = await ok(post('main/schema/compare/dev'))
@@ -234,6 +251,22 @@ describe('a push of migrations', () => {
       .map(({ createdAt: _createdAt, ...migration }: { createdAt: string }) => migration)
     await expectRefused(() => post('main/schema/push', { migrations }), [NAMES])
     await ok(post('main/schema/push', { migrations, allowDataLoss: true }))
+  })
+
+  it('may make new values of a column several times', async () => {
+    await ok(service.call('PUT', `${db}:dev`))
+    const using = 'age + 1'
+    const alterColumn = { table: 'people', column: 'age', using }
+    const operations = [{ alterColumn }]
+    for (let time = 1; time <= 2; time++) await ok(post('dev/schema/update', { operations }))
+    await ok(service.call('DELETE', `${db}:dev/tables/people/columns/unused`))
+    const { body } = await ok(post('dev/schema/history', { page: { size: 3 } }))
+    const migrations = body.logs
+      .reverse()
+      .map(({ createdAt: _createdAt, ...migration }: { createdAt: string }) => migration)
+    await ok(post('main/schema/push', { migrations }))
+    const { body: found } = await ok(post('main/tables/people/query', { filter: { age: 38 } }))
+    expect(found.records).toHaveLength(1)
   })
 })
 

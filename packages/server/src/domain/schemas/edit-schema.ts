@@ -15,6 +15,7 @@ import {
 } from '../../postgres/run-transaction.js'
 import type { Sql } from '../../postgres/sql.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
@@ -257,11 +258,16 @@ async function findLosses(
   const { head, edits, limits } = options
   if (!edits.some(({ operations }) => removesAnything(operations))) return []
   let after = head.schema
+  const changes: SchemaChange[] = []
+  const { nextId } = dryRunOptions(limits)
   for (const { operations } of edits) {
-    const dryRun = dryRunOptions(limits, await parseExpressions(operations))
-    after = (await inTurns(applyOperations(after, operations, dryRun))).schema
+    const expressions = await parseExpressions(operations)
+    const dryRun = editOptions({ limits, expressions, nextId })
+    const applied = await inTurns(applyOperations(after, operations, dryRun))
+    after = applied.schema
+    changes.push(...applied.changes)
   }
-  const removals = listRemovals(head.schema, after)
+  const removals = listRemovals(head.schema, after, changes)
   const rows = await getRows(transaction, head)
   return measureLoss(transaction, rows, { removals, limits })
 }

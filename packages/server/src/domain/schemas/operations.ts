@@ -32,6 +32,7 @@ import {
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
+import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
@@ -121,13 +122,17 @@ async function tryEdit(
   transaction: Queryable,
   { access, limits }: EditContext,
   { before, operations }: { before: StoredSchema; operations: readonly SchemaOperation[] },
-): Promise<{ after: StoredSchema; problems: ColumnProblem[] }> {
+): Promise<{
+  after: StoredSchema
+  changes: readonly SchemaChange[]
+  problems: ColumnProblem[]
+}> {
   const options = dryRunOptions(limits, await parseExpressions(operations))
   const { schema: after, changes } = await inTurns(applyOperations(before, operations, options))
   await yieldToOthers()
   const rows = new RowState(await getRows(transaction, access))
   const checked = { before: byId(before), changes, limits }
-  return { after, problems: await rows.findChangeProblems(transaction, checked) }
+  return { after, changes, problems: await rows.findChangeProblems(transaction, checked) }
 }
 
 /** Applies operations as one migration. */
@@ -391,11 +396,12 @@ export function previewEdits(
     async (transaction) => {
       const { schema: before } = await getHead(transaction, context.access)
       const operations = request.edits?.operations ?? []
-      const { after, problems } = await tryEdit(transaction, context, { before, operations })
+      const edit = { before, operations }
+      const { after, changes, problems } = await tryEdit(transaction, context, edit)
       return {
         original: toPublicSchema(before),
         updated: toPublicSchema(after),
-        ...(await lossOf(transaction, context, { before, after })),
+        ...(await lossOf(transaction, context, { before, after, changes })),
         ...(operations.some(mayAddRule) && { problems }),
       }
     },
@@ -429,10 +435,14 @@ async function getRows(transaction: Queryable, { branchId }: BranchAccess): Prom
 async function lossOf(
   transaction: Queryable,
   { access, limits, showsLoss }: LookContext,
-  { before, after }: { before: StoredSchema; after: StoredSchema },
+  {
+    before,
+    after,
+    changes,
+  }: { before: StoredSchema; after: StoredSchema; changes?: readonly SchemaChange[] },
 ): Promise<{ dataLoss?: DataLoss[] }> {
   if (!showsLoss) return {}
-  const removals = listRemovals(before, after)
+  const removals = listRemovals(before, after, changes)
   if (removals.length === 0) return { dataLoss: [] }
   const rows = await getRows(transaction, access)
   return { dataLoss: await measureLoss(transaction, rows, { removals, limits }) }
