@@ -70,14 +70,16 @@ export async function benchSets({ quick }: { quick: boolean }): Promise<Figure[]
 
 const UPSERTED = 10_000
 
-/** Compares upserts of new records, and of records of which half exist, with a bulk insert of as many. */
+/** Compares upserts of new records, and of records of which half or all exist with other values, with a bulk insert of as many. */
 async function benchUpsert(environment: Environment, rounds: number): Promise<Figure[]> {
   await createDatabase(environment, { name: 'upserts', tables: ['people'], rows: ROWS })
   let next = 0
+  let version = 0
   const post = async (path: string, from: number) => {
+    const person = personOf(++version)
     const records = Array.from({ length: UPSERTED }, (_, index) => ({
       id: `u${from + index}`,
-      ...personOf(from),
+      ...person,
     }))
     next = from + UPSERTED
     const body = JSON.stringify({ records })
@@ -104,7 +106,11 @@ async function benchUpsert(environment: Environment, rounds: number): Promise<Fi
       detail: `${Math.round(times.ours)} ms against ${Math.round(times.baseline)} ms of a bulk insert`,
     })
   }
-  return [await compare('all new', 0), await compare('half of which exist', UPSERTED / 2)]
+  return [
+    await compare('all new', 0),
+    await compare('half of which exist', UPSERTED / 2),
+    await compare('all of which exist', UPSERTED),
+  ]
 }
 
 async function timeFork(
