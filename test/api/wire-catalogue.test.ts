@@ -199,6 +199,9 @@ describe('the catalogue of a branch', () => {
   })
 
   it('has keys, links, checks, enum types and comments', async () => {
+    const [server] = await rowsOf(`select current_setting('server_version_num')::int as version`)
+    // Older ones have no foreign keys that are not enforced.
+    const unkept = Number(server?.version) >= 180_000 ? 'NOT ENFORCED' : 'NOT VALID'
     const constraints = await rowsOf(
       `select conname as name, pg_get_constraintdef(oid) as definition, convalidated as valid
       from pg_constraint where conrelid = 'people'::regclass and contype <> 'n' order by 1`,
@@ -210,7 +213,7 @@ describe('the catalogue of a branch', () => {
       { name: 'people_pkey', definition: 'PRIMARY KEY (id)', valid: true },
       {
         name: 'people_team_fkey',
-        definition: 'FOREIGN KEY (team) REFERENCES teams(id) NOT VALID',
+        definition: `FOREIGN KEY (team) REFERENCES teams(id) ${unkept}`,
         valid: false,
       },
     ])

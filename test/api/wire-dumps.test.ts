@@ -218,6 +218,73 @@ describe('pg_dump', () => {
   })
 })
 
+describe('a link', () => {
+  it('is restored as what it was, with the definition that pg_dump reads', async ({ skip }) => {
+    const { branches, wire } = shop
+    await branches.fork('linking')
+    const client = await wire.connect('shop:linking')
+    const [[version] = []] = await rowsOf(
+      client,
+      `select current_setting('server_version_num')::int as number`,
+    )
+    skip(Number(version) < 180_000, 'has no foreign keys that are not enforced')
+    const linkTo = (name: string, onDelete: 'none' | 'restrict' | 'setNull' | 'cascade') =>
+      ({ name, type: 'link', link: { table: 'targets', onDelete } }) as const
+    const links = [
+      linkTo('free', 'none'),
+      linkTo('kept', 'restrict'),
+      linkTo('emptied', 'setNull'),
+      linkTo('gone', 'cascade'),
+    ]
+    await branches.edit(
+      'linking',
+      { addTable: { table: 'targets' } },
+      { addTable: { table: 'links' } },
+      ...links.map((column) => ({ addColumn: { table: 'links', column } })),
+    )
+    await client.query(`insert into targets (id) values ('t')`)
+    await client.query(
+      `insert into links (id, free, kept, emptied, gone) values ('a', 'nobody', 't', 't', 't')`,
+    )
+    const definitions = await rowsOf(
+      client,
+      `select conname, pg_get_constraintdef(oid) from pg_constraint where conrelid = 'links'::regclass and contype = 'f' order by 1`,
+    )
+    expect(definitions).toHaveLength(links.length)
+    await branches.fork('relinked')
+    const other = await wire.connect('shop:relinked')
+    await other.query(`
+      create table public.targets (id text not null);
+      create table public.links (id text not null, free text, kept text, emptied text, gone text)`)
+    await other.query(`insert into targets (id) values ('t')`)
+    await other.query(
+      `insert into links (id, free, kept, emptied, gone) values ('a', 'nobody', 't', 't', 't')`,
+    )
+    for (const [name, definition] of definitions) {
+      await other.query(`alter table only public.links add constraint ${name} ${definition}`)
+    }
+    const columnsOn = async (branch: string) => {
+      const { body } = await branches.call(branch, 'GET', '/tables/links/columns')
+      return (body as { columns: object[] }).columns
+    }
+    expect(await columnsOn('relinked')).toEqual(await columnsOn('linking'))
+    expect(
+      await rowsOf(
+        other,
+        `select conname, pg_get_constraintdef(oid) from pg_constraint where conrelid = 'links'::regclass and contype = 'f' order by 1`,
+      ),
+    ).toEqual(definitions)
+    const loosened = other.query(
+      'alter table links add constraint x foreign key (kept) references targets not enforced',
+    )
+    await expect(loosened).rejects.toMatchObject({ code: '0A000' })
+    await other.query('update links set free = $1', ['anybody'])
+    await expect(other.query('update links set kept = $1', ['nobody'])).rejects.toMatchObject({
+      code: '23503',
+    })
+  })
+})
+
 describe('setval', () => {
   it('lets numbers go on, in all forms that clients have, and never back', async () => {
     await shop.branches.fork('numbers')

@@ -79,8 +79,11 @@ interface ShapeTable {
   readonly columns: readonly ShapeColumn[]
 }
 
-/** Returns the statements that define the tables of a schema. */
-export function defineShape(schema: CompiledSchema): Sql[] {
+/** Returns the statements that define the tables of a schema. `hasUnenforced`: PostgreSQL has foreign keys that are not enforced. */
+export function defineShape(
+  schema: CompiledSchema,
+  { hasUnenforced }: { hasUnenforced: boolean },
+): Sql[] {
   const tables = listTables(schema)
   // Tables, types, indexes and constraints share names.
   const names = new Aliases()
@@ -90,8 +93,7 @@ export function defineShape(schema: CompiledSchema): Sql[] {
   return [
     ...tables.flatMap((table) => defineTable(table, { names, types })),
     ...tables.flatMap((table) => defineRules(table, names)),
-    // Links are not checked for all rows, so a valid foreign key would promise too much.
-    ...tables.flatMap((table) => defineLinks(table, { byId, names })),
+    ...tables.flatMap((table) => defineLinks(table, { byId, names, hasUnenforced })),
     ...tables.flatMap(commentColumns),
     ...tables.flatMap((table) => defineSequences(table, names)),
   ]
@@ -312,8 +314,14 @@ const ON_DELETE = {
 
 function defineLinks(
   table: ShapeTable,
-  { byId, names }: { byId: ReadonlyMap<number, ShapeTable>; names: Aliases },
+  {
+    byId,
+    names,
+    hasUnenforced,
+  }: { byId: ReadonlyMap<number, ShapeTable>; names: Aliases; hasUnenforced: boolean },
 ): Sql[] {
+  // A valid foreign key would promise that linked records exist. One that is kept is not valid, so that it restores like any other.
+  const unkept = hasUnenforced ? sql`not enforced` : sql`not valid`
   return table.columns.flatMap(({ name, physical }) => {
     const { link, onDelete, rule } = physical.column
     const target = byId.get(link?.tableId ?? 0)
@@ -322,7 +330,7 @@ function defineLinks(
     const constraint = ident(names.take(rule ?? `${table.name}_${name}_fkey`))
     return [
       sql`alter table ${tableName(table)} add constraint ${constraint}
-        foreign key (${ident(name)}) references ${tableName(target)} (id)${action} not valid`,
+        foreign key (${ident(name)}) references ${tableName(target)} (id)${action} ${onDelete === undefined ? unkept : sql`not valid`}`,
     ]
   })
 }

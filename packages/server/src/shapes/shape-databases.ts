@@ -37,6 +37,8 @@ const MAKING_WAIT_MS = 60_000
 const UNKNOWN_DATABASE = '3D000'
 /** From this version, a copy does not need a checkpoint. */
 const QUICK_COPY_VERSION = 150_000
+/** From this version, a foreign key can be one that is not enforced. */
+const UNENFORCED_VERSION = 180_000
 
 /** What shapes of the server have in common. */
 interface ShapeSetting {
@@ -48,6 +50,7 @@ interface ShapeSetting {
   readonly shownSchema: string
   readonly isSuperuser: boolean
   readonly isCopiedQuickly: boolean
+  readonly hasUnenforced: boolean
 }
 
 /** A shape that statements can be sent to. */
@@ -92,7 +95,10 @@ export class ShapeDatabases {
     const { prefix, template, role, shownSchema } = setting
     let name = this.#names.get(schema)
     if (name === undefined) {
-      const content = hash([template, ...defineShape(schema).map((statement) => statement.sql)])
+      const content = hash([
+        template,
+        ...defineShape(schema, setting).map((statement) => statement.sql),
+      ])
       name = `${prefix}_${branch.rows.databaseId}_${content}`
       this.#names.set(schema, name)
     }
@@ -147,7 +153,7 @@ export class ShapeDatabases {
           template: setting.template,
           copying: setting.isCopiedQuickly ? sql`strategy wal_log` : sql``,
         })
-        await this.#define(name, setting, defineShape(schema))
+        await this.#define(name, setting, defineShape(schema, setting))
         await noteUse(queryable, name)
       })
     } finally {
@@ -232,6 +238,7 @@ async function findSetting(database: Database): Promise<ShapeSetting> {
     shownSchema,
     isSuperuser,
     isCopiedQuickly: version >= QUICK_COPY_VERSION,
+    hasUnenforced: version >= UNENFORCED_VERSION,
     template: `${prefix}_${hash([SHOWN_VERSION, String(version), String(roleId), shownSchema])}`,
   }
 }

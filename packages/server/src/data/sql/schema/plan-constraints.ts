@@ -130,8 +130,8 @@ export function addReference(
 ): void {
   const { pktable, fk_attrs: keys, pk_attrs: targets = [], conname } = constraint
   requireParts(constraint, REFERENCE_PARTS, { of: 'REFERENCES', names: CONSTRAINT_PARTS })
-  noteValidity(work, constraint)
-  if (constraint.is_enforced !== true) throw notSupported('REFERENCES: NOT ENFORCED')
+  const isEnforced = constraint.is_enforced === true
+  if (isEnforced) noteValidity(work, constraint)
   if ((constraint.fk_matchtype ?? 's') !== 's') throw notSupported('REFERENCES: MATCH FULL')
   const [key = '', ...others] = namesOf(keys)
   if (others.length > 0) throw notSupported('FOREIGN KEY over several columns')
@@ -145,7 +145,7 @@ export function addReference(
   // Ids never change, so that it does not matter what an update of one would do.
   const onDelete = LINK_ACTIONS[constraint.fk_del_action ?? 'a']
   if (onDelete === undefined) throw notSupported('ON DELETE SET DEFAULT')
-  if (constraint.fk_del_action === RESTRICT) {
+  if (isEnforced && constraint.fk_del_action === RESTRICT) {
     work.note('ON DELETE RESTRICT is NO ACTION: links are checked at the end')
   }
   requireOther(key, 'REFERENCES')
@@ -153,8 +153,30 @@ export function addReference(
   const name = conname === undefined ? undefined : work.newName(conname)
   if (name !== undefined) requireFree(table, name)
   const isUsual = name === undefined || name === usualReference(table, column)
+  if (!isEnforced) {
+    linkUnkept(work, table, column, { target, name: isUsual ? undefined : name })
+    return
+  }
   const named = isUsual ? {} : { constraint: name }
   linkColumn(work, table, column, { target, onDelete, ...named })
+}
+
+/** Makes a column a link whose records need not exist. It has no rule that could have a name. */
+function linkUnkept(
+  work: SchemaWork,
+  table: TableModel,
+  column: ColumnModel,
+  { target, name }: { target: TableModel; name: string | undefined },
+): void {
+  const { type, link } = column.definition
+  if (type === 'link' && link?.table === target.name && (link.onDelete ?? 'none') !== 'none') {
+    throw notSupported(
+      `REFERENCES: NOT ENFORCED of column [${column.definition.name}], whose links must exist`,
+    )
+  }
+  linkColumn(work, table, column, { target, onDelete: 'none' })
+  if (name !== undefined)
+    work.note(`constraint [${name}] is called [${usualReference(table, column)}]`)
 }
 
 /** No record may break a rule, also if the rule could do without. */
