@@ -238,7 +238,8 @@ describe('a fork', () => {
       path('held'),
       { age: { $divide: 2 } },
       400,
-      'invalid record: the result of the arithmetic cannot be stored exactly',
+      'invalid record: column [age]: the result of the arithmetic cannot be stored exactly; ' +
+        `expected a whole number between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`,
     ],
   ])('refuses %s and changes nothing', async (_name, method, where, body, status, message) => {
     await put(main, 'held', { email: 'held@refused.test', age: 1 })

@@ -82,6 +82,9 @@ beforeAll(async () => {
       { name: 'whole', type: 'int' },
       { name: 'real', type: 'float' },
       { name: 'label', type: 'string' },
+      { name: 'small', type: 'int', bits: 16 },
+      { name: 'price', type: 'decimal', decimal: { precision: 4, scale: 2 } },
+      { name: 'tiny', type: 'decimal', decimal: { precision: 2, scale: 2 } },
     ],
     uniques: [
       { name: 'word', type: 'string', unique: true },
@@ -116,12 +119,19 @@ const created = async (table: string, body: unknown): Promise<string> => {
   expect(answer.status).toBe(201)
   return answer.body.id
 }
+const faultFields = (message: string) => {
+  const [, column] = /column \[(.*?)\]: /s.exec(message) ?? []
+  return { table: expect.any(String), ...(column && { column }) }
+}
 const expectRefusal = (answer: Answer, status: number, code: string, message: string) => {
   expect(answer.status).toBe(status)
-  expect(answer.body).toEqual({
+  const { record, ...body } = answer.body
+  expect(code === 'invalid_record' || record === undefined).toBe(true)
+  expect(body).toEqual({
     id: answer.headers['x-request-id'],
     message,
     code,
+    ...(code === 'invalid_record' ? faultFields(message) : {}),
     ...(code === 'version_conflict' ? { status } : {}),
     ...(code.endsWith('_violation') ? takenFields(message) : {}),
   })
@@ -886,13 +896,17 @@ describe('arithmetic', () => {
     expect((await read('counters', 'sum')).body).toEqual(body)
   })
 
+  const NOT_EXACT =
+    'column [whole]: the result of the arithmetic cannot be stored exactly; ' +
+    `expected a whole number between ${-MAX} and ${MAX}`
+
   it.each<[string, number | null, object, string]>([
-    ['whole', 5, { $divide: 2 }, 'the result of the arithmetic cannot be stored exactly'],
-    ['whole', 5, { $multiply: 0.1 }, 'the result of the arithmetic cannot be stored exactly'],
-    ['whole', MAX, { $increment: 1 }, 'the result of the arithmetic cannot be stored exactly'],
-    ['whole', -MAX, { $decrement: 1 }, 'the result of the arithmetic cannot be stored exactly'],
-    ['whole', MAX, { $multiply: MAX }, 'the result of the arithmetic cannot be stored exactly'],
-    ['whole', 1, { $divide: 5e-324 }, 'the result of the arithmetic cannot be stored exactly'],
+    ['whole', 5, { $divide: 2 }, NOT_EXACT],
+    ['whole', 5, { $multiply: 0.1 }, NOT_EXACT],
+    ['whole', MAX, { $increment: 1 }, NOT_EXACT],
+    ['whole', -MAX, { $decrement: 1 }, NOT_EXACT],
+    ['whole', MAX, { $multiply: MAX }, NOT_EXACT],
+    ['whole', 1, { $divide: 5e-324 }, NOT_EXACT],
     [
       'whole',
       5,
@@ -941,6 +955,28 @@ describe('arithmetic', () => {
     const answer = await patch('counters', 'refused', { [column]: change })
     expectRefusal(answer, 400, 'invalid_record', `invalid record: ${message}`)
     expect((await read('counters', 'refused')).body).toEqual(before)
+  })
+
+  it('names the column, its limit and the record of a refused value', async () => {
+    await put('counters', 'limited', { whole: 5, small: 32_767, price: '99.99', tiny: '0.5' })
+    const exact = 'the result of the arithmetic cannot be stored exactly; expected'
+    for (const [change, column, message] of [
+      [{ small: { $increment: 1 } }, 'small', `${exact} a whole number between -32768 and 32767`],
+      [
+        { whole: { $multiply: 2 }, price: { $increment: 0.01 } },
+        'price',
+        `${exact} at most 2 digits before the decimal point`,
+      ],
+      [{ tiny: { $multiply: 2 } }, 'tiny', `${exact} no digits before the decimal point`],
+      [{ small: 40_000 }, 'small', 'is not between -32768 and 32767'],
+    ] as const) {
+      const { status, body } = await patch('counters', 'limited', change)
+      expect(status).toBe(400)
+      expect(body).toMatchObject({
+        ...{ code: 'invalid_record', table: 'counters', column, record: 'limited' },
+        message: `invalid record: column [${column}]: ${message}`,
+      })
+    }
   })
 
   it.each(['whole', 'real'])('on %s refuses to reckon with nothing', async (column) => {

@@ -114,10 +114,20 @@ describe('an update of a set', () => {
   })
 
   it('changes nothing if one result of arithmetic cannot be stored', async () => {
-    for (const set of [{ age: { $increment: 1 } }, { age: { $divide: 5 } }]) {
-      const refused = await update(main, { all: true, set })
-      expectRefused(refused, 400, 'cannot be stored exactly')
-      expectRefused(refused, 400, 'invalid record: column [age]: ')
+    const empty = 'record [dan]: column [age]: has no value to calculate with'
+    const inexact = (id: string) =>
+      `record [${id}]: column [age]: the result of the arithmetic cannot be stored exactly; ` +
+      `expected a whole number between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`
+    const { call } = await fork()
+    for (const branch of [main, call]) {
+      for (const [operation, record, message] of [
+        [{ $increment: 1 }, 'dan', `1 record cannot be changed: ${empty}`],
+        [{ $divide: 4 }, 'bob', `2 records cannot be changed: ${inexact('bob')}; ${empty}`],
+      ] as const) {
+        const refused = await update(branch, { all: true, set: { age: operation } })
+        expectRefused(refused, 400, `invalid record: ${message}; nothing was changed`)
+        expect(refused.body).toMatchObject({ table: 'users', column: 'age', record })
+      }
     }
     expect(await list(main, ['age'])).toEqual([
       { id: 'ada', age: 36, version: 0 },

@@ -305,12 +305,14 @@ describe('update', () => {
     expect(await read('users', 'update-version')).toMatchObject({ age: 3 })
   })
 
+  const WHOLE = `expected a whole number between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`
+
   it.each<[string, object, object, string]>([
     [
       'a fraction in an int',
       { age: 5 },
       { age: { $divide: 2 } },
-      'record [sum]: the result of the arithmetic cannot be stored exactly',
+      `record [sum]: column [age]: the result of the arithmetic cannot be stored exactly; ${WHOLE}`,
     ],
     [
       'arithmetic on nothing',
@@ -322,7 +324,7 @@ describe('update', () => {
       'an int too large',
       { age: 2 ** 53 - 1 },
       { age: { $increment: 1 } },
-      'record [sum]: the result of the arithmetic cannot be stored exactly',
+      `record [sum]: column [age]: the result of the arithmetic cannot be stored exactly; ${WHOLE}`,
     ],
     [
       'a float too large',

@@ -208,9 +208,13 @@ export class AppError extends Error {
 
 /** The rule that a record breaks. */
 export const brokenRule = {
-  table: Type.Optional(Type.String({ description: 'For a violated rule: the table.' })),
+  table: Type.Optional(
+    Type.String({ description: 'For a violated rule or an invalid value: the table.' }),
+  ),
   column: Type.Optional(
-    Type.String({ description: 'For a violated rule of one column: the column.' }),
+    Type.String({
+      description: 'For a violated rule of one column or an invalid value: the column.',
+    }),
   ),
   columns: Type.Optional(
     Type.Array(Type.String(), { description: 'For a violated constraint: its columns.' }),
@@ -252,7 +256,10 @@ export const ErrorBodySchema = Type.Object(
     ),
     ...brokenRule,
     record: Type.Optional(
-      Type.String({ description: 'For a violated rule: the id of the record.' }),
+      Type.String({
+        description:
+          'For a violated rule or an invalid value: the id of the record, if it is known.',
+      }),
     ),
     values: Type.Optional(
       Type.Array(Type.String(), {

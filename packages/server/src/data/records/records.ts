@@ -14,6 +14,7 @@ import type { Files } from '../files/files.js'
 import {
   columnTaken,
   invalidRecord,
+  invalidValue,
   recordNotFound,
   ruleBroken,
   toRecordError,
@@ -102,7 +103,7 @@ async function insertRecord(context: RecordContext, record: InputRecord): Promis
   const newId = await newIds(session, table, [record])
   const id = given ?? newId()
   const files = await fileWriter(context, table, [record])
-  const values = await encode(context, table, record, files)
+  const values = await encode(context, table, record, { files })
   const writer = await prepareWrite(context, table, files)
   const row = { id, isNewId: given === undefined, values }
   const { written, answer } = await write(context, table, {
@@ -146,7 +147,7 @@ async function replace(context: RecordContext, options: Replacement): Promise<st
   await newIds(session, table, [options])
   const present = await findPresentFiles(context, table, { id, fields: record })
   const files = await fileWriter(context, table, [record], { present: present?.files })
-  const values = await encode(context, table, record, files)
+  const values = await encode(context, table, record, { files, id })
   const writer = await prepareWrite(context, table, files)
   const row = { id, ifVersion, values }
   const { written, answer } = await write(context, table, {
@@ -196,7 +197,7 @@ async function update(context: RecordContext, options: FieldsUpdate): Promise<st
       present: present?.files,
       merges: true,
     })
-    const update = encodeUpdate(context, table, fields, files)
+    const update = encodeUpdate(context, table, fields, { files, id })
     if (!upserts) await followUpdates(session, { table, updates: [update] })
     const whole = upserts ? table.codec.encodeRecord(fields, origin, files?.encode) : undefined
     const creates = whole !== undefined && !isFaults(whole)
@@ -216,7 +217,7 @@ async function update(context: RecordContext, options: FieldsUpdate): Promise<st
     if (written !== undefined || alternative !== undefined) return answer
     const error = await explainNoUpdate(context, { id, ifVersion }, update)
     const isInvalid = error.code === 'record_not_found' && whole !== undefined && isFaults(whole)
-    throw confirmed(isInvalid ? invalidRecord(table.codec, whole) : error)
+    throw confirmed(isInvalid ? invalidRecord(table.codec, whole, id) : error)
   })
 }
 
@@ -412,7 +413,10 @@ async function explainNoUpdate(
     return versionConflict()
   }
   const fault = arithmeticFault(table.codec, update, (column) => read.textOf(row, column))
-  return new AppError('invalid_record', `invalid record: ${fault}`)
+  return invalidValue(table.codec, `invalid record: ${fault.message}`, {
+    column: fault.column,
+    record: options.id,
+  })
 }
 
 /** Returns an id as it is stored. */
@@ -426,11 +430,11 @@ async function encode(
   { session }: RecordContext,
   table: BranchTable,
   record: InputRecord,
-  files: FileWriter | undefined,
+  { files, id }: { files: FileWriter | undefined; id?: string },
 ): Promise<(string | null)[]> {
   const origin = await originOfRecords(session, { table, records: [record] })
   const values = table.codec.encodeRecord(record, origin, files?.encode)
-  if (isFaults(values)) throw invalidRecord(table.codec, values)
+  if (isFaults(values)) throw invalidRecord(table.codec, values, id)
   return values
 }
 
@@ -438,9 +442,9 @@ function encodeUpdate(
   { session }: RecordContext,
   table: BranchTable,
   fields: InputRecord,
-  files: FileWriter | undefined,
+  { files, id }: { files: FileWriter | undefined; id: string },
 ): EncodedUpdate {
   const update = table.codec.encodeUpdate(fields, originOf(session), files?.encode)
-  if (isFaults(update)) throw invalidRecord(table.codec, update)
+  if (isFaults(update)) throw invalidRecord(table.codec, update, id)
   return update
 }

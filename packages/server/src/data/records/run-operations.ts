@@ -266,7 +266,7 @@ function refusedUpdate(
   const reason =
     ifVersion !== undefined && Number(present[1]) !== ifVersion
       ? 'version condition not met'
-      : arithmeticFault(table.codec, update, (column) => probe.textOf(present, column))
+      : arithmeticFault(table.codec, update, (column) => probe.textOf(present, column)).message
   return { entry: { index, message: `${prefix}: record [${id}]: ${reason}` } }
 }
 

@@ -5,11 +5,32 @@ import type { Fault } from '../../rows/columns/fault.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { Refusal } from '../../rows/writing/refusals.js'
 
-/** Reports all faults of a record in one message. */
-export function invalidRecord(codec: TableCodec, faults: readonly Fault[]): AppError {
+/** Reports all faults of a record in one message. The error names the first column at fault. */
+export function invalidRecord(
+  codec: TableCodec,
+  faults: readonly Fault[],
+  record?: string,
+): AppError {
   const { message, ...fields } = describeFaults(codec, faults)
   if (fields.code !== undefined) return violationError(fields, message)
-  return new AppError('invalid_record', message)
+  return invalidValue(codec, message, {
+    column: faults.find(({ column }) => column)?.column,
+    record,
+  })
+}
+
+/** Returns the error for a value that a record of a table cannot have. */
+export function invalidValue(
+  { table }: TableCodec,
+  message: string,
+  {
+    column,
+    record,
+    cause,
+  }: { column?: string | undefined; record?: string | undefined; cause?: unknown },
+): AppError {
+  const details = { table: table.name, ...(column && { column }), ...(record && { record }) }
+  return new AppError('invalid_record', message, { details, ...(cause !== undefined && { cause }) })
 }
 
 /** An invalid record: what is wrong, and the rule if it is nothing but that values are missing. */
@@ -139,5 +160,5 @@ export function toRecordError(error: unknown, codec: TableCodec, record?: string
   if (fields !== undefined) {
     return violationError(withRecord(fields, record), `invalid record: ${refusal}`, error)
   }
-  return new AppError('invalid_record', `invalid record: ${refusal}`, { cause: error })
+  return invalidValue(codec, `invalid record: ${refusal}`, { record, cause: error })
 }

@@ -4,7 +4,7 @@ import type { Bounds } from '../../postgres/bounds.js'
 import { type Call, type TextRows, toCall } from '../../postgres/statement.js'
 import { Fault } from '../../rows/columns/fault.js'
 import type { EncodedUpdate, InputRecord } from '../../rows/columns/record-encoder.js'
-import { isFaults } from '../../rows/columns/table-codec.js'
+import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import { confirmed } from '../../rows/running/staleness.js'
 import type { LinkEffects, WriteTransaction } from '../../rows/running/transactions.js'
@@ -12,12 +12,13 @@ import { Refusal } from '../../rows/writing/refusals.js'
 import type { RuleCheck, TableWriter } from '../../rows/writing/table-writer.js'
 import type { Filter } from '../query/filter.js'
 import { invalidQuery } from '../query/invalid-query.js'
-import { calculatedPaths } from '../records/arithmetic-fault.js'
+import { arithmeticFault, calculatedPaths } from '../records/arithmetic-fault.js'
 import { type FindFailing, findUnevaluated } from '../records/failing-records.js'
 import { answerOnce, type IdempotencyContext, keepAnswer } from '../records/idempotency.js'
 import { followUpdates } from '../records/new-numbers.js'
 import {
   invalidRecord,
+  invalidValue,
   naming,
   ruleBroken,
   toRecordError,
@@ -66,9 +67,7 @@ export async function updateSet(
     findTaker: (writer, key, setFrom) => writer.findSetTaker(key, update, setFrom),
     findFailing: (writer, tryCall, setFrom) => writer.findFailingChange(tryCall, update, setFrom),
     settle: async ([count = '0', found = count]) => {
-      if (found !== count) {
-        throw notStorable(calculatedPaths(table.codec, update), Number(found) - Number(count))
-      }
+      if (found !== count) throw new UnstoredError(Number(found) - Number(count))
       const bytes = update.values.reduce((sum, value) => sum + (value?.length ?? 0), 0)
       await session.growth.admit(Number(count) * bytes)
     },
@@ -179,6 +178,13 @@ async function writeSet(
       ...running,
     })
   } catch (cause) {
+    if (cause instanceof UnstoredError && change.update !== undefined) {
+      throw await notStorable(context, codec, {
+        update: change.update,
+        count: cause.count,
+        call: writer.findUnstored(change.update, setFrom, SHOWN_MAX),
+      })
+    }
     const find = change.findFailing
     const found =
       find &&
@@ -206,6 +212,14 @@ async function writeSet(
       },
       running,
     )
+  }
+}
+
+/** Results of arithmetic cannot be stored. */
+class UnstoredError extends AppError {
+  /** The number of records with such a result. */
+  constructor(readonly count: number) {
+    super('invalid_record', 'results of arithmetic cannot be stored')
   }
 }
 
@@ -266,11 +280,30 @@ function encodeSet(
   throw invalidQuery('set: expected at least one column')
 }
 
-function notStorable(columns: readonly string[], count: number): AppError {
-  const place = `${columns.length === 1 ? 'column' : 'columns'} [${columns.join(', ')}]`
-  const records = count === 1 ? '1 record has' : `${count} records have`
-  return new AppError(
-    'invalid_record',
-    `invalid record: ${place}: ${records} no value to calculate with, or a result that cannot be stored exactly; nothing was changed`,
+/** Records at fault that a message lists. */
+const SHOWN_MAX = 10
+
+/** Says which records cannot be changed, and why. The transaction has been rolled back. */
+async function notStorable(
+  { session, bounds }: SetContext,
+  codec: TableCodec,
+  { update, count, call }: { update: EncodedUpdate; count: number; call: Call },
+): Promise<AppError> {
+  // The branch may have changed since. The error is told without the records.
+  const [rows = []] = await session.branch.runReads([call], bounds).catch(() => [])
+  const columns = [...new Set(update.arithmetic.map(({ column }) => column))]
+  const faults = rows.map(([record, ...texts]) => ({
+    record: record ?? '',
+    ...arithmeticFault(codec, update, (column) => texts[columns.indexOf(column)] ?? null),
+  }))
+  const listed = faults.map(({ record, message }) => `record [${record}]: ${message}`)
+  if (listed.length < count) listed.push(`${count - listed.length} more`)
+  const records = count === 1 ? '1 record' : `${count} records`
+  return confirmed(
+    invalidValue(
+      codec,
+      `invalid record: ${records} cannot be changed: ${listed.join('; ')}; nothing was changed`,
+      faults[0] ?? { column: calculatedPaths(codec, update)[0] },
+    ),
   )
 }

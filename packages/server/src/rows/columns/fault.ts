@@ -7,6 +7,8 @@ export class Fault {
     readonly message: string,
     /** The dotted path of a column that must have a value and has none. undefined: the fault is another one. */
     readonly missing?: string,
+    /** The dotted path of the column at fault, if it is known. */
+    readonly column = missing,
   ) {}
 
   static expected(what: string, value: unknown): Fault {

@@ -182,7 +182,7 @@ class Encoding implements Room {
     this.faults ??= []
     if (this.faults.length < RECORD_FAULTS_MAX) {
       const missing = MISSING.has(fault) ? path : undefined
-      this.faults.push(new Fault(`column [${path}]: ${fault.message}`, missing))
+      this.faults.push(new Fault(`column [${path}]: ${fault.message}`, missing, path))
     } else if (this.faults.length === RECORD_FAULTS_MAX) this.faults.push(MORE_FAULTS)
   }
 }

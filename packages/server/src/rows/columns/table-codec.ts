@@ -142,7 +142,9 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     ids,
     encodeId(id: unknown) {
       const text = ids.encode(id)
-      return text instanceof Fault ? new Fault(`column [id]: ${text.message}`) : text
+      return text instanceof Fault
+        ? new Fault(`column [id]: ${text.message}`, undefined, 'id')
+        : text
     },
   } satisfies Omit<TableCodec, 'stored'>
   const inOrder = codec.inOrder.filter((index) => index < stored.length)

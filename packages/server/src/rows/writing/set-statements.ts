@@ -106,6 +106,26 @@ export function deleteSetStatement(
     select count(*)${names} from written`)
 }
 
+/**
+ * Finds the first rows of a set whose results of arithmetic cannot be stored, with the present values that they are calculated
+ * from. The parameters of the set start at the first free slot.
+ */
+export function unstoredStatement(
+  parts: StatementParts,
+  update: ChangedColumns,
+  { set, max }: { set: RowSet; max: number },
+): Statement {
+  const { fits } = changedValues(parts, update)
+  const columns = [...new Set(update.arithmetic.map(({ column }) => column))]
+  const texts = columns.map((index) => sql`r.${parts.name(index)}::text`)
+  return compileSharing(sql`
+    select r.id${furtherColumns(texts)}
+    from (${set.select(columns)}) r
+    where (${fits(sql`r`)}) is not true
+    order by r.id
+    limit ${raw(String(max))}`)
+}
+
 /** A set of one row, if there is one with the id. */
 export function oneRow(parts: StatementParts, id: string, firstSlot: number): RowSet {
   const { layout, codec } = parts

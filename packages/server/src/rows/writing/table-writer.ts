@@ -39,6 +39,7 @@ import {
   failedChangeStatement,
   oneRow,
   type RowSet,
+  unstoredStatement,
   updateSetStatement,
 } from './set-statements.js'
 import {
@@ -784,6 +785,21 @@ export class TableWriter {
       values: [...NO_MOMENT, ...NO_ROW, ...values, ...set.values],
       isUnnamed: true,
     }
+  }
+
+  /**
+   * Finds the first rows of a set whose results of arithmetic cannot be stored. Returns their ids, and the present value of each
+   * calculated column.
+   */
+  findUnstored(
+    { columns, values, arithmetic }: EncodedUpdate,
+    setFrom: (firstSlot: number) => RowSet,
+    max: number,
+  ): Call {
+    const own = [...values, ...arithmetic.map((term) => term.operand)]
+    const set = setFrom(FIRST_COLUMN + own.length)
+    const statement = unstoredStatement(this.#parts, { columns, arithmetic }, { set, max })
+    return { statement, values: [...NO_MOMENT, ...NO_ROW, ...own, ...set.values], isUnnamed: true }
   }
 
   /** Returns ids, expected versions, and one array for each column. */
