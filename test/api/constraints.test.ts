@@ -60,6 +60,9 @@ it('a check searches the letters of texts, and other values as texts', async () 
     letters: `upper(trim(name)) ~ '^[A-ZÄÖÜ ]+$'`,
     key: `key::text like '0%'`,
     n: `n::text not like '%13%'`,
+    joined: `trim(name || ' ' || coalesce(email, '')) <> ''`,
+    replaced: `replace(lower(trim(name)), ' ', '-') <> 'a-b'`,
+    price: `replace(replace(email, '.', ''), '@', '.') not like '%..%'`,
   }
   for (const [name, check] of Object.entries(checks)) {
     const path = `/tables/users/constraints/${name}`

@@ -109,19 +109,78 @@ export function boundOfText(node: Node | undefined, sizes: TextSizes): number | 
   if (node === undefined) return undefined
   const known = sizes.ofText(node)
   if (known !== undefined) return known
+  const inner = (each: Node | undefined) => boundOfText(each, sizes)
   const collation = contentOf(node, 'CollateClause')
-  if (collation !== undefined) return boundOfText(collation.arg, sizes)
+  if (collation !== undefined) return inner(collation.arg)
   const call = contentOf(node, 'FuncCall')
-  if (call !== undefined) {
-    const isMade = LETTER_FUNCTIONS.has(namesOf(call.funcname).at(-1))
-    return isMade ? boundOfText(call.args?.[0], sizes) : undefined
+  if (call !== undefined) return boundOfTextCall(namesOf(call.funcname).at(-1), call.args, inner)
+  const { kind, name, lexpr, rexpr } = contentOf(node, 'A_Expr') ?? {}
+  if (kind === 'AEXPR_NULLIF') return inner(lexpr)
+  if (kind === 'AEXPR_OP' && namesOf(name).at(-1) === '||') return sumOf([lexpr, rexpr].map(inner))
+  const choice = contentOf(node, 'CoalesceExpr') ?? contentOf(node, 'MinMaxExpr')
+  if (choice !== undefined) return largestOf((choice.args ?? []).map(inner))
+  const branches = contentOf(node, 'CaseExpr')
+  if (branches !== undefined) {
+    const results = (branches.args ?? []).map((each) => contentOf(each, 'CaseWhen')?.result)
+    const { defresult } = branches
+    return largestOf([...results, ...(defresult === undefined ? [] : [defresult])].map(inner))
   }
   const { typeName, arg } = contentOf(node, 'TypeCast') ?? {}
   const isText = TEXT_TYPES.has(namesOf(typeName?.names).at(-1))
   if (arg === undefined || !isText || typeName?.arrayBounds !== undefined) return undefined
   const size = sizes.ofOther(arg)
   // Two digits of a number take a byte.
-  return size === undefined ? boundOfText(arg, sizes) : 2 * size + FIXED_TEXT_BYTES
+  return size === undefined ? inner(arg) : 2 * size + FIXED_TEXT_BYTES
+}
+
+/** Returns the largest size of the text that a function returns, or undefined. */
+function boundOfTextCall(
+  name: string | undefined,
+  args: readonly Node[] = [],
+  boundOf: (node: Node | undefined) => number | undefined,
+): number | undefined {
+  const [text, second, third] = args
+  if (LETTER_FUNCTIONS.has(name)) return boundOf(text)
+  if (name === 'concat' || name === 'concat_ws') {
+    const size = sumOf(args.map(boundOf))
+    const separators = name === 'concat' ? 0 : args.length * (boundOf(text) ?? 0)
+    return size === undefined ? undefined : size + separators
+  }
+  const size = boundOf(text)
+  const [found, made] = [second, third].map(textOfConstant)
+  if (size === undefined || made === undefined) return undefined
+  const bytes = Buffer.byteLength(made)
+  if (name === 'replace') {
+    // What is found is at least as long as the constant.
+    const each = Math.max(1, Buffer.byteLength(found ?? ''))
+    return Math.ceil(size * Math.max(1, bytes / each))
+  }
+  // A pattern can match at each place, also nothing there. A backslash would repeat what it has matched.
+  const isRepeated = made.includes('\\')
+  if (name === 'regexp_replace' && !isRepeated) return size + (size + 1) * bytes
+  // Another letter takes up to four bytes.
+  return name === 'translate' ? size * (/^[\0-\x7f]*$/.test(made) ? 1 : 4) : undefined
+}
+
+function sumOf(sizes: readonly (number | undefined)[]): number | undefined {
+  return sizes.reduce<number | undefined>(
+    (sum, size) => (sum === undefined || size === undefined ? undefined : sum + size),
+    0,
+  )
+}
+
+function largestOf(sizes: readonly (number | undefined)[]): number | undefined {
+  return sizes.reduce<number | undefined>(
+    (largest, size) =>
+      largest === undefined || size === undefined ? undefined : Math.max(largest, size),
+    0,
+  )
+}
+
+/** Returns the text that is written as a constant. */
+function textOfConstant(node: Node | undefined): string | undefined {
+  const { sval } = contentOf(node, 'A_Const') ?? {}
+  return sval === undefined ? undefined : (sval.sval ?? '')
 }
 
 function boundOfScaled(

@@ -117,6 +117,12 @@ it.each([
   `u::text like '0%' and u::varchar(8) ~ '^[0-9a-f]+$' and (a::text) like '1%'`,
   `split_part(lower(s), '@', 2) like '%.org' and (lower(s) collate "C") ~ '^[a-z]+$'`,
   `strpos(lower(s::text), '@') > 1 and cast(d as text) like '%.50'`,
+  `replace(replace(s, '.', ''), ',', '.')::numeric > 0`,
+  `replace(regexp_replace(s, '[.]', '', 'g'), ',', '.')::numeric > 0`,
+  `trim(s || ' ' || coalesce(s2, '')) <> '' and trim(concat_ws(' ', s, s2, 'x')) <> ''`,
+  `replace(lower(trim(s)), ' ', '-') = s and translate(nullif(s, ''), 'ab', 'cd') like '%c%'`,
+  `replace(case when a > 1 then s else lower(s2) end, 'abc', 'abc') like '%a%'`,
+  `upper(replace(a::text, '1', '${'a'.repeat(1000)}')) like '%@%'`,
 ])('accepts %s, whose cost has a bound', async (text) => {
   const columns = [
     { id: 1, name: 'a', bytesMax: 16 },
@@ -125,6 +131,7 @@ it.each([
     { id: 4, name: 't' },
     { id: 5, name: 's', isText: true },
     { id: 6, name: 'u', bytesMax: 16 },
+    { id: 7, name: 's2', isText: true },
   ]
   const parsed = (await parseRowExpressions([text])).get(text)
   if (parsed === undefined || parsed instanceof AppError) throw parsed
@@ -149,7 +156,13 @@ it.each([
   `s like lower(s)`,
   `lower(repeat(s, 1000)) like '%@%'`,
   `(s || s) like '%@%'`,
-  `upper(replace(a::text, '1', '${'a'.repeat(1000)}')) like '%@%'`,
+  `upper(replace(replace(a::text, '1', '${'a'.repeat(1000)}'), 'a', '${'1'.repeat(900)}')) like '%@%'`,
+  `replace(replace(s, 'a', 'bbbbbb'), 'b', 'c') = ''`,
+  `replace(regexp_replace(s, 'a*', 'bbbbbb', 'g'), 'b', 'c') = ''`,
+  `replace(regexp_replace(s, '(a+)', '\\1\\1\\1', 'g'), 'b', 'c') = ''`,
+  `trim(s || s || s || s || s) = ''`,
+  `strpos(s || s, '${'a'.repeat(600)}') = 0`,
+  `replace(replace(s, s, 'bbbbbb'), 'b', 'c') = ''`,
   `s::text[] && string_to_array(s, ',')`,
 ])('refuses %s, whose cost has none', async (text) => {
   const columns = [

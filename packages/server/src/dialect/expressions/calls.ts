@@ -179,13 +179,14 @@ function argumentMax(
     const hasWeights =
       name.startsWith('ts_rank') &&
       (args.length === 4 || (args.length === 3 && contentOf(args[2], 'A_Const') === undefined))
+    if (index === 0 && !hasWeights) return writer.searchedMax(cost.sizes, args)
     return sizeAt(cost.sizes, hasWeights ? index - 1 : index)
   }
   if (index !== 0) return sizeAt(cost.sizes, index)
   const factor = args[cost.factor]
   const size = contentOf(factor, 'A_Const')?.ival?.ival ?? writer.sizeOf(factor)
   const times = Math.max(1, size ?? sizeAt(cost.sizes, cost.factor))
-  return Math.min(sizeAt(cost.sizes, 0), Math.floor(VALUE_BYTES_MAX / times))
+  return Math.min(writer.searchedMax(cost.sizes, args), Math.floor(VALUE_BYTES_MAX / times))
 }
 
 /** Writes the arguments of an aggregate that collects them. The size of each value is counted. */

@@ -2,7 +2,7 @@ import type { IntBits } from '@offshoot/contract/schema'
 import type { Node } from 'libpg-query'
 import { textLength } from '../../postgres/place.js'
 import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
-import { SEARCHED_BYTES_MAX, TYPES } from '../allowed.js'
+import { PATTERN_BYTES_MAX, SEARCHED_BYTES_MAX, TYPES } from '../allowed.js'
 import { boundOfResult, boundOfText } from '../bounded-results.js'
 import { type Effort, knownSize, valueTooLarge, within } from '../bounded-values.js'
 import {
@@ -70,6 +70,9 @@ export interface StatementContext {
   /** Whether a range has been written. */
   hasRanges?: boolean
 }
+
+/** The number of columns of the largest size that a searched text can be joined from. */
+const JOINED_COLUMNS_MAX = 4
 
 /** How nodes of a kind are written. Other kinds are rejected. */
 export type Writers = {
@@ -316,10 +319,27 @@ export class ExpressionWriter {
       ofText: (each) => {
         const [name, ...more] = namesOf(contentOf(each, 'ColumnRef')?.fields)
         const isColumn = name !== undefined && more.length === 0 && isText(name)
-        return isColumn ? SEARCHED_BYTES_MAX : undefined
+        return isColumn ? SEARCHED_BYTES_MAX : this.#sizeOfConstant(each)
       },
       ofOther: (each) => this.boundOf(each),
     })
+  }
+
+  #sizeOfConstant(node: Node): number | undefined {
+    return contentOf(node, 'A_Const') === undefined ? undefined : this.sizeOf(node)
+  }
+
+  /**
+   * Returns the largest size of a text that a call of an expression over one row searches for a constant: if that is short, a
+   * text that is joined from several columns takes no longer than one column and a long one.
+   */
+  searchedMax(sizes: readonly number[], args: readonly Node[]): number {
+    const [bytesMax = 0, patternMax = 1] = sizes
+    const isSearched = bytesMax === SEARCHED_BYTES_MAX && patternMax === PATTERN_BYTES_MAX
+    if (this.context.isText === undefined || !isSearched) return bytesMax
+    const pattern = args.length < 2 ? 1 : (this.sizeOf(args[1]) ?? patternMax)
+    const times = Math.floor(patternMax / Math.max(1, pattern))
+    return bytesMax * Math.max(1, Math.min(JOINED_COLUMNS_MAX, times))
   }
 
   writeAllGrowing(nodes: readonly Node[] | undefined): Sql[] {
