@@ -17,7 +17,7 @@ import { type BranchState, getStartOf, getState, readState } from '../branches/b
 import { getRequiredApprovals } from '../branches/queries.js'
 import type { LongWork } from '../long-work/long-work.js'
 import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
-import { listRemovals, measureLoss, type Removal } from '../schemas/data-loss.js'
+import { listRemovals, measureLoss, withoutColumns } from '../schemas/data-loss.js'
 import type { MergeStrategy, Take } from '../schemas/merge-definitions.js'
 import {
   mergeSchemas,
@@ -308,12 +308,10 @@ export async function planMerge(
     hasRows: (tableId) => ruleOf(tableId).mode === 'merge',
   })
   // Tables and columns in conflict are not removed.
-  const removals = listLost(listRemovals(ours.schema, schema), {
-    schema,
-    restored,
-    changedRecords,
-    idsOf: (id) => ids.allOf([id]),
-  })
+  const removals = withoutColumns(
+    listRemovals(ours.schema, schema),
+    isMadeAgain({ schema, restored, changedRecords, idsOf: (id) => ids.allOf([id]) }),
+  )
   return {
     ...options,
     theirs: readColumns(theirs, schema),
@@ -348,38 +346,29 @@ export async function planMerge(
 }
 
 /**
- * Leaves out the columns whose values the merged schema has in another form. Their types are changed back, which converts what was
- * written since. Or an expression has made other values of them, which a revert takes back, and nobody has written to them since.
+ * Returns whether the merged schema has the values of a removed column in another form. Its type is changed back, which converts
+ * what was written since. Or an expression has made other values of them, which a revert takes back, and nobody has written to
+ * them since.
  */
-function listLost(
-  removals: readonly Removal[],
-  {
-    schema,
-    restored,
-    changedRecords,
-    idsOf,
-  }: Pick<MergePlan, 'schema' | 'restored' | 'changedRecords'> & {
-    /** Returns all ids of a column. */
-    idsOf(id: number): readonly number[]
-  },
-): Removal[] {
-  const tables = new Map(schema.tables.map((table) => [table.id, table]))
-  return removals.flatMap((removal): Removal[] => {
-    const { table, columns } = removal
-    if (columns === undefined) return [removal]
-    const after = tables.get(table.id)?.columns ?? []
-    const broughtBack = new Set(
-      [...restored].flatMap(([old, id]) => (after.some((each) => each.id === id) ? [old] : [])),
-    )
-    const replaced = new Set(after.flatMap((column) => (column.replaced ?? []).flatMap(idsOf)))
-    const lost = columns.filter((column) => {
-      if (listOrigins(column).some(({ id }) => broughtBack.has(id))) return false
-      const isRemade =
-        replaced.has(column.id) || column.replaced?.some((id) => broughtBack.has(id)) === true
-      return !isRemade || (changedRecords.get(column.id) ?? 0) > 0
-    })
-    return lost.length === 0 ? [] : [{ table, columns: lost }]
-  })
+function isMadeAgain({
+  schema,
+  restored,
+  changedRecords,
+  idsOf,
+}: Pick<MergePlan, 'schema' | 'restored' | 'changedRecords'> & {
+  /** Returns all ids of a column. */
+  idsOf(id: number): readonly number[]
+}): Parameters<typeof withoutColumns>[1] {
+  const columns = schema.tables.flatMap((table) => table.columns)
+  const live = new Set(columns.map(({ id }) => id))
+  const broughtBack = new Set([...restored].flatMap(([old, id]) => (live.has(id) ? [old] : [])))
+  const replaced = new Set(columns.flatMap((column) => (column.replaced ?? []).flatMap(idsOf)))
+  return (column) => {
+    if (listOrigins(column).some(({ id }) => broughtBack.has(id))) return true
+    const isRewritten =
+      replaced.has(column.id) || column.replaced?.some((id) => broughtBack.has(id)) === true
+    return isRewritten && (changedRecords.get(column.id) ?? 0) === 0
+  }
 }
 
 /** Returns the decisions about the schemas, if the conflicts are those that were reviewed. */

@@ -9,7 +9,6 @@ import {
   type StoredSchema,
   type StoredTable,
 } from '../../rows/columns/stored-schema.js'
-import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import { RowState } from '../../rows/row-state.js'
 
@@ -25,27 +24,15 @@ export interface Removal {
   readonly columns: readonly StoredColumn[] | undefined
 }
 
-/**
- * Lists the tables and columns that the later schema lacks. They are compared by id, not by name. A column that `changes` have
- * given new values is not removed.
- */
-export function listRemovals(
-  before: StoredSchema,
-  after: StoredSchema,
-  changes: readonly SchemaChange[] = [],
-): Removal[] {
-  const rewritten = new Map(
-    changes.flatMap((change) =>
-      change.kind === 'columnAltered' && change.using ? [[change.column.id, change.before]] : [],
-    ),
-  )
+/** Lists the tables and columns that the later schema lacks. They are compared by id, not by name. */
+export function listRemovals(before: StoredSchema, after: StoredSchema): Removal[] {
   const kept = new Map(after.tables.map((table) => [table.id, table]))
   return before.tables.flatMap((table): Removal[] => {
     const remaining = kept.get(table.id)
     if (remaining === undefined) return [{ table, columns: undefined }]
     // The values of a column that another one was made of are those of the other one.
     const ids = new Set(
-      remaining.columns.flatMap((column) => listSources(column, rewritten).map(({ id }) => id)),
+      remaining.columns.flatMap((column) => [column, ...listOrigins(column)].map(({ id }) => id)),
     )
     // A computed column has no values of its own.
     const columns = table.columns.filter((column) => !ids.has(column.id) && !column.computed)
@@ -53,14 +40,22 @@ export function listRemovals(
   })
 }
 
-/** Lists a column and those that its values were made of, also by an expression. */
-function listSources(
-  column: StoredColumn,
-  rewritten: ReadonlyMap<StoredColumn['id'], StoredColumn>,
-): StoredColumn[] {
-  const made = [column, ...listOrigins(column)]
-  const sources = made.flatMap(({ id }) => rewritten.get(id) ?? [])
-  return [...made, ...sources.flatMap((each) => listSources(each, rewritten))]
+/** Lists what an edit removes, without the columns whose values an expression makes new ones of. */
+export function listLost(before: StoredSchema, after: StoredSchema): Removal[] {
+  const columns = after.tables.flatMap((table) => table.columns)
+  const replaced = new Set(columns.flatMap((column) => column.replaced ?? []))
+  return withoutColumns(listRemovals(before, after), ({ id }) => replaced.has(id))
+}
+
+/** Leaves out the removed columns whose values are not lost. */
+export function withoutColumns(
+  removals: readonly Removal[],
+  isKept: (column: StoredColumn, table: StoredTable) => boolean,
+): Removal[] {
+  return removals.flatMap(({ table, columns }): Removal[] => {
+    const lost = columns?.filter((column) => !isKept(column, table))
+    return lost?.length === 0 ? [] : [{ table, columns: lost }]
+  })
 }
 
 export function removesAnything(operations: readonly SchemaOperation[]): boolean {

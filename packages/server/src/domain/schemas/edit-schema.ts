@@ -15,7 +15,6 @@ import {
 } from '../../postgres/run-transaction.js'
 import type { Sql } from '../../postgres/sql.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
-import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
@@ -30,7 +29,7 @@ import { listAdded, onlyAdds } from './additions.js'
 import { applyOperations } from './apply-operations.js'
 import { countColumns } from './check-column.js'
 import { checksumOf } from './checksum.js'
-import { dataLossError, listRemovals, measureLoss, removesAnything } from './data-loss.js'
+import { dataLossError, listLost, measureLoss, removesAnything } from './data-loss.js'
 import { dryRunOptions, editOptions, parseExpressions } from './edit-options.js'
 import {
   type BranchHead,
@@ -258,16 +257,13 @@ async function findLosses(
   const { head, edits, limits } = options
   if (!edits.some(({ operations }) => removesAnything(operations))) return []
   let after = head.schema
-  const changes: SchemaChange[] = []
   const { nextId } = dryRunOptions(limits)
   for (const { operations } of edits) {
     const expressions = await parseExpressions(operations)
     const dryRun = editOptions({ limits, expressions, nextId })
-    const applied = await inTurns(applyOperations(after, operations, dryRun))
-    after = applied.schema
-    changes.push(...applied.changes)
+    after = (await inTurns(applyOperations(after, operations, dryRun))).schema
   }
-  const removals = listRemovals(head.schema, after, changes)
+  const removals = listLost(head.schema, after)
   const rows = await getRows(transaction, head)
   return measureLoss(transaction, rows, { removals, limits })
 }

@@ -32,7 +32,6 @@ import {
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns/stored-schema.js'
-import type { SchemaChange } from '../../rows/heaps/schema-changes.js'
 import type { BranchRows } from '../../rows/layout/layout.js'
 import { RowState } from '../../rows/row-state.js'
 import type { Storage } from '../../rows/storage.js'
@@ -42,7 +41,7 @@ import type { LongWork } from '../long-work/long-work.js'
 import { applyOperations } from './apply-operations.js'
 import { canAlter, NEVER } from './compare-columns.js'
 import { compareSchemasByName, idTypesOf, withoutRemoved } from './compare-schemas-by-name.js'
-import { listRemovals, measureLoss } from './data-loss.js'
+import { listLost, measureLoss } from './data-loss.js'
 import { dryRunOptions, parseExpressions } from './edit-options.js'
 import { editInside, editSchema, getHead, type PlanEdits, type WithPin } from './edit-schema.js'
 import { planPush } from './plan-push.js'
@@ -122,17 +121,13 @@ async function tryEdit(
   transaction: Queryable,
   { access, limits }: EditContext,
   { before, operations }: { before: StoredSchema; operations: readonly SchemaOperation[] },
-): Promise<{
-  after: StoredSchema
-  changes: readonly SchemaChange[]
-  problems: ColumnProblem[]
-}> {
+): Promise<{ after: StoredSchema; problems: ColumnProblem[] }> {
   const options = dryRunOptions(limits, await parseExpressions(operations))
   const { schema: after, changes } = await inTurns(applyOperations(before, operations, options))
   await yieldToOthers()
   const rows = new RowState(await getRows(transaction, access))
   const checked = { before: byId(before), changes, limits }
-  return { after, changes, problems: await rows.findChangeProblems(transaction, checked) }
+  return { after, problems: await rows.findChangeProblems(transaction, checked) }
 }
 
 /** Applies operations as one migration. */
@@ -396,12 +391,11 @@ export function previewEdits(
     async (transaction) => {
       const { schema: before } = await getHead(transaction, context.access)
       const operations = request.edits?.operations ?? []
-      const edit = { before, operations }
-      const { after, changes, problems } = await tryEdit(transaction, context, edit)
+      const { after, problems } = await tryEdit(transaction, context, { before, operations })
       return {
         original: toPublicSchema(before),
         updated: toPublicSchema(after),
-        ...(await lossOf(transaction, context, { before, after, changes })),
+        ...(await lossOf(transaction, context, { before, after })),
         ...(operations.some(mayAddRule) && { problems }),
       }
     },
@@ -435,14 +429,10 @@ async function getRows(transaction: Queryable, { branchId }: BranchAccess): Prom
 async function lossOf(
   transaction: Queryable,
   { access, limits, showsLoss }: LookContext,
-  {
-    before,
-    after,
-    changes,
-  }: { before: StoredSchema; after: StoredSchema; changes?: readonly SchemaChange[] },
+  { before, after }: { before: StoredSchema; after: StoredSchema },
 ): Promise<{ dataLoss?: DataLoss[] }> {
   if (!showsLoss) return {}
-  const removals = listRemovals(before, after, changes)
+  const removals = listLost(before, after)
   if (removals.length === 0) return { dataLoss: [] }
   const rows = await getRows(transaction, access)
   return { dataLoss: await measureLoss(transaction, rows, { removals, limits }) }
