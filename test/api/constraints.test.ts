@@ -1,6 +1,8 @@
+import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { expectOk } from '../support/tables.js'
 
 let service: TestService
 let number = 0
@@ -76,6 +78,122 @@ it('a check searches the letters of texts, and other values as texts', async () 
     const answer = await branches.call('main', 'PATCH', '/tables/users/data/a', values)
     expect(answer).toMatchObject({ status: 400, body: { constraint } })
   }
+})
+
+const STATES = ['new', 'paid', 'archived']
+const stateColumn = (values: readonly string[]) =>
+  ({ name: 's', type: 'enum', enum: { values } }) as Column
+
+/** A check and a computed column over an enum whose values have another order than that of letters. */
+async function openStates() {
+  const branches = await TestBranches.create(service, `constraints${++number}`, {
+    orders: [
+      stateColumn(STATES),
+      { name: 'open', type: 'bool', computed: `s < 'paid'` },
+      { name: 'note', type: 'text' },
+    ],
+  })
+  const put = (path: string, body: unknown, branch = 'main') =>
+    branches.call(branch, 'PUT', `/tables/orders/${path}`, body)
+  const alter = (changes: object, branch = 'main', column = 's') =>
+    branches.call(branch, 'PATCH', `/tables/orders/columns/${column}`, changes)
+  expectOk(await put('constraints/known', { check: `s <= 'paid' or s is null` }))
+  return { branches, put, alter }
+}
+
+it('values of an enum are compared by their order, like in SQL', async () => {
+  const { branches, put } = await openStates()
+  for (const s of ['new', 'paid']) await branches.put('main', 'orders', s, { s })
+  expect(await put('data/archived', { s: 'archived' })).toMatchObject({
+    status: 400,
+    body: { code: 'check_violation', constraint: 'known' },
+  })
+  expect(await branches.read('main', 'orders', ['new', 'paid'])).toMatchObject({
+    new: { open: true },
+    paid: { open: false },
+  })
+  const filter = { filter: { open: true }, columns: ['id'] }
+  const found = await branches.call('main', 'POST', '/tables/orders/query', filter)
+  expect(expectOk(found).body.records).toMatchObject([{ id: 'new' }])
+  const unknown = { status: 400, body: { message: /invalid input value for enum s: "nope"/ } }
+  for (const check of [`s <> 'nope'`, `s in ('new', 'nope')`, `coalesce(s, 'new') < 'nope'`]) {
+    const { status, body } = await put('constraints/other', { check })
+    expect({ check, status, message: body.message }).toMatchObject({
+      ...{ check, status: unknown.status },
+      message: expect.stringMatching(unknown.body.message),
+    })
+  }
+  expectOk(
+    await put('constraints/mid', {
+      check: `s between 'new' and 'archived' and s = any(array['new', 'paid'])`,
+    }),
+  )
+  const sql = `alter table orders add constraint sql_order check (s > 'archived')`
+  const refused = await branches.call('main', 'POST', '/sql', { statement: sql })
+  expect(refused.body).toMatchObject({ code: 'constraint_violated', records: ['new', 'paid'] })
+})
+
+it.each(['main', 'fork'])('checks follow the order of an enum that changes on %s', async (on) => {
+  const { branches, put, alter } = await openStates()
+  for (const s of ['new', 'paid']) await branches.put('main', 'orders', s, { s })
+  if (on === 'fork') await branches.fork('fork')
+  // A value in between is known, and one in front of the limit.
+  const values = ['draft', 'new', 'checked', 'paid', 'archived']
+  expectOk(await alter({ enum: { values } }, on))
+  for (const s of ['draft', 'checked']) expectOk(await put(`data/${s}`, { s }, on))
+  expect(await put('data/b', { s: 'archived' }, on)).toMatchObject({ status: 400 })
+  expect(await branches.read(on, 'orders', values)).toMatchObject({
+    draft: { open: true },
+    checked: { open: true },
+    paid: { open: false },
+  })
+  const reordered = { enum: { values: ['draft', 'paid', 'new', 'checked', 'archived'] } }
+  const breaking = ['checked', 'new']
+  expect(await alter(reordered, on)).toMatchObject({
+    status: 400,
+    body: { code: 'constraint_violated', constraint: 'known', records: breaking },
+  })
+  const preview = await alter({ ...reordered, dryRun: true }, on)
+  expect(preview.body.problems).toMatchObject([{ constraint: 'known', records: 2 }])
+  const without = await alter({ enum: { values: ['draft', 'new', 'checked', 'archived'] } }, on)
+  expect(without).toMatchObject({ status: 400, body: { code: 'invalid_schema' } })
+  expect(without.body.message).toContain('its value [paid] is used by constraint [known]')
+  if (on === 'fork') {
+    await branches.merge('fork')
+    expectOk(await put('data/c', { s: 'checked' }))
+    expect(await put('data/b', { s: 'archived' })).toMatchObject({ status: 400 })
+  }
+})
+
+it('a column that becomes an enum, or none any more, is compared accordingly', async () => {
+  const { branches, put, alter } = await openStates()
+  await branches.put('main', 'orders', 'new', { s: 'new' })
+  expectOk(await alter({ type: 'string' }))
+  // As letters, everything from a to p is less.
+  expectOk(await put('data/b', { s: 'archived' }))
+  expect(await branches.read('main', 'orders', ['b'])).toMatchObject({ b: { open: true } })
+  const back = { type: 'enum', enum: { values: STATES } }
+  expect(await alter(back)).toMatchObject({ status: 400, body: { records: ['b'] } })
+  await branches.remove('main', 'orders', 'b')
+  expectOk(await alter(back))
+  expect(await put('data/b', { s: 'archived' })).toMatchObject({ status: 400 })
+  expect(await alter({ type: 'enum', enum: { values: ['a'] } }, 'main', 'note')).toMatchObject({
+    status: 200,
+  })
+})
+
+it('a merge is refused if one side removes a value of an enum that a check of the other one names', async () => {
+  const { branches, put, alter } = await openStates()
+  await branches.fork('fork')
+  expectOk(await alter({ enum: { values: ['new', 'paid'] } }, 'fork'))
+  expectOk(await put('constraints/last', { check: `s is distinct from 'archived'` }))
+  const answer = await branches.merging('fork')
+  expect(answer.body.conflicts).toMatchObject([
+    {
+      table: 'orders',
+      message: expect.stringContaining('[archived] is used by constraint [last]'),
+    },
+  ])
 })
 
 describe.each(['main', 'fork'])('a preview of constraints on %s', (branch) => {

@@ -33,6 +33,36 @@ const LABELS = `select t.typname, array_agg(e.enumlabel::text order by e.enumsor
   from pg_catalog.pg_type t join pg_catalog.pg_enum e on e.enumtypid = t.oid group by 1 order by 1`
 
 describe('an enum type', () => {
+  it('has the order of its values in checks and computed columns, as in queries', async () => {
+    await fork('ordered')
+    const client = await connect('ordered')
+    await client.query(`create type stage as enum ('new', 'paid', 'archived')`)
+    await client.query(
+      `create table orders (id serial primary key, s stage check (s <= 'paid'),
+         is_open boolean generated always as (s < 'paid') stored)`,
+    )
+    await client.query(`insert into orders (s) values ('new'), ('paid')`)
+    await expect(client.query(`insert into orders (s) values ('archived')`)).rejects.toThrow(
+      'check',
+    )
+    expect(await rowsOf(client, `select s, is_open, s < 'paid' from orders order by s`)).toEqual([
+      ['new', true, true],
+      ['paid', false, false],
+    ])
+    const check = `select pg_get_constraintdef(oid) from pg_constraint
+      where conrelid = 'orders'::regclass and contype = 'c'`
+    expect(await rowsOf(client, check)).toEqual([[`CHECK ((s <= 'paid'::stage))`]])
+    await client.query(`alter type stage add value 'checked' before 'paid'`)
+    await client.query(`insert into orders (s) values ('checked')`)
+    expect(await rowsOf(client, `select s from orders where is_open order by s`)).toEqual([
+      ['new'],
+      ['checked'],
+    ])
+    await expect(client.query(`alter table orders add check (s <> 'nope')`)).rejects.toThrow(
+      'invalid input value for enum',
+    )
+  })
+
   it('is known to other connections, has its name in the catalogue, and gets values', async () => {
     await fork('types')
     const first = await connect('types')

@@ -54,7 +54,16 @@ const StoredIdType = Type.Optional(Type.Enum(['int', 'uuid']))
 const StoredBits = Type.Optional(Type.Enum([...INT_BITS]))
 
 const Parts = Type.Array(Type.Union([Type.String(), Id]))
-const ExpressionSchema = Type.Object({ text: Parts, sql: Parts }, closed)
+const PlaceIn = Type.Object({ placeIn: Id, value: Type.Optional(Type.String()) }, closed)
+const NamedValue = Type.Object({ column: Id, value: Type.String() }, closed)
+const ExpressionSchema = Type.Object(
+  {
+    text: Parts,
+    sql: Type.Array(Type.Union([Type.String(), Id, PlaceIn])),
+    values: Type.Optional(Type.Array(NamedValue)),
+  },
+  closed,
+)
 
 const StoredColumnSchema = Type.Object(
   {
@@ -294,8 +303,26 @@ async function isRebuilt(
     const definition = toPublicConstraint(constraint, columns)
     const expressions = await parseRowExpressions('check' in definition ? [definition.check] : [])
     const { id } = constraint
-    const context = { id, table, columns, limits: LIMITS, expressions }
-    return toCanonicalJson(storeConstraint(definition, context)) === toCanonicalJson(constraint)
+    return [columns, withLetters(columns)].some((each) => {
+      const context = { id, table, columns: each, limits: LIMITS, expressions }
+      return makes(constraint, () => storeConstraint(definition, context))
+    })
+  } catch {
+    return false
+  }
+}
+
+/** Earlier versions compared the values of enums as texts. So do expressions over a column that was a text then. */
+function withLetters(columns: readonly StoredColumn[]): StoredColumn[] {
+  return columns.map(({ enum: _, columns: nested, ...column }) => ({
+    ...column,
+    ...(nested && { columns: withLetters(nested) }),
+  }))
+}
+
+function makes(stored: unknown, make: () => unknown): boolean {
+  try {
+    return toCanonicalJson(make()) === toCanonicalJson(stored)
   } catch {
     return false
   }
@@ -311,9 +338,11 @@ async function isComputedAgain(
     const text = expressionText(computed.text, pathsOf(columns))
     const expressions = await parseRowExpressions([text])
     const others = columns.filter((column) => column.id !== id)
-    const again = bindComputed(text, { columns: others, expressions })
     const isPossible = COLUMN_TYPE_ENTRIES[type].allows.computed === true
-    return isPossible && toCanonicalJson(again) === toCanonicalJson(computed)
+    return [others, withLetters(others)].some(
+      (each) =>
+        isPossible && makes(computed, () => bindComputed(text, { columns: each, expressions })),
+    )
   } catch {
     return false
   }

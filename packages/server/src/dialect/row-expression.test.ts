@@ -5,6 +5,7 @@ import { ident } from '../postgres/sql.js'
 import {
   bindRowExpression,
   columnIdsIn,
+  type ExpressionParts,
   expressionSql,
   expressionText,
   parseRowExpressions,
@@ -25,7 +26,7 @@ async function bind(text: string) {
 }
 
 const sqlOf = async (text: string) =>
-  expressionSql((await bind(text)).sql, (id) => ident(`c${id}`)).text
+  expressionSql((await bind(text)).sql as ExpressionParts, (id) => ident(`c${id}`)).text
 
 it('writes SQL from the syntax tree, with columns by id', async () => {
   expect(await sqlOf('price >= 0 -- free is fine')).toBe('("c7" >= 0)')
@@ -79,7 +80,8 @@ it('calculates with many columns, up to a number of functions and operators', as
   const write = async (text: string) => {
     const parsed = (await parseRowExpressions([text])).get(text)
     if (parsed === undefined || parsed instanceof AppError) throw parsed
-    return expressionSql(bindRowExpression(parsed, small).sql, (id) => ident(`c${id}`)).text
+    const written = bindRowExpression(parsed, small).sql as ExpressionParts
+    return expressionSql(written, (id) => ident(`c${id}`)).text
   }
   for (const operator of ['+', '-', '*', '/']) {
     const chain = (count: number) => `a${`${operator}b`.repeat(count)}`

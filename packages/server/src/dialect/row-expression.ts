@@ -1,10 +1,11 @@
 import { AppError } from '@offshoot/contract/errors'
 import { LIMITS } from '@offshoot/contract/limits'
 import type { Node } from 'libpg-query'
-import { Sql, sql } from '../postgres/sql.js'
+import { literal, Sql, sql } from '../postgres/sql.js'
 import { Slot, slot } from '../postgres/statement.js'
 import { FUNCTIONS, ROW_FUNCTIONS } from './allowed.js'
 import { Effort } from './bounded-values.js'
+import type { EnumType } from './declared-types.js'
 import type { ExpressionWriter, StatementContext } from './expressions/expression-writer.js'
 import { createWriter } from './expressions/writers.js'
 import { invalidSql } from './invalid-sql.js'
@@ -22,11 +23,31 @@ import { EXPRESSION_CALLS_MAX } from './sql-limits.js'
 /** A text in which numbers are the ids of columns. Columns can be renamed, and are stored in several tables. */
 export type ExpressionParts = readonly (string | number)[]
 
+/**
+ * The place of a value in the list of an enum column, or the beginning of a call that returns it, which ends with a
+ * parenthesis. The list is not a part of the expression, because it can change.
+ */
+export interface PlaceIn {
+  readonly placeIn: number
+  readonly value?: string
+}
+
+/** SQL in which numbers are the ids of columns, and in which values of enums are compared by their places. */
+export type StoredParts = readonly (string | number | PlaceIn)[]
+
+/** A value of an enum column that an expression names. */
+interface NamedValue {
+  readonly column: number
+  readonly value: string
+}
+
 export interface RowExpression {
   /** The expression as it was given. */
   readonly text: ExpressionParts
   /** The expression as PostgreSQL evaluates it. */
-  readonly sql: ExpressionParts
+  readonly sql: StoredParts
+  /** The values of enums that it names, which its columns must have. */
+  readonly values?: readonly NamedValue[]
 }
 
 /** A column that an expression can use. A column inside an object has a dotted name. */
@@ -37,6 +58,8 @@ interface RowColumn {
   readonly bytesMax?: number | undefined
   /** Whether its values are texts. */
   readonly isText?: boolean
+  /** Its values, if it is an enum. */
+  readonly enum?: EnumType | undefined
 }
 
 /** A syntactically valid expression. */
@@ -107,21 +130,26 @@ export function bindRowExpression(
     name: '',
     alias: '',
     columns: names,
+    types: new Map(known.flatMap(({ name, enum: type }) => (type ? [[name, type]] : []))),
     names: new NameIndex(names),
     isStored: true,
     isScalar: false,
     weight: 1,
   })
-  const writer = createWriter(new RowContext(parsed, find), scope)
-  const written = writeAll(writer, parsed.node)
+  const context = new RowContext(parsed, { columns: known, find })
+  const written = writeAll(createWriter(context, scope), parsed.node)
   const positions = listColumns(parsed.node).map(({ location = 0, fields }) => ({
     start: location - PREFIX_BYTES,
     id: find(namesOf(fields)[0] ?? '')?.id ?? 0,
   }))
-  return { text: cutAtColumns(parsed.text, positions), sql: written }
+  const { values } = context
+  return {
+    ...{ text: cutAtColumns(parsed.text, positions), sql: written },
+    ...(values.length > 0 && { values }),
+  }
 }
 
-function writeAll(writer: ExpressionWriter, node: Node): ExpressionParts {
+function writeAll(writer: ExpressionWriter, node: Node): StoredParts {
   requireValue(node)
   let written: Sql
   try {
@@ -129,7 +157,7 @@ function writeAll(writer: ExpressionWriter, node: Node): ExpressionParts {
   } catch (error) {
     throw error instanceof RangeError ? tooDeep() : error
   }
-  const parts = toParts(written)
+  const parts = toStoredParts(written)
   // Such a call limits the time of a statement. An expression of a row has to be cheap without it.
   if (parts.some((part) => typeof part === 'string' && part.includes('offshoot_sql.'))) {
     throw invalidSql('the expression calculates, compares or searches values that can be too large')
@@ -140,27 +168,55 @@ function writeAll(writer: ExpressionWriter, node: Node): ExpressionParts {
 class RowContext implements StatementContext {
   readonly effort: Effort
   expanded = 0
+  readonly #parsed: ParsedExpression
+  readonly #find: (name: string) => RowColumn | undefined
+  readonly #idOfEnum: ReadonlyMap<EnumType, number>
+  /** The values of enums that the expression names, by their places in JSON. */
+  readonly #values = new Map<string, NamedValue>()
 
   constructor(
-    private readonly parsed: ParsedExpression,
-    private readonly find: (name: string) => RowColumn | undefined,
+    parsed: ParsedExpression,
+    { columns, find }: { columns: readonly RowColumn[]; find(name: string): RowColumn | undefined },
   ) {
+    this.#parsed = parsed
+    this.#find = find
+    this.#idOfEnum = new Map(
+      columns.flatMap(({ id, enum: type }) => (type === undefined ? [] : [[type, id]])),
+    )
     // Its calls are few, and PostgreSQL checks for cancellation between rows.
     this.effort = new Effort(parsed.size, { pauses: false })
   }
 
   positionOf(location: number | undefined): number | undefined {
     if (location === undefined) return undefined
-    const bytes = Buffer.from(this.parsed.text).subarray(0, location - PREFIX_BYTES)
+    const bytes = Buffer.from(this.#parsed.text).subarray(0, location - PREFIX_BYTES)
     return bytes.toString().length + 1
   }
 
-  readonly columnSize = (name: string): number | undefined => this.find(name)?.bytesMax
+  readonly columnSize = (name: string): number | undefined => this.#find(name)?.bytesMax
 
-  readonly isText = (name: string): boolean => this.find(name)?.isText === true
+  readonly isText = (name: string): boolean => this.#find(name)?.isText === true
 
   columnSql(name: string): Sql {
-    return sql`${slot(this.find(name)?.id ?? 0)}`
+    return sql`${slot(this.#find(name)?.id ?? 0)}`
+  }
+
+  placeOf(value: Sql, type: EnumType): Sql {
+    const placeIn = this.#idOfEnum.get(type) ?? 0
+    const constant = value.values.length > 0 ? undefined : value.text
+    // PostgreSQL would calculate the place of a constant before it knows a collation.
+    const known = type.values.find((each) => literal(each).text === constant)
+    if (known !== undefined) return sql`${new PlaceSlot({ placeIn, value: known })}`
+    return sql`${new PlaceSlot({ placeIn })}${value})`
+  }
+
+  useValue(type: EnumType, value: string): void {
+    const named = { column: this.#idOfEnum.get(type) ?? 0, value }
+    this.#values.set(JSON.stringify(named), named)
+  }
+
+  get values(): readonly NamedValue[] {
+    return [...this.#values.values()]
   }
 
   useParameter(): void {
@@ -238,9 +294,37 @@ export function toParts({ strings, values }: Sql): ExpressionParts {
   return parts.filter((part) => part !== '')
 }
 
+/** Placeholder for the place of a value. */
+class PlaceSlot {
+  constructor(readonly part: PlaceIn) {}
+}
+
+function toStoredParts({ strings, values }: Sql): StoredParts {
+  const parts = strings.flatMap((text, index): (string | number | PlaceIn)[] => {
+    const value: unknown = values[index]
+    if (value instanceof PlaceSlot) return [text, value.part]
+    return value instanceof Slot ? [text, value.position] : [text]
+  })
+  return parts.filter((part) => part !== '')
+}
+
 /** Returns the ids of the columns that an expression uses. */
-export function columnIdsIn(parts: ExpressionParts): number[] {
-  return [...new Set(parts.filter((part) => typeof part === 'number'))]
+export function columnIdsIn(parts: StoredParts): number[] {
+  return [
+    ...new Set(
+      parts.flatMap((part) =>
+        typeof part === 'string' ? [] : typeof part === 'number' ? part : part.placeIn,
+      ),
+    ),
+  ]
+}
+
+/** Returns an expression for columns of PostgreSQL's types of enums, which have the order of their values. */
+export function shownParts(parts: StoredParts): ExpressionParts {
+  return parts.map((part) => {
+    if (typeof part !== 'object') return part
+    return part.value === undefined ? '(' : literal(part.value).text
+  })
 }
 
 /** Returns the SQL of an expression. `columnSql` returns an expression for a column, by its id. */

@@ -2,7 +2,7 @@ import { LIMITS } from '@offshoot/contract/limits'
 import type { ColumnType, IntBits } from '@offshoot/contract/schema'
 import type { CompiledSchema } from '../data/session/compiled-schema.js'
 import { idKeyName } from '../data/sql/branch-tables.js'
-import { expressionSql } from '../dialect/row-expression.js'
+import { expressionSql, shownParts } from '../dialect/row-expression.js'
 import { Aliases, cutName, NAME_BYTES_MAX } from '../dialect/scope.js'
 import { ident, join, literal, quoteIdent, raw, type Sql, sql } from '../postgres/sql.js'
 import { COLUMN_TYPE_ENTRIES } from '../rows/columns/column-types.js'
@@ -182,13 +182,13 @@ function typeOf({ column }: Physical): Sql {
 
 /** A computed column is shown as a stored one: that is what catalogues of PostgreSQL know everywhere. */
 function computedOf(
-  { uses, valueSql }: NonNullable<Physical['computed']>,
+  { uses, shownSql }: NonNullable<Physical['computed']>,
   columns: readonly ShapeColumn[],
 ): Sql {
   const nameOf = new Map(columns.map(({ name, physical }) => [physical.id, name]))
   // Of a column that has no name in statements, nothing can be shown.
   if (![...uses.keys()].every((id) => nameOf.has(id))) return sql``
-  const value = valueSql((id) => ident(nameOf.get(id) ?? ''))
+  const value = shownSql((id) => ident(nameOf.get(id) ?? ''))
   return sql` generated always as (${value}) stored`
 }
 
@@ -286,13 +286,14 @@ function defineRules(table: ShapeTable, names: Aliases): Sql[] {
   return [...keys, ...checks, ...indexes]
 }
 
-/** Returns the expression of a check without casts of links: here, links have the type of the ids. */
+/** Returns the expression of a check without casts: here, links have the type of the ids, and enums are types. */
 function writtenOf(
   { table: { constraints = [] } }: TableCodec,
   { id, expression }: TableCodec['checks'][number],
 ): TableCodec['checks'][number]['expression'] {
   const found = constraints.find((each) => each.id === id)
-  return found !== undefined && 'check' in found ? found.check.sql : expression
+  if (found === undefined || !('check' in found)) return expression
+  return shownParts(found.check.sql)
 }
 
 /** Columns of some types have a check instead of NOT NULL. Returns the id of such a column. */

@@ -62,6 +62,10 @@ export interface StatementContext {
   columnSql?(name: string): Sql
   /** Finds the enum type of this name, if a column has it. */
   findEnum?(name: string): EnumType | undefined
+  /** Returns SQL for the place of a value in the list of an enum. By default, the list is a part of it. */
+  placeOf?(value: Sql, type: EnumType): Sql
+  /** Notes a value of an enum that the statement names. */
+  useValue?(type: EnumType, value: string): void
   /** Counts text that is written for a name towards the length of the statement. */
   countText?(length: number): void
   readonly effort: Effort
@@ -191,6 +195,7 @@ export class ExpressionWriter {
       const { sval, location } = contentOf(node, 'A_Const') ?? {}
       if (sval !== undefined) {
         requireValueOf(type, sval.sval ?? '', () => this.context.positionOf(location))
+        this.context.useValue?.(type, sval.sval ?? '')
       }
       const { number } = contentOf(node, 'ParamRef') ?? {}
       if (number !== undefined) this.context.compareParameter?.(number, type)
@@ -216,11 +221,16 @@ export class ExpressionWriter {
 
   /** Writes the place of a value in the list of its enum. Places have the order of the values. */
   placeOf(value: Sql, type: EnumType): Sql {
+    const given = this.context.placeOf?.(value, type)
+    if (given !== undefined) return given
     return sql`pg_catalog.array_position(${this.#listOf(type)}, ${value})`
   }
 
   /** Writes the places of the values of an array. */
   placesOf(values: Sql, type: EnumType): Sql {
+    if (this.context.placeOf !== undefined) {
+      throw invalidSql('values of an enum cannot be compared with an array here, except by =')
+    }
     const place = this.placeOf(sql`elements.element`, type)
     return sql`
       select array(select ${place} from pg_catalog.unnest(given.list) as elements(element))
@@ -234,6 +244,11 @@ export class ExpressionWriter {
   }
 
   #listOf({ values }: EnumType): Sql {
+    if (this.context.placeOf !== undefined) {
+      throw invalidSql(
+        'GREATEST and LEAST of values of an enum are not possible here; compare them in CASE',
+      )
+    }
     const items = values.map((value) => literal(value))
     const written = sql`array[${join(items, ', ')}]::pg_catalog.text[]`
     this.context.countText?.(textLength(written))

@@ -6,6 +6,7 @@ import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import { Fault } from '../../rows/columns/fault.js'
 import { detailsOf } from './alter-column.js'
 import type { EditOptions } from './schema-draft.js'
+import { listExpressions, type TableOfExpressions } from './store-constraint.js'
 
 /** Options of schema edits, with validation of default values by column type. */
 export function editOptions(
@@ -51,13 +52,27 @@ export function dryRunOptions(
   return editOptions({ limits, expressions, nextId: () => ++id })
 }
 
-/** Parses the expressions of operations, before the operations are applied. */
+/**
+ * Parses the expressions of operations, before they are applied to a schema. `given` is a schema that a client has sent, and
+ * has expressions, too.
+ */
 export function parseExpressions(
   operations: readonly SchemaOperation[],
+  { tables: stored }: { readonly tables: readonly TableOfExpressions[] },
   { tables }: Pick<Schema, 'tables'> = { tables: [] },
 ): Promise<ParsedExpressions> {
+  // Those over columns of another type are bound again.
+  const retyped = new Set(
+    operations.flatMap((operation) =>
+      'alterColumn' in operation && operation.alterColumn.type !== undefined
+        ? operation.alterColumn.table
+        : [],
+    ),
+  )
+  const kept = stored.filter(({ name }) => retyped.has(name))
   const given = [
     ...operations.flatMap(rulesIn),
+    ...kept.flatMap(listExpressions),
     ...tables.flatMap(({ columns, constraints = [] }) => [...columns, ...constraints]),
   ]
   const used = operations.flatMap((operation) =>

@@ -160,7 +160,7 @@ async function requireFewRows(
 ): Promise<void> {
   const [edit, ...others] = edits
   if (edit === undefined || others.length > 0 || !edit.operations.some(mayAddRule)) return
-  const dryRun = dryRunOptions(limits, await parseExpressions(edit.operations))
+  const dryRun = dryRunOptions(limits, await parseExpressions(edit.operations, head.schema))
   const { changes } = await inTurns(applyOperations(head.schema, edit.operations, dryRun))
   const rows = await getRows(transaction, head)
   if (!(await new RowState(rows).isLargeCheck(transaction, { changes, limits }))) return
@@ -259,7 +259,7 @@ async function findLosses(
   let after = head.schema
   const { nextId } = dryRunOptions(limits)
   for (const { operations } of edits) {
-    const expressions = await parseExpressions(operations)
+    const expressions = await parseExpressions(operations, after)
     const dryRun = editOptions({ limits, expressions, nextId })
     after = (await inTurns(applyOperations(after, operations, dryRun))).schema
   }
@@ -378,7 +378,7 @@ async function applyEdit(
     if (id === undefined) throw new Error('ids for an edit are counted beforehand')
     return id
   }
-  const expressions = await parseExpressions(edit.operations)
+  const expressions = await parseExpressions(edit.operations, head.schema)
   const rules = editOptions({ limits, nextId, expressions })
   const edited = await inTurns(applyOperations(head.schema, edit.operations, rules))
   const schema = rememberIds(head.schema, edited.schema)

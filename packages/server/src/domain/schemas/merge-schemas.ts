@@ -30,6 +30,7 @@ import { rememberIds } from './remembered-ids.js'
 import {
   columnIdsOf,
   columnIdsUsedBy,
+  enumFault,
   type StoredConstraint,
   toPublicConstraint,
   withColumnIds,
@@ -163,6 +164,7 @@ export function mergeSchemas(
   conflicts.push(
     ...nameConflicts(tables),
     ...linkConflicts(tables),
+    ...enumConflicts(tables),
     ...limitConflicts(ours.tables, tables, options.limits),
   )
   const remembered = rememberIds(ours, withOrder(ours, tables))
@@ -696,6 +698,14 @@ function linkConflicts(tables: readonly StoredTable[]): SchemaConflict[] {
         takes: NEITHER,
       })),
   )
+}
+
+/** Finds values of enums that one side has removed and the other one uses. */
+function enumConflicts(tables: readonly StoredTable[]): SchemaConflict[] {
+  return tables.flatMap((table): SchemaConflict[] => {
+    const fault = enumFault(table)
+    return fault === undefined ? [] : [{ table: table.name, message: fault, takes: NEITHER }]
+  })
 }
 
 /**

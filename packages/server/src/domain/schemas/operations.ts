@@ -122,7 +122,7 @@ async function tryEdit(
   { access, limits }: EditContext,
   { before, operations }: { before: StoredSchema; operations: readonly SchemaOperation[] },
 ): Promise<{ after: StoredSchema; problems: ColumnProblem[] }> {
-  const options = dryRunOptions(limits, await parseExpressions(operations))
+  const options = dryRunOptions(limits, await parseExpressions(operations, before))
   const { schema: after, changes } = await inTurns(applyOperations(before, operations, options))
   await yieldToOthers()
   const rows = new RowState(await getRows(transaction, access))
@@ -329,6 +329,7 @@ export function compareWithSchema(
     const { branchOperations = [], schemaOperations = [] } = request
     const expressions = await parseExpressions(
       [...branchOperations, ...schemaOperations],
+      head.schema,
       request.schema,
     )
     const options = dryRunOptions(context.limits, expressions)
@@ -359,10 +360,10 @@ export function compareWithBranch(
   return look(database, async (transaction) => {
     const head = await getHead(transaction, context.access)
     const other = await getHead(transaction, options.other)
-    const expressions = await parseExpressions([
-      ...sourceBranchOperations,
-      ...targetBranchOperations,
-    ])
+    const expressions = await parseExpressions(
+      [...sourceBranchOperations, ...targetBranchOperations],
+      { tables: [...head.schema.tables, ...other.schema.tables] },
+    )
     const dryRun = dryRunOptions(context.limits, expressions)
     const { schema: source } = await inTurns(
       applyOperations(head.schema, sourceBranchOperations, dryRun),

@@ -8,7 +8,11 @@ import {
   type IntBits,
   type TableHistory,
 } from '@offshoot/contract/schema'
-import type { ParsedExpressions, RowExpression } from '../../dialect/row-expression.js'
+import {
+  expressionText,
+  type ParsedExpressions,
+  type RowExpression,
+} from '../../dialect/row-expression.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import {
   listAllColumns,
@@ -45,6 +49,8 @@ import {
   columnIdsOf,
   columnIdsUsedBy,
   constraintNotFound,
+  enumFault,
+  pathsOf,
   requireColumns,
   type StoredConstraint,
   storeConstraint,
@@ -324,7 +330,7 @@ export class SchemaDraft {
     for (const constraint of carried) {
       this.#steps.push({ kind: 'constraintAdded', tableId: table.id, constraint })
     }
-    if (altered.id !== before.id) this.#carryComputed(table, before, altered)
+    if (altered.id !== before.id) this.#carryComputed(table, before, altered, refuse)
   }
 
   /** Returns the expression that the values of a column come from. undefined: they are converted. */
@@ -375,8 +381,13 @@ export class SchemaDraft {
     const constraints = this.#constraintsOf(table)
     const used = constraints.items().filter((each) => columnIdsOf(each).includes(before.id))
     return used.map((old) => {
-      const constraint = carryConstraint(old, { id: this.#options.nextId(), before, column })
-      if ('fault' in constraint) throw refuse(constraint.fault)
+      const carried = carryConstraint(old, { id: this.#options.nextId(), before, column })
+      if ('fault' in carried) throw refuse(carried.fault)
+      const user = `constraint [${old.name}]`
+      const constraint =
+        'check' in carried && isOfEnum(before, column)
+          ? { ...carried, check: this.#bindAgain(table, carried.check, { user, refuse }) }
+          : carried
       constraints.replace(old.id, constraint)
       if (!this.#addedConstraints.delete(old.id)) {
         this.#steps.push({ kind: 'constraintRemoved', tableId: table.id, constraint: old })
@@ -387,15 +398,44 @@ export class SchemaDraft {
   }
 
   /** Lets computed columns use a column whose values are stored anew as they used it before. */
-  #carryComputed(table: StoredTable, before: StoredColumn, column: StoredColumn): void {
+  #carryComputed(
+    table: StoredTable,
+    before: StoredColumn,
+    column: StoredColumn,
+    refuse: (fault: string) => AppError,
+  ): void {
     const columns = this.#columnsOf(table)
     for (const old of columns.items()) {
       if (!columnIdsUsedBy(old).includes(before.id)) continue
-      const carried = withUsedIds(old, (id) => (id === before.id ? column.id : id))
+      const made = withUsedIds(old, (id) => (id === before.id ? column.id : id))
+      const user = `computed column [${old.name}]`
+      const carried =
+        made.computed !== undefined && isOfEnum(before, column)
+          ? { ...made, computed: this.#bindAgain(table, made.computed, { user, refuse }) }
+          : made
       columns.set(carried)
       if (this.#addedColumns.has(old.id)) continue
       const step = { before: old, column: carried }
       this.#steps.push({ kind: 'columnAltered', tableId: table.id, ...step })
+    }
+  }
+
+  /** Binds an expression over a column that is or was an enum, whose values it compares otherwise than texts. */
+  #bindAgain(
+    table: StoredTable,
+    { text: parts }: RowExpression,
+    { user, refuse }: { user: string; refuse: (fault: string) => AppError },
+  ): RowExpression {
+    const { expressions } = this.#options
+    const columns = this.#columnsOf(table).items()
+    const text = expressionText(parts, pathsOf(columns))
+    if (!expressions?.has(text)) {
+      throw refuse(`is used by ${user}; change its type before or after other changes of these`)
+    }
+    try {
+      return bindExpression(text, { columns, expressions })
+    } catch (error) {
+      throw error instanceof AppError ? refuse(`is used by ${user}: ${error.message}`) : error
     }
   }
 
@@ -546,6 +586,8 @@ export class SchemaDraft {
   #finishConstraints(table: StoredTable): StoredTable {
     const { constraints: known, ...rest } = table
     const constraints = this.#constraints.get(table.id)?.items() ?? known
+    const fault = enumFault({ ...table, constraints: constraints ?? [] })
+    if (fault !== undefined) throw invalid(`table [${table.name}]: ${fault}`)
     requireColumns(table, constraints ?? [], this.#original.get(table.id)?.columns ?? [])
     if (constraints === undefined) return table
     return constraints.length === 0 ? rest : { ...rest, constraints }
@@ -641,6 +683,9 @@ export class SchemaDraft {
     return [{ kind: 'idsChanged', table: after, before }, ...links]
   }
 }
+
+const isOfEnum = (...columns: readonly StoredColumn[]): boolean =>
+  columns.some(({ type }) => type === 'enum')
 
 /** Existing rows must have a value of a `notNull` column, so they get the one that new rows get. */
 function implicitFill({ notNull, defaultValue, generate }: Column | StoredColumn): Fill {

@@ -1,10 +1,10 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Constraint } from '@offshoot/contract/schema'
+import type { EnumType } from '../../dialect/declared-types.js'
 import {
   bindRowExpression,
   columnIdsIn,
-  type ExpressionParts,
   expressionText,
   type ParsedExpressions,
   type RowExpression,
@@ -124,10 +124,23 @@ export function withUsedIds(column: StoredColumn, idOf: (id: number) => number):
     : { ...column, computed: withIds(column.computed, idOf) }
 }
 
-function withIds({ text, sql }: RowExpression, idOf: (id: number) => number): RowExpression {
-  const read = (parts: ExpressionParts) =>
-    parts.map((part) => (typeof part === 'number' ? idOf(part) : part))
-  return { text: read(text), sql: read(sql) }
+function withIds(
+  { text, sql, values }: RowExpression,
+  idOf: (id: number) => number,
+): RowExpression {
+  return {
+    text: text.map((part) => (typeof part === 'number' ? idOf(part) : part)),
+    sql: sql.map((part) =>
+      typeof part === 'string'
+        ? part
+        : typeof part === 'number'
+          ? idOf(part)
+          : { ...part, placeIn: idOf(part.placeIn) },
+    ),
+    ...(values && {
+      values: values.map(({ column, value }) => ({ column: idOf(column), value })),
+    }),
+  }
 }
 
 function bindCheck(text: string, context: ExpressionContext): RowExpression {
@@ -164,6 +177,7 @@ export function bindExpression(
       name: path,
       bytesMax: valueBytesMax(column),
       isText: TEXT_TYPES.has(column.type),
+      enum: enumOf(column),
     })),
   )
   const used = new Set(columnIdsIn(bound.sql))
@@ -175,6 +189,10 @@ export function bindExpression(
 const TEXT_TYPES: ReadonlySet<StoredColumn['type']> = new Set([
   ...(['string', 'text', 'email', 'enum', 'link'] as const),
 ])
+
+/** Errors name the column, because the type of an enum can have the name of the table, which can change. */
+const enumOf = ({ name, enum: list }: StoredColumn): EnumType | undefined =>
+  list && { kind: 'enum', name: list.type ?? name, values: list.values }
 
 /** The size of a value that is neither a text nor a `decimal`. Two digits of a `decimal` take a byte. */
 const SMALL_BYTES = 16
@@ -209,6 +227,60 @@ export function columnIdsOf(constraint: StoredConstraint): readonly number[] {
 /** Returns the ids of the columns that a computed column uses. Others use none. */
 export function columnIdsUsedBy({ computed }: StoredColumn): readonly number[] {
   return computed === undefined ? [] : columnIdsIn(computed.sql)
+}
+
+export type TableOfExpressions = Pick<StoredTable, 'name' | 'columns' | 'constraints'>
+
+/** Lists the expressions of a table as their texts. */
+export function listExpressions({
+  columns,
+  constraints = [],
+}: TableOfExpressions): ({ check: string } | { computed: string })[] {
+  const nameOf = pathsOf(columns)
+  return [
+    ...constraints.flatMap((each) =>
+      'check' in each ? { check: expressionText(each.check.text, nameOf) } : [],
+    ),
+    ...columns.flatMap(({ computed }) =>
+      computed ? { computed: expressionText(computed.text, nameOf) } : [],
+    ),
+  ]
+}
+
+/** Characters of the lists of the enums whose values an expression compares by their places. */
+const LISTS_LENGTH_MAX = 256 * 1024
+
+/** Returns why a constraint or a computed column of a table does not allow the values that its enums have. */
+export function enumFault({
+  columns,
+  constraints = [],
+}: Pick<StoredTable, 'columns' | 'constraints'>): string | undefined {
+  const users = [
+    ...constraints.flatMap((each) =>
+      'check' in each ? { user: `constraint [${each.name}]`, ...each.check } : [],
+    ),
+    ...columns.flatMap(({ name, computed }) =>
+      computed ? { user: `computed column [${name}]`, ...computed } : [],
+    ),
+  ]
+  const find = (id: number): Partial<PlacedColumn> =>
+    listPaths(columns).find(({ column }) => column.id === id) ?? {}
+  for (const { user, ...expression } of users) {
+    for (const { column: id, value } of expression.values ?? []) {
+      const { path, column } = find(id)
+      if (column?.enum === undefined || column.enum.values.includes(value)) continue
+      return `column [${path}]: its value [${value}] is used by ${user}; change that first`
+    }
+    const lengths = expression.sql.map((part) => {
+      const id = typeof part === 'object' && part.value === undefined ? part.placeIn : undefined
+      const { column } = id === undefined ? {} : find(id)
+      return column?.enum === undefined ? 0 : JSON.stringify(column.enum.values).length
+    })
+    if (lengths.reduce((sum, length) => sum + length, 0) > LISTS_LENGTH_MAX) {
+      return `${user} compares too many values of enums by their order`
+    }
+  }
+  return undefined
 }
 
 /** Throws if a constraint or a computed column uses a column that the table does not have any more. */

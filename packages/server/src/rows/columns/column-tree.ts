@@ -2,7 +2,7 @@ import { columnIdsIn } from '../../dialect/row-expression.js'
 import { literal, type Sql, sql } from '../../postgres/sql.js'
 import { type CodecOptions, NOW, type ValueCodec } from './column-type.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from './column-types.js'
-import { computedSql, isComputed } from './computed-columns.js'
+import { computedSql, isComputed, shownComputedSql } from './computed-columns.js'
 import { Fault } from './fault.js'
 import { listAllColumns, type StoredColumn, type StoredTable } from './stored-schema.js'
 
@@ -25,6 +25,8 @@ interface ComputedValue {
   readonly uses: ReadonlyMap<number, StoredColumn>
   /** Returns SQL for the value. `columnSql` returns an expression for a column, by its id. */
   valueSql(columnSql: (id: number) => Sql): Sql
+  /** Does the same for columns with the types that are shown. */
+  shownSql(columnSql: (id: number) => Sql): Sql
 }
 
 /** A column and its nested columns. Its physical columns are those from `index` up to, excluding, `end`. */
@@ -129,6 +131,7 @@ function computedOf(
   return {
     uses: new Map(all.filter(({ id }) => ids.has(id)).map((each) => [each.id, each])),
     valueSql: (columnSql) => computedSql(column, { columns: all }, columnSql),
+    shownSql: (columnSql) => shownComputedSql(column, columnSql),
   }
 }
 

@@ -3,9 +3,11 @@ import {
   type ExpressionParts,
   expressionSql,
   type RowExpression,
+  type StoredParts,
+  shownParts,
   toParts,
 } from '../../dialect/row-expression.js'
-import { join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { slot } from '../../postgres/statement.js'
 import { COLUMN_TYPE_ENTRIES } from './column-types.js'
 import { fitsPrecision } from './conversions.js'
@@ -36,24 +38,38 @@ export function computedSql(
   { columns }: Pick<StoredTable, 'columns'>,
   columnSql: (id: number) => Sql,
 ): Sql {
-  const value = sql`(${expressionSql(withLinkTypes(column.computed.sql, columns), columnSql)})`
+  const value = sql`(${expressionSql(asStored(column.computed.sql, columns), columnSql)})`
   const { sqlType } = COLUMN_TYPE_ENTRIES[column.type]
   if (column.type !== 'decimal') return sql`(${value}::${raw(sqlType)})`
   return sql`round(${value}::numeric, ${raw(String(column.decimal?.scale ?? 0))})`
 }
 
-/** Links are stored as texts. In expressions they have the type of the ids, as in statements. */
-function withLinkTypes(parts: ExpressionParts, columns: readonly StoredColumn[]): ExpressionParts {
-  const types = new Map(
-    listAllColumns(columns).flatMap(({ id, link }): [number, string][] =>
-      link?.idType === undefined ? [] : [[id, LINK_TYPES[link.idType]]],
-    ),
-  )
-  if (types.size === 0) return parts
+/**
+ * Returns an expression for columns as they are stored. Links and enums are stored as texts. In expressions, as in statements,
+ * links have the type of the ids, and values of an enum the order of its list.
+ */
+function asStored(parts: StoredParts, columns: readonly StoredColumn[]): ExpressionParts {
+  const byId = new Map(listAllColumns(columns).map((column) => [column.id, column]))
   return parts.flatMap((part): ExpressionParts => {
-    const type = typeof part === 'number' ? types.get(part) : undefined
-    return type === undefined ? [part] : ['(', part, `)::${type}`]
+    if (typeof part === 'string') return [part]
+    if (typeof part === 'number') {
+      const type = byId.get(part)?.link?.idType
+      return type === undefined ? [part] : ['(', part, `)::${LINK_TYPES[type]}`]
+    }
+    const list = byId.get(part.placeIn)?.enum
+    // Without the column, the expression is not used.
+    if (list === undefined) return [part.placeIn]
+    if (part.value !== undefined) return [String(list.values.indexOf(part.value) + 1)]
+    const values = sql`array[${join(list.values.map(literal), ', ')}]::pg_catalog.text[]`
+    return toParts(sql`pg_catalog.array_position(${values} collate pg_catalog."C", `)
   })
+}
+
+/** Returns SQL for the value of a computed column, for columns with the types that are shown. */
+export function shownComputedSql(column: ComputedColumn, columnSql: (id: number) => Sql): Sql {
+  const { computed } = column
+  const shown = { ...computed, sql: shownParts(computed.sql) }
+  return computedSql({ ...column, computed: shown }, { columns: [] }, columnSql)
 }
 
 const LINK_TYPES = { int: 'bigint', uuid: 'uuid' } as const
@@ -84,7 +100,7 @@ export function checkOf(
 ): StoredCheck | undefined {
   if (!('check' in constraint)) return undefined
   const { id, name, check } = constraint
-  return { id, name, expression: withLinkTypes(check.sql, columns) }
+  return { id, name, expression: asStored(check.sql, columns) }
 }
 
 export function checkOfComputed(

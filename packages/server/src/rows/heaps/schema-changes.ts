@@ -12,7 +12,9 @@ import {
   checkOf,
   checkOfComputed,
   isComputed,
+  listNewRules,
   listStoredChecks,
+  type StoredCheck,
 } from '../columns/computed-columns.js'
 import {
   isFilled,
@@ -117,7 +119,11 @@ export function writesAllRows(change: SchemaChange): boolean {
 export function readsAllRows(change: SchemaChange, limits: Limits): boolean {
   if (change.kind === 'constraintAdded') return true
   if (change.kind === 'columnAltered')
-    return startsNumbering(change) || readsRecords(change, limits)
+    return (
+      startsNumbering(change) ||
+      readsRecords(change, limits) ||
+      listChecksMadeNew(change).length > 0
+    )
   if (change.kind === 'idsChanged') return narrowsIds(change)
   return change.kind === 'columnAdded' && (isComputed(change.column) || lacksValues(change))
 }
@@ -201,6 +207,14 @@ function usesGenerated(change: SchemaChange, changes: readonly SchemaChange[]): 
   )
 }
 
+/** Lists the checks that a change of the list of an enum makes other ones: they compare the places of its values. */
+function listChecksMadeNew({ table, before, column }: AlteredColumn): StoredCheck[] {
+  if (before.enum === undefined || before.id !== column.id) return []
+  const columns = table.columns.map((each) => (each.id === column.id ? before : each))
+  const changed = new Set(listNewRules({ ...table, columns }, table))
+  return listStoredChecks(table).filter(({ id }) => changed.has(id))
+}
+
 /** Returns the column whose change makes a constraint another one. */
 function alteredBy(
   change: ConstraintChange,
@@ -273,6 +287,7 @@ async function requireAllowed(
   }
   const problems = await findColumnProblems(transaction, checked, { ...change, limits })
   if (problems.length > 0) throw columnProblemsError(problems)
+  for (const rule of listChecksMadeNew(change)) await keep(rule)
 }
 
 /** A computed column uses columns that may be added by the same edit, so it comes after them. */
@@ -381,6 +396,7 @@ export async function applySchemaChanges(
         }
         if (before.id === column.id) {
           await alterHeapColumn(transaction, heap, change)
+          for (const rule of listChecksMadeNew(change)) await addHeapCheck(transaction, heap, rule)
           break
         }
         await addColumn(transaction, heap, { table, column, tell: options.tell })
