@@ -183,7 +183,7 @@ describe('a value', () => {
       client.query(`insert into items (id, n) values ('b', $1)`, [2_147_483_648]),
     ).rejects.toMatchObject({
       code: '22003',
-      message: 'value "2147483648" is out of range for type integer',
+      message: 'table [items]: column [n]: value "2147483648" is out of range for type integer',
     })
     await expect(
       client.query('insert into items (id, n) values ($1, 2147483648)', ['b']),

@@ -160,6 +160,40 @@ describe('an error', () => {
     await client.query('drop table ranges')
   })
 
+  it('names the column for which a text is no value, if it is only one', async () => {
+    await client.query(`create table vals (id serial primary key, d date, u uuid, at timestamptz, n integer);
+      create table keys (id serial primary key, u uuid, d date)`)
+    const [day, key] = ['table [vals]: column [d]: ', 'table [vals]: column [u]: ']
+    const badDay = 'date/time field value out of range: "2024-02-30"'
+    const badKey = 'invalid input syntax for type uuid: "x"'
+    for (const [text, message, values = []] of [
+      [`select * from vals where d = '2024-02-30'`, day + badDay],
+      [`select 1 from vals v join keys k on k.d = v.d where '2024-02-30' < v.d`, day + badDay],
+      [`select id from vals where n = 1 and D in ('2024-02-28', '2024-02-30')`, day + badDay],
+      [`select id from vals where d between '2024-02-30' and now()`, day + badDay],
+      [`insert into vals (n, u) values (1, null), (2, 'x')`, key + badKey],
+      [`insert into vals values (default, '2024-02-30')`, day + badDay],
+      [`update vals set n = 1, u = 'x' where id = 1`, key + badKey],
+      [`delete from vals where vals.u <> 'x'`, key + badKey],
+      [`with w as (select 1 from vals where u = 'x') select * from w`, key + badKey],
+      [`select id from vals where u = $1`, key + badKey, ['x']],
+      [`update vals set u = $2 where n = $1`, key + badKey, [1, 'x']],
+      // It may be meant for either.
+      [`select 1 from vals v, keys k where v.u = 'x' or k.u = 'x'`, badKey],
+      [`select 'x'::uuid from vals`, badKey],
+    ] as const) {
+      const state = message.endsWith(badDay) ? '22008' : '22P02'
+      for (let run = 0; run < 2; run++) {
+        const found = await errorOf(client, text, [...values])
+        expect([text, found?.code, found?.message]).toEqual([text, state, message])
+      }
+      if (values.length > 0) continue
+      const { body } = await shop.branches.call('main', 'POST', '/sql', { statement: text })
+      expect([text, body]).toMatchObject([text, { message: `invalid SQL: ${message}` }])
+    }
+    await client.query('drop table vals, keys')
+  })
+
   it('names the column of records that have no value, and no position inside of an expression', async () => {
     await client.query('create table gaps (id integer primary key, a integer, b integer)')
     await client.query('insert into gaps (id, a) values (1, 1), (2, 1), (3, null)')

@@ -4,6 +4,7 @@ import type { Sql } from '../../postgres/sql.js'
 import { asReader } from './as-reader.js'
 import { type Description, type ResultColumn, SentQuery } from './evaluate.js'
 import { evaluatorIn, type OpenSql, quickEvaluator, type Run } from './evaluators.js'
+import { namingColumnIn } from './name-column.js'
 import {
   type PreparedStatement,
   prepareAll,
@@ -45,7 +46,7 @@ export async function judgeSql(context: SqlContext, statement: RunStatement): Pr
 
 const describeQuickly = (context: SqlContext, statement: PreparedStatement): Promise<Description> =>
   asReader(context, (reader) =>
-    describe({ context, evaluator: quickEvaluator(context, statement, reader), statement }),
+    describeApart({ context, evaluator: quickEvaluator(context, statement, reader), statement }),
   )
 
 /** Describes a statement in a transaction that stays open. */
@@ -56,7 +57,16 @@ export async function describeInside(
 ): Promise<Description> {
   const prepared = await prepareDescribed(context, statement)
   if (prepared === undefined) return NO_DESCRIPTION
-  return describe({ context, evaluator: evaluatorIn(context, open), statement: prepared })
+  return describeApart({ context, evaluator: evaluatorIn(context, open), statement: prepared })
+}
+
+/** Describes a statement that is not run. */
+async function describeApart(run: Run): Promise<Description> {
+  try {
+    return await describe(run)
+  } catch (error) {
+    throw await namingColumnIn(run, error)
+  }
 }
 
 /** Returns undefined for a statement that changes the schema: it has neither parameters nor a result. */

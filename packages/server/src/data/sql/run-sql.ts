@@ -11,6 +11,7 @@ import { withBranch } from '../session/session.js'
 import { asReader, lacksRights } from './as-reader.js'
 import type { ResultColumn } from './evaluate.js'
 import { evaluatorIn, type OpenSql, quickEvaluator } from './evaluators.js'
+import { namingColumnIn } from './name-column.js'
 import {
   type PreparedStatement,
   prepareAll,
@@ -185,7 +186,7 @@ export async function runKnown(
       return true
     }
     if (await lacksRights(context, reader.schema, error)) return false
-    throw error
+    throw await namingColumnIn({ context, statement: { planned, plan, parameters } }, error)
   }
 }
 

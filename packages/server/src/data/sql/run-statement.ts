@@ -5,6 +5,7 @@ import { rowSet } from '../sets/row-set.js'
 import { readySteps, requireNoArrayAsJson, type WithPlan } from './describe-sql.js'
 import type { SentQuery } from './evaluate.js'
 import type { Run } from './evaluators.js'
+import { namingColumnIn } from './name-column.js'
 import { PendingWrites } from './pending-writes.js'
 import { NOTHING, type ResultForm } from './result-forms.js'
 import { setNumber } from './set-number.js'
@@ -15,18 +16,30 @@ import { idsOf, planOperations, writeRecords } from './write-records.js'
 export async function runQuery(run: Run, form: ResultForm): Promise<string> {
   const { plan, parameters } = run.statement
   if (plan.kind !== 'select') throw new Error('only a query can be run outside of a transaction')
-  await requireNoArrayAsJson(run)
-  const found = await form.read(run, plan.query, parameters)
-  return form.finish(run, { found, total: found.rows.length })
+  try {
+    await requireNoArrayAsJson(run)
+    const found = await form.read(run, plan.query, parameters)
+    return await form.finish(run, { found, total: found.rows.length })
+  } catch (error) {
+    throw await namingColumnIn(run, error)
+  }
 }
 
-export async function runOne(
-  run: Run & { readonly transaction: OpenTransaction },
-  form: ResultForm,
-): Promise<string> {
+type OpenRun = Run & { readonly transaction: OpenTransaction }
+
+export async function runOne(run: OpenRun, form: ResultForm): Promise<string> {
+  if (run.statement.plan.kind === 'select') return runQuery(run, form)
+  try {
+    return await runWriting(run, form)
+  } catch (error) {
+    throw await namingColumnIn(run, error)
+  }
+}
+
+async function runWriting(run: OpenRun, form: ResultForm): Promise<string> {
   const { context, statement } = run
   const { plan, parameters } = statement
-  if (plan.kind === 'select') return runQuery(run, form)
+  if (plan.kind === 'select') throw new Error('a query writes nothing')
   await requireNoArrayAsJson(run)
   if (plan.kind === 'with') return runWith(run, plan, form)
   if (plan.kind === 'setval') {

@@ -79,6 +79,8 @@ export class PlannedStatement {
 
   constructor(
     readonly plan: StatementPlan,
+    /** The statement, as the client has sent it. */
+    readonly text: string,
     { isKept = false } = {},
   ) {
     this.isKept = isKept
@@ -154,9 +156,10 @@ export class StatementPlanner {
       return [await this.#planKept(session, statement, signal)]
     }
     const plans = await this.#planAll(session, statements, signal)
-    return plans.map(
-      (plan, index) => new PlannedStatement(withTypes(plan, statements[index]?.parameterTypes)),
-    )
+    return plans.map((plan, index) => {
+      const { text = '', parameterTypes } = statements[index] ?? {}
+      return new PlannedStatement(withTypes(plan, parameterTypes), text)
+    })
   }
 
   /**
@@ -188,7 +191,7 @@ export class StatementPlanner {
     const [made] = await this.#planAll(session, [statement], signal)
     if (made === undefined) throw new Error('a statement must have a plan')
     const plan = withTypes(made, parameterTypes)
-    const planned = new PlannedStatement(plan, { isKept: true })
+    const planned = new PlannedStatement(plan, text, { isKept: true })
     if (lengthOf(plan) <= KEPT_PLAN_LENGTH_MAX) this.#kept.set(key, planned)
     return planned
   }
