@@ -559,11 +559,32 @@ describe('a constraint', () => {
     [{ check: '(select 1) = price' }, 'cannot have subqueries'],
     [{ check: '1 = 1' }, 'uses no column'],
     [{ unique: ['room'], check: 'price > 1' }, 'exactly one of [unique] and [check]'],
+    [{ index: true }, 'exactly one of [unique] and [check]'],
+    [{ check: 'price > 1', index: true }, '[index] is for [unique] only'],
   ])('is refused if it is invalid: %j', async (body, message) => {
     const { put } = await open()
     const answer = await put('/tables/bookings/constraints/x', body)
     expect(answer.status).toBe(400)
     expect(answer.body.message).toContain(message)
+  })
+
+  it('can be shown as an index, and stays one if a request does not name it', async () => {
+    const { branches, put } = await open()
+    const set = (rule: object) => put('/tables/bookings/constraints/x', rule)
+    const shown = async () => {
+      const { body } = expectOk(await branches.call('main', 'GET', ''))
+      const { constraints } = body.schema.tables[0]
+      return constraints.find(({ name }: { name: string }) => name === 'x')
+    }
+    const rule = { unique: ['room', 'paid'], index: true }
+    expectOk(await set({ ...rule, dryRun: true }))
+    expect(await shown()).toBeUndefined()
+    expectOk(await set(rule))
+    expect(await shown()).toEqual({ name: 'x', ...rule })
+    expectOk(await set({ unique: ['room', 'paid'] }))
+    expect(await shown()).toEqual({ name: 'x', ...rule })
+    expectOk(await set({ unique: ['room', 'paid'], index: false }))
+    expect(await shown()).toEqual({ name: 'x', unique: ['room', 'paid'] })
   })
 
   it('can use functions of numbers and patterns', async () => {

@@ -470,9 +470,10 @@ export const PutConstraintSchema = Type.Object(
     ...closed,
     title: 'PutConstraint',
     minProperties: 1,
-    maxProperties: 2,
+    maxProperties: 3,
     examples: [
       { unique: ['room', 'day'] },
+      { unique: ['room', 'day'], index: true },
       { check: 'price >= 0' },
       { check: 'price >= 0', dryRun: true },
     ],

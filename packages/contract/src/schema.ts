@@ -272,19 +272,19 @@ export const CONSTRAINT_RULES = {
         'because a value is missing, is not failed.',
     }),
   ),
+  index: Type.Optional(
+    Type.Boolean({
+      description:
+        'For `unique` only: clients of PostgreSQL see a unique index instead of a constraint, as `create unique index` makes it. ' +
+        'The rule is the same.',
+    }),
+  ),
 }
 
 export const ConstraintSchema = Type.Object(
   {
     name: ConstraintNameSchema,
     ...CONSTRAINT_RULES,
-    index: Type.Optional(
-      Type.Boolean({
-        description:
-          'For `unique` only: clients of PostgreSQL see a unique index instead of a constraint, as `create unique index` makes it. ' +
-          'The rule is the same.',
-      }),
-    ),
   },
   {
     ...closed,
@@ -295,8 +295,11 @@ export const ConstraintSchema = Type.Object(
     examples: [{ name: 'one_per_day', unique: ['room', 'day'] }],
   },
 )
-export type ConstraintRule = { readonly unique: readonly string[] } | { readonly check: string }
-export type Constraint = { readonly name: string; readonly index?: boolean } & ConstraintRule
+export type ConstraintRule = { readonly index?: boolean } & (
+  | { readonly unique: readonly string[] }
+  | { readonly check: string }
+)
+export type Constraint = { readonly name: string } & ConstraintRule
 
 /** The longest time for which the versions of records are kept, in days. */
 export const HISTORY_DAYS_MAX = 3650

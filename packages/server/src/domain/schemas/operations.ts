@@ -22,7 +22,6 @@ import {
   type UpdateSchema,
 } from '@offshoot/contract/schema-edits'
 import { inTurns } from '../../common/in-turns.js'
-import { toCanonicalJson } from '../../common/write-json.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import {
   runTransaction,
@@ -39,7 +38,7 @@ import { StoredBranch } from '../../rows/stored-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import type { LongWork } from '../long-work/long-work.js'
 import { applyOperations } from './apply-operations.js'
-import { canAlter, NEVER } from './compare-columns.js'
+import { canAlter, compareConstraints, NEVER } from './compare-columns.js'
 import { compareSchemasByName, idTypesOf, withoutRemoved } from './compare-schemas-by-name.js'
 import { listLost, measureLoss } from './data-loss.js'
 import { dryRunOptions, parseExpressions } from './edit-options.js'
@@ -79,11 +78,12 @@ function operationsOf(
   { tableName: table, constraint }: ConstraintChange,
 ): SchemaOperation[] {
   const { constraints = [] } = publicTable(schema, table)
-  const known = constraints.find(({ name }) => name === constraint.name)
-  const addConstraint = { table, constraint }
-  if (known === undefined) return [{ addConstraint }]
-  if (toCanonicalJson(known) === toCanonicalJson(constraint)) return []
-  return [{ removeConstraint: { table, constraint: known.name } }, { addConstraint }]
+  const known = constraints.filter(({ name }) => name === constraint.name)
+  const { removed, added } = compareConstraints(known, [constraint])
+  return [
+    ...removed.map((name) => ({ removeConstraint: { table, constraint: name } })),
+    ...added.map((each) => ({ addConstraint: { table, constraint: each } })),
+  ]
 }
 
 /** Adds a constraint to a table, or replaces the one of that name. */
