@@ -143,7 +143,7 @@ describe.each(['main', 'fork', 'fork of a fork'])('a change with an expression, 
     const required = { type: 'int', notNull: true, using: 'char_length(price)' }
     expect(await alter(branches, required)).toMatchObject({
       status: 400,
-      body: { problems: [{ kind: 'limit', records: 1, samples: [{ id: 'd' }] }] },
+      body: { problems: [{ kind: 'notNull', records: 1, samples: [{ id: 'd' }] }] },
     })
     expect(await branches.read(branch, 'items', ['a'])).toEqual({ a: FIRST })
   })

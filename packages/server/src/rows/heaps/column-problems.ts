@@ -207,28 +207,35 @@ async function findUncomputed(
 ): Promise<ColumnProblem[]> {
   const codec = compileTable(table, { limits, jsonAsText: false }).stored
   const rows = selectChecked(checked, codec)
-  const condition = failsCheck(
-    checkOfComputed(column, table),
-    (id) => sql`r.${ident(physicalName({ id }))}`,
-  )
+  const columnOf = (id: number) => sql`r.${ident(physicalName({ id }))}`
+  const { notNull, ...optional } = column
+  const unfit = failsCheck(checkOfComputed(optional, table), columnOf)
   const old = { value: sql`r.${ident(physicalName(before))}`, type: before.type }
   const shown = { old, table, column }
-  const tried = await tryEvaluating(transaction, () =>
-    findRecords(transaction, {
+  // With an offset, the expression is not evaluated for rows that the branch does not see.
+  const from = sql`(select * from (${rows}) v offset 0) r`
+  const tried = await tryEvaluating(transaction, async () => {
+    const found = await findRecords(transaction, {
       ...shown,
       kind: 'limit',
-      condition,
-      // With an offset, the expression is not evaluated for rows that the branch does not see.
-      from: sql`(select * from (${rows}) v offset 0) r`,
-    }),
-  ).catch((error: unknown) => {
+      condition: unfit,
+      from,
+    })
+    if (!notNull) return found
+    const condition = sql`(${computedSql(column, table, columnOf)}) is null`
+    return [
+      ...found,
+      ...(await findRecords(transaction, { ...shown, kind: 'notNull', condition, from })),
+    ]
+  }).catch((error: unknown) => {
     if (!codeOf(error)?.startsWith('42')) throw error
     const place = `table [${table.name}]: column [${column.name}]`
     const reason = `the expression has no value of type [${column.type}]`
     throw new AppError('invalid_schema', `${place}: ${reason}`, { cause: error })
   })
   if ('result' in tried) return tried.result
-  const ids = await listFailing(transaction, { rows, condition }, { limit: PROBLEM_RECORDS_MAX })
+  const failing = { rows, condition: unfit }
+  const ids = await listFailing(transaction, failing, { limit: PROBLEM_RECORDS_MAX })
   return findRecords(transaction, {
     ...shown,
     kind: 'expression',
