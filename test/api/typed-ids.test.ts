@@ -149,9 +149,13 @@ describe('a table with ids of type int', () => {
     for (const method of ['PUT', 'GET', 'DELETE', 'PATCH']) {
       const body = method === 'PUT' || method === 'PATCH' ? { body: {} } : {}
       const answer = await main(method, `/tables/strict/data/${id}`, body)
-      expect(answer.status, `${method} ${JSON.stringify(answer.body)}`).toBe(400)
+      // No record has such an id, so that one to read or delete is missing.
+      const code = 'body' in body ? 'invalid_record' : 'record_not_found'
+      expect(answer, method).toMatchObject({ status: 'body' in body ? 400 : 404, body: { code } })
       expect(answer.body.message).toContain('column [id]: is not a whole number')
     }
+    const history = await main('GET', `/tables/strict/data/${id}/history`)
+    expect(history.body).toMatchObject({ code: 'record_not_found' })
     const { body, status } = await main('POST', '/tables/strict/query', {
       body: { filter: { id: { $gt: id } } },
     })

@@ -14,7 +14,7 @@ import type { TableRead } from '../../rows/reading/table-read.js'
 import { confirmed } from '../../rows/running/staleness.js'
 import { invalidRecord } from '../session/record-errors.js'
 import { planColumns, type Session } from '../session/session.js'
-import { type RecordContext, readRecord, updateRecord } from './records.js'
+import { findId, type RecordContext, readRecord, updateRecord } from './records.js'
 
 /*
  * The history of a record: its versions, if its table keeps them, and otherwise its states at the checkpoints of the branch
@@ -56,7 +56,7 @@ export async function readRecordHistory(
 ): Promise<string> {
   const { session, tableName } = context
   const table = session.table(tableName)
-  const id = requireId(table, options.id)
+  const id = findId(table, options.id)
   if (table.codec.table.history === undefined) {
     return `{"versions":[],"states":[${(await listStates(context, { ...options, id })).join()}],"meta":{"more":false}}`
   }

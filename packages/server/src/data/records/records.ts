@@ -13,6 +13,7 @@ import type { FileWriter } from '../files/file-input.js'
 import type { Files } from '../files/files.js'
 import {
   columnTaken,
+  impossibleRecord,
   invalidRecord,
   invalidValue,
   recordNotFound,
@@ -60,7 +61,7 @@ export async function readRecord(context: RecordContext, given: string): Promise
   const { session, tableName } = context
   const table = session.table(tableName)
   const read = planColumns(table, context.columns ?? ALL_COLUMNS)
-  const id = requireId(table, given)
+  const id = findId(table, given)
   const row = await session.branch.runSharedRead({ statement: read.one, values: [id] })
   if (row === undefined) throw confirmed(recordNotFound(tableName, id))
   await loadContents(context, read, [row])
@@ -229,7 +230,7 @@ export async function deleteRecord(context: RecordContext, id: string): Promise<
 async function remove(context: RecordContext, given: string): Promise<string> {
   const { session, tableName, columns } = context
   const table = session.table(tableName)
-  const id = requireId(table, given)
+  const id = findId(table, given)
   const read = columns === undefined ? undefined : planColumns(table, columns)
   const { writer } = await session.branch.writable(table)
   const calls: Call[] = [writer.delete([id])]
@@ -419,7 +420,14 @@ async function explainNoUpdate(
   })
 }
 
-/** Returns an id as it is stored. */
+/** Returns the id of a record to read or delete, as it is stored. No record has an id that the table cannot have. */
+export function findId({ codec }: BranchTable, given: string): string {
+  const text = codec.encodeId(given)
+  if (text instanceof Fault) throw impossibleRecord(codec, given, text)
+  return text
+}
+
+/** Returns the id of a record to write, as it is stored. */
 function requireId(table: BranchTable, id: unknown): string {
   const text = table.codec.encodeId(id)
   if (text instanceof Fault) throw invalidRecord(table.codec, [text])

@@ -146,6 +146,14 @@ export function recordNotFound(tableName: string, id: string): AppError {
   return new AppError('record_not_found', `table [${tableName}]: record [${id}] not found`)
 }
 
+/** Returns the error for a request for a record whose id the table cannot have. */
+export function impossibleRecord({ table }: TableCodec, id: string, fault: Fault): AppError {
+  return new AppError(
+    'record_not_found',
+    `table [${table.name}]: record [${id}] not found: ${fault.message}`,
+  )
+}
+
 export function versionConflict(): AppError {
   return new AppError('version_conflict', 'version condition not met')
 }
