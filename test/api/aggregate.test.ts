@@ -259,6 +259,31 @@ describe('aggregate', () => {
     }
   })
 
+  it('finds the first and the last value of an enum by the order of its list', async () => {
+    const call = await createTables(service, 'enums', {
+      shirts: [
+        { name: 'size', type: 'enum', enum: { values: ['small', 'medium', 'large'] } },
+        { name: 'color', type: 'string' },
+      ],
+    })
+    const records = [
+      { size: 'large', color: 'red' },
+      { size: 'small', color: 'red' },
+      { size: 'medium', color: 'blue' },
+      { color: 'green' },
+    ]
+    expectOk(await call('POST', '/tables/shirts/bulk', { body: { records } }))
+    const extremes = { least: { min: { column: 'size' } }, most: { max: { column: 'size' } } }
+    const aggs = { ...extremes, colors: { topValues: { column: 'color', aggs: extremes } } }
+    const { body } = expectOk(await aggregate(call, { aggs }, 'shirts'))
+    expect(body.aggs).toMatchObject({ least: 'small', most: 'large' })
+    expect(body.aggs.colors.values).toEqual([
+      { $key: 'red', $count: 2, least: 'small', most: 'large' },
+      { $key: 'blue', $count: 1, least: 'medium', most: 'medium' },
+      { $key: 'green', $count: 1, least: null, most: null },
+    ])
+  })
+
   it('counts when nothing else is asked for', async () => {
     expect((await aggregate(branches[1])).body).toEqual({ aggs: { count: 6 } })
     expect((await aggregate(branches[1], {})).body).toEqual({ aggs: { count: 6 } })

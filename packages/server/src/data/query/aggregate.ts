@@ -94,8 +94,8 @@ class Writer {
 /** The types that these measures keep. Others are numbers. */
 const KEPT: Readonly<Partial<Record<Measure['kind'], ReadonlySet<FieldType>>>> = {
   sum: new Set(['decimal']),
-  min: new Set(['decimal', 'datetime', 'date', 'time']),
-  max: new Set(['decimal', 'datetime', 'date', 'time']),
+  min: new Set(['decimal', 'datetime', 'date', 'time', 'enum']),
+  max: new Set(['decimal', 'datetime', 'date', 'time', 'enum']),
 }
 
 function writeMeasure(measure: Measure, text: string | null | undefined): string {

@@ -3,6 +3,7 @@ import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/
 import { type Call, compileSharing } from '../../postgres/statement.js'
 import type { Aggregations, Bucketing, Buckets, Measure } from './aggregation.js'
 import type { BaseRows } from './base-rows.js'
+import { extremeOf } from './enum-order.js'
 import type { FieldType } from './field.js'
 import { Parameters } from './parameters.js'
 
@@ -104,7 +105,7 @@ interface NodeContext {
 function nodeSql(node: AggregationNode, context: NodeContext): Sql {
   const { buckets, parent, keys } = node
   const measures = node.measures.map(({ measure }, index) => {
-    return sql`, ${measureSql(measure, context.base)} as ${measureName(index)}`
+    return sql`, ${measureSql(measure, context)} as ${measureName(index)}`
   })
   const measured = join([sql`, count(*) as bucket_count`, ...measures], '')
   if (buckets === undefined || parent === undefined) {
@@ -175,7 +176,7 @@ function finish({ measures }: AggregationNode, { parameters }: NodeContext, from
   return sql`, bucket_count${join([empty, ...finished], '')} from (${from}) measured`
 }
 
-function measureSql(measure: Measure, base: BaseRows): Sql {
+function measureSql(measure: Measure, { base, parameters }: NodeContext): Sql {
   if (measure.kind === 'count') {
     if (measure.filter === undefined) return sql`count(*)`
     return sql`count(*) filter (where ${base.condition(measure.filter)})`
@@ -185,9 +186,11 @@ function measureSql(measure: Measure, base: BaseRows): Sql {
     case 'sum':
       return sql`sum(${value})`
     case 'max':
-      return sql`max(${value})`
     case 'min':
-      return sql`min(${value})`
+      if (measure.field.values !== undefined) {
+        return extremeOf(measure.field.values, value, { parameters, extreme: measure.kind })
+      }
+      return measure.kind === 'max' ? sql`max(${value})` : sql`min(${value})`
     case 'average':
       // Decimals and whole numbers are rounded once, at the end.
       return sql`avg(${value})::double precision`

@@ -54,7 +54,7 @@ const INTERVAL_MS_MAX = 100 * 366 * 86_400_000
 
 const TIMES: ReadonlySet<FieldType> = new Set(['datetime', 'date'])
 /** Types whose values have a smallest and a largest one. */
-const MEASURED: ReadonlySet<FieldType> = new Set([...NUMBERS, ...TIMES, 'time'])
+const MEASURED: ReadonlySet<FieldType> = new Set([...NUMBERS, ...TIMES, 'time', 'enum'])
 const SINGLE: ReadonlySet<FieldType> = new Set(Object.keys(SQL_TYPES) as FieldType[])
 
 type Shape = Readonly<Record<string, unknown>>
