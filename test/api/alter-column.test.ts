@@ -441,6 +441,24 @@ describe('other changes', () => {
     expect(answer.body.problems).toMatchObject([
       { kind: 'limit', records: 1, samples: [{ id: 'one', value: 'b' }] },
     ])
+    await branches.put('main', 'items', 'three', { n: 'c' })
+    const both = await alter(branches, 'n', { enum: { values: ['a'] } })
+    expect(both.body.problems).toEqual([
+      {
+        ...{ table: 'items', column: 'n', kind: 'limit', records: 3 },
+        samples: [
+          { id: 'one', value: 'b' },
+          { id: 'three', value: 'c' },
+          { id: 'two', value: 'c' },
+        ],
+        values: [
+          { value: 'c', records: 2 },
+          { value: 'b', records: 1 },
+        ],
+        message:
+          'table [items]: column [n]: 3 records have a value that the column could not have ([c]: 2, [b]: 1)',
+      },
+    ])
     await altered(branches, 'n', { enum: { values: ['b', 'c'] } })
   })
 

@@ -133,6 +133,8 @@ export interface ColumnProblem {
   readonly more?: true
   /** The first of these records. */
   readonly samples: readonly { readonly id: string; readonly value?: string }[]
+  /** Of a `limit` of an `enum`: the values that it lacks, and how many records have them. */
+  readonly values?: readonly { readonly value: string; readonly records: number }[]
   readonly message: string
 }
 

@@ -36,6 +36,12 @@ export const ColumnProblemSchema = Type.Object(
       }),
       { description: `The first ${PROBLEM_RECORDS_MAX} of these records.` },
     ),
+    values: Type.Optional(
+      Type.Array(Type.Object({ value: Type.String(), records: Type.Integer() }), {
+        description:
+          'Of a `limit` of an `enum`: the values that it lacks, and how many records have them.',
+      }),
+    ),
     message: Type.String(),
   },
   {

@@ -55,6 +55,8 @@ type RuleKind = Exclude<Kind, 'expression'>
 
 /** Problems that the message of an error describes. */
 const MESSAGE_RECORDS_MAX = 5
+/** Values whose records the message counts. */
+const MESSAGE_VALUES_MAX = 10
 
 /** A column whose values are going to be made by an expression. */
 interface MadeColumn {
@@ -298,6 +300,16 @@ async function findRecords(
   const [first] = found
   if (first === undefined) return []
   const counted = countOf(first.records)
+  const isCounted = kind === 'limit' && column.type === 'enum' && old.type === 'enum'
+  const values = isCounted
+    ? await transaction.query<{ value: string; records: number }>(sql`
+        select ${old.value} as value, count(*)::integer as records
+        from ${from}
+        where ${condition}
+        group by 1
+        order by 2 desc, 1`)
+    : []
+  const described = `${describe(kind, column, counted)}${describeValues(values)}`
   return [
     {
       table: table.name,
@@ -305,9 +317,20 @@ async function findRecords(
       kind,
       ...counted,
       samples: found.map(({ id, value }) => ({ id, ...(value === null ? {} : { value }) })),
-      message: `table [${table.name}]: column [${column.name}]: ${describe(kind, column, counted)}`,
+      ...(isCounted && { values }),
+      message: `table [${table.name}]: column [${column.name}]: ${described}`,
     },
   ]
+}
+
+/** Says how many records have each of several values. */
+function describeValues(values: readonly { value: string; records: number }[]): string {
+  if (values.length < 2) return ''
+  const shown = values
+    .slice(0, MESSAGE_VALUES_MAX)
+    .map(({ value, records }) => `[${value}]: ${records}`)
+  const rest = values.length - shown.length
+  return ` (${shown.join(', ')}${rest > 0 ? `, and ${rest} more` : ''})`
 }
 
 type Counted = Pick<ColumnProblem, 'records' | 'more'>
