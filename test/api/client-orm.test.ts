@@ -161,6 +161,41 @@ describe('Kysely', () => {
     expect(types?.find(({ name }) => name === 'due')).toMatchObject({ dataType: 'timestamp' })
   })
 
+  it('has ids of numbers, and links to them, as numbers', async () => {
+    interface Sales {
+      sales: { note: string | null }
+      returns: { sale: Link<'sales'> | null; again: Link<'returns'> | null }
+    }
+    const { branch } = await createDatabase()
+    const link = (name: string, table: string) => ({
+      addColumn: { table: 'returns', column: { name, type: 'link', link: { table } } as const },
+    })
+    await branch.applySchema([
+      { addTable: { table: 'sales', idType: 'int' } },
+      { addTable: { table: 'returns', idType: 'uuid' } },
+      { addColumn: { table: 'sales', column: { name: 'note', type: 'string' } } },
+      link('sale', 'sales'),
+      link('again', 'returns'),
+    ])
+    const db = new Kysely<KyselyDatabase<Sales, { sales: number }>>({
+      dialect: new OffshootDialect({ branch }),
+    })
+    await db.insertInto('sales').values({ id: 7, note: 'a' }).execute()
+    await db.insertInto('returns').values({ sale: 7 }).execute()
+    const rows = await db
+      .selectFrom('returns')
+      .innerJoin('sales', 'sales.id', 'returns.sale')
+      .select(['sales.id', 'sale', 'again'])
+      .where('sale', '=', 7)
+      .execute()
+    expect(rows).toEqual([{ id: 7, sale: 7, again: null }])
+    expectTypeOf(rows).toEqualTypeOf<{ id: number; sale: number | null; again: string | null }[]>()
+    const tables = await db.introspection.getTables()
+    const described = tables.find(({ name }) => name === 'returns')?.columns
+    const typeOf = (column: string) => described?.find(({ name }) => name === column)?.dataType
+    expect([typeOf('id'), typeOf('sale'), typeOf('again')]).toEqual(['uuid', 'int8', 'uuid'])
+  })
+
   it('writes and reads a value of every type', async () => {
     const { db } = await createDatabase()
     const written = await db

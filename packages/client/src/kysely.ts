@@ -180,12 +180,20 @@ class OffshootIntrospector implements DatabaseIntrospector {
 
   async getTables(): Promise<TableMetadata[]> {
     const { tables } = await this.#branch.schema()
+    const idTypes = new Map(tables.map(({ name, idType = 'string' }) => [name, idType]))
+    /** In SQL, a link is the id that it leads to. */
+    const withIdType = (column: ColumnDefinition): ColumnDefinition => ({
+      ...column,
+      type: idTypes.get(column.link?.table ?? '') ?? column.type,
+    })
     return tables.map(({ name, idType = 'string', columns }) => ({
       name,
       isView: false,
       columns: [
         describeColumn({ name: 'id', type: idType, notNull: true }, { hasDefault: true }),
-        ...columns.flatMap((column) => flatten(column)).map((column) => describeColumn(column)),
+        ...columns
+          .flatMap((column) => flatten(column))
+          .map((column) => describeColumn(withIdType(column))),
         ...METADATA.map((column) => describeColumn(column, { hasDefault: true })),
       ],
     }))
@@ -276,12 +284,15 @@ function toRows({ rows, columns }: SqlArrays): Record<string, unknown>[] {
 type Present<Column> = NonNullable<Column>
 type OrNull<Column, Type> = null extends Column ? Type | null : Type
 
+/** The type of the ids of a table. */
+type IdOf<Table, SqlIds> = Table extends keyof SqlIds ? SqlIds[Table] : string
+
 /** The type of a column for Kysely. `Select` is what a query returns, and `Write` what it accepts. */
-type KyselyColumn<Column> =
+type KyselyColumn<Column, SqlIds> =
   Present<Column> extends WithDefault<infer Inner>
-    ? Generated<PlainColumn<Inner>>
+    ? Generated<PlainColumn<Inner, SqlIds>>
     : Present<Column> extends Computed<infer Inner>
-      ? ColumnType<OrNull<Column, PlainColumn<Inner>>, never, never>
+      ? ColumnType<OrNull<Column, PlainColumn<Inner, SqlIds>>, never, never>
       : Present<Column> extends DateTime
         ? ColumnType<
             OrNull<Column, Date>,
@@ -290,11 +301,11 @@ type KyselyColumn<Column> =
           >
         : Present<Column> extends File | Files
           ? ColumnType<unknown, never, never>
-          : OrNull<Column, PlainColumn<Present<Column>>>
+          : OrNull<Column, PlainColumn<Present<Column>, SqlIds>>
 
-type PlainColumn<Column> =
-  Column extends Link<string>
-    ? string
+type PlainColumn<Column, SqlIds> =
+  Column extends Link<infer Table>
+    ? IdOf<Table, SqlIds>
     : Column extends DateTime
       ? Date
       : Column extends Decimal
@@ -324,10 +335,11 @@ type FlatKeys<Columns> = {
 
 /**
  * The tables of a schema in the form that Kysely expects. Columns inside of objects are left out: SQL
- * knows them by names with dots, which Kysely takes for the name of a table and a column.
+ * knows them by names with dots, which Kysely takes for the name of a table and a column. `SqlIds` has the tables whose ids are
+ * numbers in SQL. `offshoot codegen` writes it.
  */
-export type KyselyDatabase<Schema> = {
-  [Table in keyof Schema]: { id: Generated<string> } & {
-    [Key in FlatKeys<Schema[Table]>]: KyselyColumn<Schema[Table][Key]>
+export type KyselyDatabase<Schema, SqlIds = Record<never, never>> = {
+  [Table in keyof Schema]: { id: Generated<IdOf<Table, SqlIds>> } & {
+    [Key in FlatKeys<Schema[Table]>]: KyselyColumn<Schema[Table][Key], SqlIds>
   }
 }

@@ -11,6 +11,18 @@ it('marks computed columns, which are read and never written', () => {
   expect(text).toContain('sure: Computed<Decimal>\n')
 })
 
+it('lists the tables whose ids are numbers in SQL', () => {
+  const table = (name: string, idType?: 'int' | 'uuid') => ({
+    ...{ name, columns: [] },
+    ...(idType && { idType }),
+  })
+  const tables = [table('b-c', 'int'), table('texts'), table('uuids', 'uuid'), table('a', 'int')]
+  expect(generateTypes({ tables })).toContain(
+    "}\n\n/** Tables whose ids, and links to them, are numbers in SQL. */\nexport interface SqlIds {\n  a: number\n  'b-c': number\n}\n",
+  )
+  expect(generateTypes({ tables: [table('texts')] })).not.toContain('SqlIds')
+})
+
 it('quotes every name, so that no server can add code', () => {
   const name = 'a\'b"c\\d\ne\u2028; evil()'
   const text = generateTypes({
