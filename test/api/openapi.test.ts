@@ -105,6 +105,11 @@ const VERBS = [
   'withdraw',
 ]
 
+interface Body {
+  readonly schema: { readonly properties?: object }
+  readonly example?: unknown
+}
+
 /** Returns the names of the operations for which the predicate is false. */
 const failing = (holds: (operation: (typeof operations)[number]) => boolean) =>
   operations.filter((operation) => !holds(operation)).map(({ name }) => name)
@@ -114,6 +119,20 @@ describe('/openapi.json', () => {
     expect(document.openapi).toBe('3.1.0')
     const result = await validate(structuredClone(document) as never)
     expect(result).toMatchObject({ valid: true })
+  })
+
+  it('describes bodies of lines as records, one per line', () => {
+    for (const name of ['bulk', 'upsert']) {
+      const { post } = document.paths[`/db/{databaseBranch}/tables/{tableName}/${name}`] as never
+      const { content } = (post as { requestBody: { content: Record<string, Body> } }).requestBody
+      expect(content['application/json']?.schema.properties).toHaveProperty('records')
+      const lines = content['application/x-ndjson']
+      expect(lines?.schema).toEqual({
+        type: 'string',
+        description: 'Records as JSON objects, one per line.',
+      })
+      expect(lines?.example).toMatch(/^(\{"email":"[^"]+"[^\n]*\}\n)+$/)
+    }
   })
 
   it('is the same at /docs/json', async () => {

@@ -3,6 +3,7 @@ import { MEANINGS, REFUSAL_EXAMPLES } from '../responses.js'
 interface Schema {
   $ref?: string
   type?: string
+  description?: string
   anyOf?: Schema[]
   examples?: unknown[]
 }
@@ -44,11 +45,25 @@ function finishOperation(operation: Operation, shared: Shared): void {
       if (takeOptional(media)) requestBody.required = false
       media.example ??= shared[media.schema?.$ref?.split('/').at(-1) ?? '']?.examples?.[0]
     }
+    describeLines(requestBody.content)
   }
   for (const [status, response] of Object.entries(responses)) {
     if (response.description === 'Default Response') {
       response.description = MEANINGS[Number(status)] ?? ''
     }
+  }
+}
+
+const LINES = 'application/x-ndjson'
+
+/** A body of lines has the records that a JSON body lists in an object. */
+function describeLines(content: Record<string, Media>): void {
+  if (content[LINES] === undefined) return
+  const { example, schema } = content['application/json'] ?? {}
+  const { records = [] } = (example ?? schema?.examples?.[0] ?? {}) as { records?: unknown[] }
+  content[LINES] = {
+    schema: { type: 'string', description: 'Records as JSON objects, one per line.' },
+    example: records.map((record) => `${JSON.stringify(record)}\n`).join(''),
   }
 }
 
