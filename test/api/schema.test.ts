@@ -1049,6 +1049,18 @@ describe('links', () => {
     expect((await tablesOf(call))[1].revLinks).toEqual([{ table: 'posts', column: 'author' }])
   })
 
+  it('become the ids that they had in the migration that removes their table', async () => {
+    const call = await open({
+      users: [],
+      posts: [{ name: 'author', type: 'link', link: { table: 'users' } }],
+    })
+    await put(call, 'posts', 'p', { author: 'ada' })
+    const schema = { tables: [{ name: 'posts', columns: [string('author')] }] }
+    const { edits } = expectOk(await call('POST', '/schema/compare', { body: { schema } })).body
+    expectOk(await call('POST', '/schema/apply', { body: { edits } }))
+    expect(await read(call, 'posts', 'p')).toEqual({ author: 'ada' })
+  })
+
   it('may be removed together with their table', async () => {
     const call = await open({
       users: [],

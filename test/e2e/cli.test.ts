@@ -722,6 +722,10 @@ describe('the command line', () => {
       )
     }
 
+    const placesOf = (each: Pick<Schema, 'tables'>) =>
+      each.tables.map(({ columns }) => columns.map(({ name }) => name))
+    expect(placesOf(applied)).toEqual(placesOf(schema as Pick<Schema, 'tables'>))
+
     expect(await run(['schema', 'pull'])).toMatchObject({ code: 0 })
     expect(await run(['schema', 'plan'])).toMatchObject({ code: 0, stdout: '' })
     expect(JSON.parse(await readFile(file, 'utf8'))).toEqual({
