@@ -22,7 +22,7 @@ import {
   versionConflict,
 } from '../session/record-errors.js'
 import { originOf, planColumns } from '../session/session.js'
-import { arithmeticFault, calculatedPaths } from './arithmetic-fault.js'
+import { calculatedPaths } from './calculated-paths.js'
 import { amongRows, type FindFailing, findUnevaluated } from './failing-records.js'
 import {
   answerOnce,
@@ -413,7 +413,7 @@ async function explainNoUpdate(
   if (ifVersion !== undefined && Number(row[1]) !== ifVersion) {
     return versionConflict()
   }
-  const fault = arithmeticFault(table.codec, update, (column) => read.textOf(row, column))
+  const fault = table.codec.arithmeticFault(update, (column) => read.textOf(row, column))
   return invalidValue(table.codec, `invalid record: ${fault.message}`, {
     column: fault.column,
     record: options.id,

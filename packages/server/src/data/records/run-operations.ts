@@ -12,7 +12,7 @@ import {
   violationFields,
 } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
-import { arithmeticFault, calculatedPaths } from './arithmetic-fault.js'
+import { calculatedPaths } from './calculated-paths.js'
 import type { OperationGroup, PlannedOperation } from './transaction-plan.js'
 
 type Operation<Kind extends PlannedOperation['kind']> = Extract<PlannedOperation, { kind: Kind }>
@@ -266,7 +266,7 @@ function refusedUpdate(
   const reason =
     ifVersion !== undefined && Number(present[1]) !== ifVersion
       ? 'version condition not met'
-      : arithmeticFault(table.codec, update, (column) => probe.textOf(present, column)).message
+      : table.codec.arithmeticFault(update, (column) => probe.textOf(present, column)).message
   return { entry: { index, message: `${prefix}: record [${id}]: ${reason}` } }
 }
 

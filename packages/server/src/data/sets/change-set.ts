@@ -7,12 +7,12 @@ import type { EncodedUpdate, InputRecord } from '../../rows/columns/record-encod
 import { isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { BranchTable } from '../../rows/open-branch.js'
 import { confirmed } from '../../rows/running/staleness.js'
-import type { LinkEffects, WriteTransaction } from '../../rows/running/transactions.js'
+import type { WriteTransaction } from '../../rows/running/transactions.js'
 import { Refusal } from '../../rows/writing/refusals.js'
 import type { RuleCheck, TableWriter } from '../../rows/writing/table-writer.js'
 import type { Filter } from '../query/filter.js'
 import { invalidQuery } from '../query/invalid-query.js'
-import { arithmeticFault, calculatedPaths } from '../records/arithmetic-fault.js'
+import { calculatedPaths } from '../records/calculated-paths.js'
 import { type FindFailing, findUnevaluated } from '../records/failing-records.js'
 import { answerOnce, type IdempotencyContext, keepAnswer } from '../records/idempotency.js'
 import { followUpdates } from '../records/new-numbers.js'
@@ -85,6 +85,9 @@ export async function deleteSet(context: SetContext, options: SetOptions): Promi
     settle: async () => undefined,
   })
 }
+
+/** What a deletion has caused by links, by the names of tables. */
+type LinkEffects = Awaited<ReturnType<NonNullable<WriteTransaction['settleLinks']>>>
 
 interface SetChange {
   readonly options: SetOptions
@@ -292,10 +295,11 @@ async function notStorable(
   // The branch may have changed since. The error is told without the records.
   const [rows = []] = await session.branch.runReads([call], bounds).catch(() => [])
   const columns = [...new Set(update.arithmetic.map(({ column }) => column))]
-  const faults = rows.map(([record, ...texts]) => ({
-    record: record ?? '',
-    ...arithmeticFault(codec, update, (column) => texts[columns.indexOf(column)] ?? null),
-  }))
+  const faults = rows.map(([record = null, ...texts]) => {
+    const textOf = (column: number) => texts[columns.indexOf(column)] ?? null
+    const { column, message } = codec.arithmeticFault(update, textOf)
+    return { record: record ?? '', column, message }
+  })
   const listed = faults.map(({ record, message }) => `record [${record}]: ${message}`)
   if (listed.length < count) listed.push(`${count - listed.length} more`)
   const records = count === 1 ? '1 record' : `${count} records`

@@ -23,8 +23,9 @@ const withLimits = (limits: Partial<Limits>) => ({ limits: { ...LIMITS, ...limit
 const faults = (...messages: string[]) =>
   messages.map((message) => {
     const missing = /^column \[(.*)\]: (?:cannot be null|a value is required)$/.exec(message)?.[1]
-    return new Fault(message, missing)
+    return new Fault(message, missing, columnIn(message))
   })
+const columnIn = (message: string) => /^column \[(.*?)\]: /.exec(message)?.[1]
 
 const zip = { id: 0, name: 'zip', type: 'string' } as const
 const lat = { id: 0, name: 'lat', type: 'float' } as const
@@ -198,7 +199,9 @@ describe('encodeRecord', () => {
 
   test('cuts an absurd key in its message', () => {
     const [fault] = people.encodeRecord({ name: 'Ada', ['x'.repeat(100_000)]: 1 }, origin)
-    expect(fault).toEqual(new Fault(`column [${'x'.repeat(255)}]: column not found`))
+    expect(fault).toEqual(
+      new Fault(`column [${'x'.repeat(255)}]: column not found`, undefined, 'x'.repeat(255)),
+    )
   })
 
   test('hands files to the encoder of the call, else to that of the table', () => {
@@ -441,12 +444,14 @@ test('encodeId takes what a link takes as a string', () => {
   expect(people.encodeId('rec_1')).toBe('rec_1')
   expect(people.encodeId('a'.repeat(255))).toBe('a'.repeat(255))
   expect(people.encodeId('a'.repeat(256))).toEqual(
-    new Fault('column [id]: is longer than 255 characters'),
+    new Fault('column [id]: is longer than 255 characters', undefined, 'id'),
   )
   expect(people.encodeId('')).toBeInstanceOf(Fault)
   expect(people.encodeId('a b')).toBeInstanceOf(Fault)
   expect(people.encodeId({ id: 'rec_1' })).toBeInstanceOf(Fault)
-  expect(people.encodeId(null)).toEqual(new Fault('column [id]: expected a record id, got null'))
+  expect(people.encodeId(null)).toEqual(
+    new Fault('column [id]: expected a record id, got null', undefined, 'id'),
+  )
 })
 
 test('isFaults narrows both ways', () => {

@@ -1,3 +1,4 @@
+import { arithmeticFault } from './arithmetic.js'
 import { compileColumns, type PhysicalColumn } from './column-tree.js'
 import type { CodecOptions } from './column-type.js'
 import { isFileType } from './column-types.js'
@@ -75,6 +76,11 @@ export interface TableCodec {
   readonly ids: IdCodec
   /** Returns an id as it is stored, or a fault that names the column. */
   encodeId(id: unknown): string | Fault
+  /** Says why arithmetic has no effect on a row. `textOf` returns the present values of the calculated columns. */
+  arithmeticFault(
+    update: Pick<EncodedUpdate, 'arithmetic'>,
+    textOf: (column: number) => string | null,
+  ): Fault
 }
 
 /** A column that gets numbers of its own. */
@@ -146,6 +152,10 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
         ? new Fault(`column [id]: ${text.message}`, undefined, 'id')
         : text
     },
+    arithmeticFault: (
+      { arithmetic }: Pick<EncodedUpdate, 'arithmetic'>,
+      textOf: (column: number) => string | null,
+    ) => arithmeticFault(tree.physical, arithmetic, textOf),
   } satisfies Omit<TableCodec, 'stored'>
   const inOrder = codec.inOrder.filter((index) => index < stored.length)
   const withoutComputed: TableCodec = {
