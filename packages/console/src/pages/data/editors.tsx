@@ -93,10 +93,13 @@ const INPUT_TYPES: Partial<Record<EditorProps['column']['type'], string>> = {
   time: 'time',
 }
 
+/** Browsers show no time with more than three digits after the second. */
+const FINE_TIME = /\.\d{4}/
+
 /** Text in the cell itself: text, numbers, e-mail addresses, days. */
 function ShortEditor({ column, value, typed, onChange, onEnd }: EditorProps) {
-  const inputType = INPUT_TYPES[column.type]
   const present = longText(column, value)
+  const inputType = FINE_TIME.test(present) ? undefined : INPUT_TYPES[column.type]
   const [text, setText] = useState(inputType === undefined ? (typed ?? present) : present)
   const isLeft = useRef(false)
   const parsed = parseText({ ...column, notNull: false }, text)

@@ -10,6 +10,7 @@ import {
   resolutionsOf,
   type Shown,
   tableTake,
+  takesOfTable,
   withoutDecisions,
 } from './decisions.js'
 
@@ -203,5 +204,14 @@ describe('decisions about conflicts', () => {
     const decisions = decidePart(NO_DECISIONS, rule, { name: 'bob', cell: { value: 'x' } })
     expect(withoutDecisions(decisions, [cells])).toBe(decisions)
     expect(isSettled(rule, withoutDecisions(decisions, [rule]), show([rule]))).toBe(false)
+  })
+})
+
+describe('the sides for a whole table', () => {
+  it('are offered only if they settle a conflict', () => {
+    expect(takesOfTable('users', show([cells, rule]))).toEqual(['ours', 'theirs'])
+    expect(takesOfTable('users', show([rule]))).toEqual([])
+    expect(takesOfTable('users', show([rule], { hidden: 1 }))).toEqual(['ours', 'theirs'])
+    expect(takesOfTable('teams', show([schema]))).toEqual(['theirs'])
   })
 })

@@ -95,6 +95,16 @@ export function tableTake(
   return decided?.token === token ? decided?.take : undefined
 }
 
+/** The sides that settle a conflict if they are taken for its whole table. Conflicts that are not shown may be among them. */
+export function takesOfTable(table: string, { conflicts, tables }: Shown): readonly Take[] {
+  const ofTable = conflicts.filter((conflict) => conflict.table === table)
+  const count = tables.find(({ name }) => name === table)?.conflicts ?? 0
+  const settled = ofTable.flatMap((conflict) => (isRule(conflict) ? [] : takesOf(conflict)))
+  return (['ours', 'theirs'] as const).filter(
+    (take) => count > ofTable.length || settled.includes(take),
+  )
+}
+
 /** Returns the side that a conflict has by the decision about its table. */
 export function takeByTable(
   conflict: MergeConflict,

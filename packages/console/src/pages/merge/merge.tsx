@@ -43,6 +43,7 @@ import {
   tableTake,
   takeByTable,
   takesOf,
+  takesOfTable,
   withoutDecisions,
 } from './decisions.js'
 import './merge.css'
@@ -371,8 +372,10 @@ function MergeView({ change }: { change: BranchChange }) {
               {count} {count === 1 ? 'conflict' : 'conflicts'}
             </Tag>
             <span className="grow" />
-            <span className="faint">all others of this table:</span>
-            {(['ours', 'theirs'] as const).map((take) => (
+            {takesOfTable(name, shown).length > 0 && (
+              <span className="faint">all others of this table:</span>
+            )}
+            {takesOfTable(name, shown).map((take) => (
               <Button
                 key={take}
                 className="side small"

@@ -2,6 +2,7 @@ import type { ColumnDefinition, ColumnGenerator, IntBits, LinkAction } from '@of
 import type { ReactNode } from 'react'
 import { Button, IconButton } from '../../ui/button.js'
 import { Checkbox, Field, TextField } from '../../ui/field.js'
+import { CONVERSIONS } from './conversions.js'
 
 type Type = ColumnDefinition['type']
 
@@ -84,6 +85,12 @@ const ON_DELETE: Readonly<Record<LinkAction, string>> = {
 }
 
 export const BLANK: ColumnDefinition = { name: '', type: 'string' }
+
+/** Whether a column can get a type: by a conversion of its values, or by an expression. A new column can have any. */
+function canBecome(before: ColumnDefinition | undefined, type: Type): boolean {
+  if (before === undefined || before.type === type || COMPUTED.has(type)) return true
+  return before.computed === undefined && CONVERSIONS[before.type].includes(type)
+}
 
 /** Sets a type, and leaves out the options that it does not have. */
 function withType(
@@ -226,7 +233,7 @@ export function ColumnForm({
             onChange={(event) => onChange(withType(column, event.target.value as Type, tables))}
           >
             {(Object.keys(TYPES) as Type[])
-              .filter((one) => !isNested || !NESTED_NEVER.has(one))
+              .filter((one) => (isNested ? !NESTED_NEVER.has(one) : canBecome(before, one)))
               .map((one) => (
                 <option key={one} value={one}>
                   {TYPES[one]}
