@@ -80,6 +80,39 @@ it('a check searches the letters of texts, and other values as texts', async () 
   }
 })
 
+it('a time without a zone is calculated with as such', async () => {
+  const branches = await TestBranches.create(service, `constraints${++number}`, {
+    events: [
+      { name: 'at', type: 'datetime', withoutZone: true },
+      { name: 'hour', type: 'int', computed: 'extract(hour from at)' },
+      { name: 'day', type: 'date', computed: 'at::date' },
+      { name: 'next', type: 'datetime', computed: `date_trunc('day', at) + interval '1 day'` },
+      { name: 'same', type: 'datetime', computed: 'coalesce(at, at)' },
+      { name: 'moment', type: 'datetime' },
+    ],
+  })
+  const put = (name: string, check: string) =>
+    branches.call('main', 'PUT', `/tables/events/constraints/${name}`, { check })
+  expectOk(await put('recent', `at > timestamp '2020-01-01'`))
+  expectOk(await put('early', `extract(hour from at) < 12 and at::date < '2030-01-01'`))
+  expect(await put('zoned', 'extract(hour from moment) < 12')).toMatchObject({ status: 400 })
+  await branches.put('main', 'events', 'a', { at: '2026-05-01T10:20:30Z' })
+  expect(await branches.read('main', 'events', ['a'])).toMatchObject({
+    a: {
+      ...{ hour: 10, day: '2026-05-01', next: '2026-05-02T00:00:00.000Z' },
+      same: '2026-05-01T10:20:30.000Z',
+    },
+  })
+  const late = await branches.call('main', 'PUT', '/tables/events/data/b', {
+    at: '2026-05-01T12:00:00Z',
+  })
+  expect(late).toMatchObject({ status: 400, body: { constraint: 'early' } })
+  const found = await branches.call('main', 'POST', '/sql', {
+    statement: `select hour, next > at as is_later from events where same = at`,
+  })
+  expect(expectOk(found).body.records).toEqual([{ hour: 10, is_later: true }])
+})
+
 const STATES = ['new', 'paid', 'archived']
 const stateColumn = (values: readonly string[]) =>
   ({ name: 's', type: 'enum', enum: { values } }) as Column

@@ -265,6 +265,59 @@ describe.each(['main', 'fork', 'fork of a fork'])('a change with an expression, 
   })
 })
 
+it('takes functions whose result depends on settings, which are always the same', async () => {
+  const branches = await TestBranches.create(service, `using${++number}`, {
+    items: [
+      { name: 'day', type: 'string' },
+      { name: 'price', type: 'string' },
+      { name: 'moment', type: 'datetime' },
+      { name: 'local', type: 'datetime', withoutZone: true },
+      { name: 'code', type: 'string' },
+    ],
+  })
+  await branches.put('main', 'items', 'a', {
+    ...{ day: '31/01/2026', price: '1.234,50', code: 'a' },
+    ...{ moment: '2026-07-01T23:30:00Z', local: '2026-07-01T23:30:00Z' },
+  })
+  const alter = (column: string, changes: object) =>
+    branches.call('main', 'PATCH', `/tables/items/columns/${column}`, changes)
+  for (const check of [`to_date(day, 'DD/MM/YYYY') > '2020-01-01'`, `concat(day, code) <> ''`]) {
+    const path = '/tables/items/constraints/stored'
+    expect(await branches.call('main', 'PUT', path, { check })).toMatchObject({
+      ...{ status: 400, body: { message: expect.stringContaining('more than the record') } },
+    })
+  }
+  const decimal = { type: 'decimal', decimal: { precision: 10, scale: 2 } }
+  const number_ = `replace(replace(price, '.', ''), ',', '.')::numeric`
+  const statement = `alter table items
+    alter column code type text using concat_ws('-', code, array_to_string(array[code, day], '/')),
+    alter column local type text using to_char(local at time zone 'UTC' at time zone 'Europe/Zurich', 'HH24:MI')`
+  const answer = await branches.call('main', 'POST', '/sql', { statement })
+  expectOk(answer)
+  expectOk(await alter('day', { type: 'date', using: `to_date(day, 'DD/MM/YYYY')` }))
+  expectOk(await alter('price', { ...decimal, using: number_ }))
+  expectOk(
+    await alter('moment', {
+      type: 'string',
+      using: `(moment at time zone 'Europe/Zurich')::date::text`,
+    }),
+  )
+  expect(await branches.read('main', 'items', ['a'])).toEqual({
+    a: {
+      day: '2026-01-31',
+      price: '1234.50',
+      moment: '2026-07-02',
+      local: '01:30',
+      code: 'a-a/31/01/2026',
+    },
+  })
+  for (const using of ['random()::text', 'current_date::text', 'gen_random_uuid()::text']) {
+    expect(await alter('code', { using })).toMatchObject({
+      ...{ status: 400, body: { message: expect.stringContaining('the time or on chance') } },
+    })
+  }
+})
+
 describe('a merge', () => {
   const alter = (branches: TestBranches, branch: string) =>
     branches.call(branch, 'PATCH', '/tables/items/columns/price', CENTS)

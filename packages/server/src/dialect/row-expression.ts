@@ -48,6 +48,8 @@ export interface RowExpression {
   readonly sql: StoredParts
   /** The values of enums that it names, which its columns must have. */
   readonly values?: readonly NamedValue[]
+  /** It is evaluated once for each record, and not stored. */
+  readonly isOnce?: true
 }
 
 /** A column that an expression can use. A column inside an object has a dotted name. */
@@ -117,10 +119,14 @@ async function parseRowExpression(text: string): Promise<ParsedExpression> {
   return { text, node: result.val, size }
 }
 
-/** Resolves the columns of an expression, and writes the SQL that is evaluated. */
+/**
+ * Resolves the columns of an expression, and writes the SQL that is evaluated. An expression that is evaluated once can name
+ * an enum that only the column has that gets its values.
+ */
 export function bindRowExpression(
   parsed: ParsedExpression,
   columns: readonly RowColumn[],
+  { isOnce = false, enums = [] }: { isOnce?: boolean; enums?: readonly EnumType[] } = {},
 ): RowExpression {
   const known = columns.map((column) => ({ ...column, name: cutName(column.name) }))
   const find = (name: string) => findName(known, name, (column) => column.name)
@@ -136,8 +142,9 @@ export function bindRowExpression(
     isScalar: false,
     weight: 1,
   })
-  const context = new RowContext(parsed, { columns: known, find })
-  const written = writeAll(createWriter(context, scope), parsed.node)
+  const context = new RowContext(parsed, { columns: known, find, enums })
+  requireValue(parsed.node, { isOnce })
+  const written = writeAll(createWriter(context, scope), parsed.node, { isOnce })
   const positions = listColumns(parsed.node).map(({ location = 0, fields }) => ({
     start: location - PREFIX_BYTES,
     id: find(namesOf(fields)[0] ?? '')?.id ?? 0,
@@ -145,12 +152,15 @@ export function bindRowExpression(
   const { values } = context
   return {
     ...{ text: cutAtColumns(parsed.text, positions), sql: written },
-    ...(values.length > 0 && { values }),
+    ...(isOnce ? { isOnce } : values.length > 0 && { values }),
   }
 }
 
-function writeAll(writer: ExpressionWriter, node: Node): StoredParts {
-  requireValue(node)
+function writeAll(
+  writer: ExpressionWriter,
+  node: Node,
+  { isOnce }: { isOnce: boolean },
+): StoredParts {
   let written: Sql
   try {
     written = writer.write(node)
@@ -158,7 +168,8 @@ function writeAll(writer: ExpressionWriter, node: Node): StoredParts {
     throw error instanceof RangeError ? tooDeep() : error
   }
   const parts = toStoredParts(written)
-  // Such a call limits the time of a statement. An expression of a row has to be cheap without it.
+  // Such a call limits the time of a statement. An expression that is stored has to be cheap without it.
+  if (isOnce) return parts
   if (parts.some((part) => typeof part === 'string' && part.includes('offshoot_sql.'))) {
     throw invalidSql('the expression calculates, compares or searches values that can be too large')
   }
@@ -170,16 +181,26 @@ class RowContext implements StatementContext {
   expanded = 0
   readonly #parsed: ParsedExpression
   readonly #find: (name: string) => RowColumn | undefined
+  readonly #enums: readonly EnumType[]
   readonly #idOfEnum: ReadonlyMap<EnumType, number>
   /** The values of enums that the expression names, by their places in JSON. */
   readonly #values = new Map<string, NamedValue>()
 
   constructor(
     parsed: ParsedExpression,
-    { columns, find }: { columns: readonly RowColumn[]; find(name: string): RowColumn | undefined },
+    {
+      columns,
+      find,
+      enums,
+    }: {
+      columns: readonly RowColumn[]
+      find(name: string): RowColumn | undefined
+      enums: readonly EnumType[]
+    },
   ) {
     this.#parsed = parsed
     this.#find = find
+    this.#enums = enums
     this.#idOfEnum = new Map(
       columns.flatMap(({ id, enum: type }) => (type === undefined ? [] : [[type, id]])),
     )
@@ -201,8 +222,15 @@ class RowContext implements StatementContext {
     return sql`${slot(this.#find(name)?.id ?? 0)}`
   }
 
+  findEnum(name: string): EnumType | undefined {
+    return this.#enums.find((each) => each.name === name)
+  }
+
   placeOf(value: Sql, type: EnumType): Sql {
-    const placeIn = this.#idOfEnum.get(type) ?? 0
+    const placeIn = this.#idOfEnum.get(type)
+    if (placeIn === undefined) {
+      throw invalidSql(`values of enum [${type.name}] can only be compared by = here`)
+    }
     const constant = value.values.length > 0 ? undefined : value.text
     // PostgreSQL would calculate the place of a constant before it knows a collation.
     const known = type.values.find((each) => literal(each).text === constant)
@@ -236,14 +264,31 @@ class RowContext implements StatementContext {
   }
 }
 
-/** Refuses functions that take or return many rows. */
-function requireValue(node: Node): void {
+/** Functions whose result is another one each time. PostgreSQL refuses them in an expression that is stored. */
+const CHANGING: ReadonlySet<string> = new Set(
+  `clock_timestamp gen_random_uuid now random statement_timestamp timeofday transaction_timestamp uuidv4 uuidv7`.split(
+    ' ',
+  ),
+)
+
+/** Refuses functions that take or return many rows, and those whose result is not that of the record. */
+function requireValue(node: Node, { isOnce }: { isOnce: boolean }): void {
+  const [time] = listNodes(node, 'SQLValueFunction')
+  const mutable = (name: string) =>
+    invalidSql(
+      `function [${name}] is not possible, because its result depends on the time or on chance`,
+    )
+  if (isOnce && time !== undefined) {
+    throw mutable((time.op ?? '').replace(/^SVFOP_|_N$/g, '').toLowerCase())
+  }
   for (const call of listNodes(node, 'FuncCall')) {
     const name = catalogueName(call.funcname) ?? ''
     const { kind } = FUNCTIONS.get(name) ?? {}
     if (kind === 'collects' || kind === 'folds' || ROW_FUNCTIONS.has(name)) {
       throw invalidSql(`function [${name}] is not possible in an expression over one row`)
     }
+    const isOfNow = CHANGING.has(name) || (name === 'age' && call.args?.length === 1)
+    if (isOnce && isOfNow) throw mutable(name)
   }
 }
 
@@ -253,7 +298,10 @@ function listColumns(node: Node): NodeOf<'ColumnRef'>[] {
   )
 }
 
-function listNodes<Kind extends 'ColumnRef' | 'FuncCall'>(root: Node, kind: Kind): NodeOf<Kind>[] {
+function listNodes<Kind extends 'ColumnRef' | 'FuncCall' | 'SQLValueFunction'>(
+  root: Node,
+  kind: Kind,
+): NodeOf<Kind>[] {
   const found: NodeOf<Kind>[] = []
   const waiting: unknown[] = [root]
   while (waiting.length > 0) {

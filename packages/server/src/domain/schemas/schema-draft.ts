@@ -50,6 +50,7 @@ import {
   columnIdsUsedBy,
   constraintNotFound,
   enumFault,
+  enumOf,
   pathsOf,
   requireColumns,
   type StoredConstraint,
@@ -341,12 +342,15 @@ export class SchemaDraft {
     if (using === undefined) return undefined
     if (fillNulls) return { fault: 'excludes [fillNulls]; the expression can have a value' }
     if (definition.computed !== undefined) return { fault: 'a computed column has no values' }
-    if (!COLUMN_TYPE_ENTRIES[definition.type].allows.computed) {
-      return { fault: `is not possible for type [${definition.type}]` }
+    const { type } = definition
+    if (!COLUMN_TYPE_ENTRIES[type].allows.computed) {
+      return { fault: `is not possible for type [${type}]` }
     }
     const { expressions } = this.#options
     try {
-      return { expression: bindExpression(using, { columns, expressions }), columns }
+      const enums = enumOf(definition) ?? []
+      const options = { isOnce: true, enums: [enums].flat() }
+      return { expression: bindExpression(using, { columns, expressions }, options), columns }
     } catch (error) {
       if (!(error instanceof AppError)) throw error
       return { fault: error.message }

@@ -163,6 +163,7 @@ type ExpressionContext = Pick<ConstraintContext, 'columns' | 'expressions'>
 export function bindExpression(
   text: string,
   { columns, expressions }: ExpressionContext,
+  options: Parameters<typeof bindRowExpression>[2] = {},
 ): RowExpression {
   const parsed = expressions?.get(text)
   if (parsed === undefined) throw new Error('expressions are parsed before they are applied')
@@ -179,6 +180,7 @@ export function bindExpression(
       isText: TEXT_TYPES.has(column.type),
       enum: enumOf(column),
     })),
+    options,
   )
   const used = new Set(columnIdsIn(bound.sql))
   const computed = columns.find((column) => column.computed && used.has(column.id))
@@ -191,7 +193,10 @@ const TEXT_TYPES: ReadonlySet<StoredColumn['type']> = new Set([
 ])
 
 /** Errors name the column, because the type of an enum can have the name of the table, which can change. */
-const enumOf = ({ name, enum: list }: StoredColumn): EnumType | undefined =>
+export const enumOf = ({
+  name,
+  enum: list,
+}: Pick<StoredColumn, 'name' | 'enum'>): EnumType | undefined =>
   list && { kind: 'enum', name: list.type ?? name, values: list.values }
 
 /** The size of a value that is neither a text nor a `decimal`. Two digits of a `decimal` take a byte. */

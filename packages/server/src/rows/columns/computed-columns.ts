@@ -1,5 +1,6 @@
 import { LIMITS } from '@offshoot/contract/limits'
 import {
+  columnIdsIn,
   type ExpressionParts,
   expressionSql,
   type RowExpression,
@@ -40,20 +41,32 @@ export function computedSql(
 ): Sql {
   const value = sql`(${expressionSql(asStored(column.computed.sql, columns), columnSql)})`
   const { sqlType } = COLUMN_TYPE_ENTRIES[column.type]
+  if (column.type === 'datetime' && !column.computed.isOnce && usesZoneless(column, columns)) {
+    // A time with or without a zone, by operators that do not look at the zone of the session.
+    return sql`((timestamp 'epoch' + (${value} - 'epoch')) at time zone 'UTC')`
+  }
   if (column.type !== 'decimal') return sql`(${value}::${raw(sqlType)})`
   return sql`round(${value}::numeric, ${raw(String(column.decimal?.scale ?? 0))})`
 }
 
+function usesZoneless({ computed }: ComputedColumn, columns: readonly StoredColumn[]): boolean {
+  const ids = new Set(columnIdsIn(computed.sql))
+  return listAllColumns(columns).some(({ id, withoutZone }) => withoutZone && ids.has(id))
+}
+
 /**
- * Returns an expression for columns as they are stored. Links and enums are stored as texts. In expressions, as in statements,
- * links have the type of the ids, and values of an enum the order of its list.
+ * Returns an expression for columns as they are stored. Links and enums are stored as texts, and all times with a zone. In
+ * expressions, as in statements, links have the type of the ids, values of an enum the order of its list, and times without
+ * a zone none.
  */
 function asStored(parts: StoredParts, columns: readonly StoredColumn[]): ExpressionParts {
   const byId = new Map(listAllColumns(columns).map((column) => [column.id, column]))
   return parts.flatMap((part): ExpressionParts => {
     if (typeof part === 'string') return [part]
     if (typeof part === 'number') {
-      const type = byId.get(part)?.link?.idType
+      const { link, withoutZone } = byId.get(part) ?? {}
+      if (withoutZone) return ['(', part, ` at time zone 'UTC')`]
+      const type = link?.idType
       return type === undefined ? [part] : ['(', part, `)::${LINK_TYPES[type]}`]
     }
     const list = byId.get(part.placeIn)?.enum

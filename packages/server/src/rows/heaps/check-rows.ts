@@ -163,7 +163,7 @@ const MUTABLE = 'its result depends on more than the record, such as the time or
 
 /**
  * Throws if PostgreSQL does not accept the expression of a check as a condition that depends on the row alone. A
- * generated column of an empty table must be one.
+ * generated column of an empty table must be one. What is evaluated once may depend on settings, which are always the same.
  */
 export async function requireCheckable(
   database: Queryable,
@@ -177,11 +177,13 @@ export async function requireCheckable(
   const fails = failsCheck(rule, (id) => ident(physicalName({ id })))
   const probe = ident(`check ${rule.id}`)
   await database.query(sql`savepoint checkable`)
+  const condition =
+    rule.computed?.computed.isOnce === true
+      ? sql`check (${fails})`
+      : sql`fails boolean generated always as (${fails}) stored`
   try {
     await database.query(sql`
-      create temporary table ${probe} (
-        ${join(columns, ', ')}, fails boolean generated always as (${fails}) stored
-      ) on commit drop`)
+      create temporary table ${probe} (${join(columns, ', ')}, ${condition}) on commit drop`)
   } catch (error) {
     const code = codeOf(error)
     if (code === undefined || !/^(22|42)/.test(code)) throw error
