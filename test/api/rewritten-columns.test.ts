@@ -318,6 +318,40 @@ it('takes functions whose result depends on settings, which are always the same'
   }
 })
 
+it('makes values of an enum, and lists the records whose value it does not have', async () => {
+  const branches = await TestBranches.create(service, `using${++number}`, {
+    items: [
+      { name: 's', type: 'string' },
+      { name: 't', type: 'string' },
+    ],
+  })
+  await branches.put('main', 'items', 'a', { s: 'A', t: 'x' })
+  await branches.put('main', 'items', 'b', { s: 'B' })
+  await branches.put('main', 'items', 'c', { s: 'C', t: 'z' })
+  const alter = (column: string, changes: object) =>
+    branches.call('main', 'PATCH', `/tables/items/columns/${column}`, changes)
+  const states = { type: 'enum', enum: { values: ['active', 'closed'] } }
+  const refused = await alter('s', { ...states, using: `case s when 'A' then 'active' else s end` })
+  expect(refused.body).toMatchObject({
+    code: 'invalid_schema',
+    problems: [{ kind: 'limit', records: 2, samples: [{ id: 'b' }, { id: 'c' }] }],
+  })
+  expectOk(
+    await alter('s', { ...states, using: `case s when 'A' then 'active' else 'closed' end` }),
+  )
+  const define = `create type kind as enum ('y', 'x');
+    alter table items alter column t type kind using (case when t = 'x' then t else 'y' end)::kind`
+  const answer = await branches.call('main', 'POST', '/sql', { statement: define })
+  expectOk(answer)
+  expect(await branches.read('main', 'items', ['a', 'b', 'c'])).toEqual({
+    a: { s: 'active', t: 'x' },
+    b: { s: 'closed', t: 'y' },
+    c: { s: 'closed', t: 'y' },
+  })
+  expectOk(await alter('s', { using: `case when s < 'closed' then 'closed' else 'active' end` }))
+  expect(await branches.read('main', 'items', ['a'])).toMatchObject({ a: { s: 'closed' } })
+})
+
 describe('a merge', () => {
   const alter = (branches: TestBranches, branch: string) =>
     branches.call(branch, 'PATCH', '/tables/items/columns/price', CENTS)

@@ -343,7 +343,7 @@ export class SchemaDraft {
     if (fillNulls) return { fault: 'excludes [fillNulls]; the expression can have a value' }
     if (definition.computed !== undefined) return { fault: 'a computed column has no values' }
     const { type } = definition
-    if (!COLUMN_TYPE_ENTRIES[type].allows.computed) {
+    if (type !== 'enum' && !COLUMN_TYPE_ENTRIES[type].allows.computed) {
       return { fault: `is not possible for type [${type}]` }
     }
     const { expressions } = this.#options

@@ -11,7 +11,7 @@ import {
 import { join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { slot } from '../../postgres/statement.js'
 import { COLUMN_TYPE_ENTRIES } from './column-types.js'
-import { fitsPrecision } from './conversions.js'
+import { fitsPrecision, isValueOf } from './conversions.js'
 import {
   listAllColumns,
   type StoredColumn,
@@ -163,6 +163,8 @@ function fitsType(value: Sql, column: ComputedColumn): Sql | undefined {
       return sql`${value} between '0001-01-01'::date and '9999-12-31'::date`
     case 'datetime':
       return sql`${value} >= '0001-01-01T00:00:00Z'::timestamptz and ${value} < '10000-01-01T00:00:00Z'::timestamptz`
+    case 'enum':
+      return isValueOf(value, column)
     case 'time':
       return sql`${value} < '24:00:00'::time`
     default:

@@ -152,7 +152,7 @@ const NUMBER_LENGTH_MAX = 400
 const number = (value: number): Sql => raw(String(value))
 
 /** Returns the condition that a text is a value of an enum, which has at least one. */
-function isValueOf(text: Sql, { enum: { values } = { values: [] } }: Typed): Sql {
+export function isValueOf(text: Sql, { enum: { values } = { values: [] } }: Typed): Sql {
   return values.length === 0 ? sql`false` : sql`${text} in (${join(values.map(literal), ', ')})`
 }
 
