@@ -586,7 +586,8 @@ export const PreviewSchema = Type.Object(
     dataLoss: Type.Optional(DataLossListSchema),
     problems: Type.Optional(
       Type.Array(ColumnProblemSchema, {
-        description: 'The records that do not allow changes of columns, new columns or constraints.',
+        description:
+          'The records that do not allow changes of columns, new columns or constraints.',
       }),
     ),
   },
