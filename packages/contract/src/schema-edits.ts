@@ -484,7 +484,7 @@ export type PutConstraint = ConstraintRule & { readonly dryRun?: boolean }
 /** The answer to a dry run of adding a constraint. */
 export const ConstraintPreviewSchema = Type.Object(
   {
-    constraint: Type.Unsafe<Constraint>(Type.Ref('Constraint#')),
+    constraint: ConstraintReference,
     problems: Type.Array(ColumnProblemSchema),
   },
   {
