@@ -1,8 +1,13 @@
 import type { ColumnProblem } from '@offshoot/client'
+import { Link } from 'wouter'
+import { usePlace } from '../../api/place.js'
+import { href } from '../../app/navigate.js'
+import { paths } from '../../app/paths.js'
 import { Icon } from '../../ui/icon.js'
 
 /** Records that do not allow a change of their column, with the first of their values. */
 export function Problems({ problems }: { problems: readonly ColumnProblem[] }) {
+  const place = usePlace()
   if (problems.length === 0) return null
   return (
     <div className="note danger" role="alert">
@@ -16,7 +21,9 @@ export function Problems({ problems }: { problems: readonly ColumnProblem[] }) {
               <ul>
                 {samples.map(({ id, value }) => (
                   <li key={id}>
-                    <code>{id}</code>
+                    <Link href={href(paths.table(place, table, { filter: { id } }))}>
+                      <code>{id}</code>
+                    </Link>
                     {value !== undefined && <>: {value}</>}
                   </li>
                 ))}
