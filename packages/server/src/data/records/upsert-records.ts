@@ -164,17 +164,8 @@ export class UpsertRecords {
     const id = isNewId ? this.#newId() : givenId
     const values = codec.encodeRecord(record as InputRecord, this.#origin, () => REFUSED_FILE)
     const columns = this.#columnsOf(record as InputRecord)
-    if (!isFaults(values))
-      return this.#withKey({
-        position,
-        givenId,
-        id,
-        isNewId,
-        isNew: false,
-        values,
-        columns,
-        missing: undefined,
-      })
+    const row = { position, givenId, id, isNewId, isNew: false, columns }
+    if (!isFaults(values)) return this.#withKey({ ...row, values, missing: undefined })
     // An existing record needs no more than the fields that change.
     const update = codec.encodeUpdate(record as InputRecord, this.#origin, () => REFUSED_FILE)
     if (isFaults(update)) return describeFaults(codec, update)
@@ -183,16 +174,7 @@ export class UpsertRecords {
     const known = codec.stored.physical.map((_, index) => {
       return update.values[update.columns.indexOf(index)] ?? null
     })
-    return this.#withKey({
-      position,
-      givenId,
-      id,
-      isNewId,
-      isNew: false,
-      values: known,
-      columns,
-      missing,
-    })
+    return this.#withKey({ ...row, values: known, missing })
   }
 
   #withKey(row: UpsertRow): UpsertRow | string {
