@@ -12,6 +12,7 @@ import {
   type Change,
   type Counts,
   changesOf,
+  effectsOnLinks,
   find,
   fits,
   listAdded,
@@ -1243,13 +1244,15 @@ class Run {
     const kind = deletes ? 'delete' : 'update'
     const found = [...table.rows].filter(([, row]) => isMet(row)).map(([id]) => id)
     let answer: Answer | undefined
-    let isTaken = false
+    const before = branch.state
+    let after: State | undefined
     await this.both(
       () => {
         if (!deletes && Object.keys(values).length === 0) throw new Refusal('sets nothing')
         const writes = found.map((id): Write => ({ kind, table: table.name, id, values }))
-        if (!dryRun) branch.state = applyWrites(branch.state, writes)
-        isTaken = true
+        // A dry run is refused like the request itself.
+        after = applyWrites(before, writes)
+        if (!dryRun) branch.state = after
       },
       async () => {
         answer = await this.call(
@@ -1261,7 +1264,18 @@ class Run {
         return answer
       },
     )
-    if (isTaken) expect(answer?.body).toEqual({ [`${kind}d`]: found.length })
+    if (after === undefined) return
+    const { linked = {}, ...counts } = answer?.body ?? {}
+    expect(counts).toEqual({ [`${kind}d`]: found.length })
+    const effects = deletes ? effectsOnLinks({ before, after, table, found }) : []
+    expect(Object.keys(linked).sort()).toEqual(effects.map(({ name }) => name).sort())
+    for (const { name, deleted, cleared } of effects) {
+      const told = { deleted: 0, cleared: 0, ...linked[name] }
+      expect(told.deleted, name).toBe(deleted)
+      // A link can be cleared in a record that is then deleted because of another link.
+      expect(told.cleared, name).toBeGreaterThanOrEqual(cleared.least)
+      expect(told.cleared, name).toBeLessThanOrEqual(cleared.most)
+    }
   }
 
   /** Returns a set of records of a table, and the condition of the model for it. */

@@ -959,6 +959,46 @@ function brokenLinks(state: State): BrokenLink[] {
   )
 }
 
+/** What a deletion of records has caused in a table with links to them. */
+interface LinkEffects {
+  readonly name: string
+  readonly deleted: number
+  readonly cleared: { readonly least: number; readonly most: number }
+}
+
+/** Lists what a deletion of the records `found` of a table has caused by links. */
+export function effectsOnLinks({
+  before,
+  after,
+  table,
+  found,
+}: {
+  before: State
+  after: State
+  table: ModelTable
+  found: readonly string[]
+}): LinkEffects[] {
+  const isLeft = (uid: number, id: string) => find(after, uid)?.rows.has(id) === true
+  const given = new Set(found.map((id) => recordKey(table, id)))
+  return before.tables.flatMap((each): LinkEffects[] => {
+    const clearing = each.columns.filter(({ onDelete }) => onDelete === 'setNull')
+    let [deleted, least, most] = [0, 0, 0]
+    for (const [id, row] of each.rows) {
+      const isKept = isLeft(each.uid, id)
+      if (!isKept && !given.has(recordKey(each, id))) deleted++
+      for (const column of clearing) {
+        const value = readValue(row, each, column)
+        const { link } = column
+        if (value === null || link === undefined || isLeft(link, String(value))) continue
+        most++
+        if (isKept) least++
+      }
+    }
+    const { name } = each
+    return deleted + least === 0 ? [] : [{ name, deleted, cleared: { least, most } }]
+  })
+}
+
 /** Deletes or changes the records that link to deleted ones, one by one. Throws if a link that must exist does not. */
 export function settleLinks(state: State, deleted: ReadonlySet<string>): State {
   const gone = new Set(deleted)
