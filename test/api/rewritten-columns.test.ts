@@ -453,6 +453,32 @@ describe('a merge', () => {
     expect(await branches.read('main', 'items', ['a'])).toMatchObject({ a: { price: 7 } })
   })
 
+  it.each([
+    [20, 200],
+    [21, 409],
+  ])('knows the values that %i expressions have replaced', async (count, status) => {
+    const branches = await open()
+    const path = '/tables/items/columns/price'
+    for (let number = 0; number < count; number++) {
+      expectOk(await branches.call('fork', 'PATCH', path, { using: `price || '${number % 10}'` }))
+    }
+    const answer = await branches.merging('fork')
+    expect(answer.status).toBe(status)
+    if (status !== 200) expect(answer.body.code).toBe('data_loss')
+  })
+
+  it('loses the values of the target if it merges the schema without rows', async () => {
+    const branches = await open()
+    expectOk(await alter(branches, 'fork'))
+    const schemaOnly = { tables: { items: { mode: 'schema' } } }
+    const refused = await branches.merging('fork', schemaOnly)
+    expect(refused.body).toMatchObject({
+      code: 'data_loss',
+      dataLoss: [{ table: 'items', column: 'price', records: 2 }],
+    })
+    expect(await branches.read('main', 'items', ['a'])).toEqual({ a: FIRST })
+  })
+
   it('takes the same change of both sides as one', async () => {
     const branches = await open()
     expectOk(await alter(branches, 'fork'))

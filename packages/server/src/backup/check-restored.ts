@@ -20,6 +20,7 @@ import { type Static, type TSchema, Type } from 'typebox'
 import { Value } from 'typebox/value'
 import { toCanonicalJson } from '../common/write-json.js'
 import { expressionText, parseRowExpressions } from '../dialect/row-expression.js'
+import { REPLACED_MAX } from '../domain/schemas/alter-column.js'
 import {
   bindComputed,
   pathsOf,
@@ -110,7 +111,7 @@ const StoredColumnSchema = Type.Object(
     defaultValue: Type.Optional(Type.String()),
     unique: Type.Optional(Type.Boolean()),
     index: Type.Optional(Type.Boolean()),
-    replaced: Type.Optional(Type.Array(Id)),
+    replaced: Type.Optional(Type.Array(Id, { maxItems: REPLACED_MAX })),
     columns: Type.Optional(Type.Array(Type.Unknown())),
     generate: Type.Optional(ColumnGenerateSchema),
     computed: Type.Optional(ExpressionSchema),

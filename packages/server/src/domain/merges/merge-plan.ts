@@ -310,7 +310,7 @@ export async function planMerge(
   // Tables and columns in conflict are not removed.
   const removals = withoutColumns(
     listRemovals(ours.schema, schema),
-    isMadeAgain({ schema, restored, changedRecords, idsOf: (id) => ids.allOf([id]) }),
+    isMadeAgain({ schema, restored, changedRecords, ruleOf, idsOf: (id) => ids.allOf([id]) }),
   )
   return {
     ...options,
@@ -354,8 +354,9 @@ function isMadeAgain({
   schema,
   restored,
   changedRecords,
+  ruleOf,
   idsOf,
-}: Pick<MergePlan, 'schema' | 'restored' | 'changedRecords'> & {
+}: Pick<MergePlan, 'schema' | 'restored' | 'changedRecords' | 'ruleOf'> & {
   /** Returns all ids of a column. */
   idsOf(id: number): readonly number[]
 }): Parameters<typeof withoutColumns>[1] {
@@ -363,7 +364,9 @@ function isMadeAgain({
   const live = new Set(columns.map(({ id }) => id))
   const broughtBack = new Set([...restored].flatMap(([old, id]) => (live.has(id) ? [old] : [])))
   const replaced = new Set(columns.flatMap((column) => (column.replaced ?? []).flatMap(idsOf)))
-  return (column) => {
+  return (column, table) => {
+    // Without its rows, the merged table has no values of the other form.
+    if (ruleOf(table.id).mode !== 'merge') return false
     if (listOrigins(column).some(({ id }) => broughtBack.has(id))) return true
     const isRewritten =
       replaced.has(column.id) || column.replaced?.some((id) => broughtBack.has(id)) === true

@@ -6,6 +6,12 @@ import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import { conversionFault, haveSameForm } from '../../rows/columns/conversions.js'
 import { listOrigins, type StoredColumn } from '../../rows/columns/stored-schema.js'
 
+/**
+ * Columns that a column remembers to have replaced. A merge with a branch that has an earlier one asks before it loses values
+ * of that. Schemas are stored for each change, so a list without an end would take space with the square of the changes.
+ */
+export const REPLACED_MAX = 20
+
 export type Alteration = Extract<SchemaOperation, { alterColumn: unknown }>['alterColumn']
 
 /** Returns the definition of a column after a change. */
@@ -110,7 +116,8 @@ export function alterStored(
   }
   if (options.isRewritten) {
     const ids = [before, ...listOrigins(before)].map(({ id }) => id)
-    return { ...stored, replaced: [...ids, ...(before.replaced ?? [])] }
+    const replaced = [...ids, ...(before.replaced ?? [])].slice(0, REPLACED_MAX)
+    return { ...stored, replaced }
   }
   const made = { ...stored, from: originOf(before) }
   const fault = conversionFault(made)
