@@ -123,11 +123,12 @@ export async function readDifference(
         const turn = new Turn()
         for (const table of tablesToShow(after, options.tableName)) {
           if (turn.isOver) await turn.end()
+          const present = before.columnsOf(table)
           const difference = new Difference({
             table,
             form: { limits: options.limits, jsonAsText: false },
             // The rows of the other side may still store values of columns that it has removed.
-            leftOut: before.schema.removedIds?.filter((id) => !before.hasColumn(table, id)),
+            leftOut: before.schema.removedIds?.filter((id) => !present.has(id)),
             base: before.baseOf(table),
             after: { rows: after.rows, table },
             isRestricted: false,
@@ -180,16 +181,18 @@ interface Before {
   readonly at: 'base' | 'fork' | 'now' | 'checkpoint'
   readonly schema: StoredSchema
   baseOf(table: StoredTable): TableBase | TableState
-  /** Returns whether there is a column whose values are those of a column of the later state. */
-  hasColumn(table: StoredTable, columnId: number): boolean
+  /** Returns the ids of the columns of a later table whose values the state has in a column. */
+  columnsOf(table: StoredTable): ReadonlySet<number>
 }
 
-/** Returns whether a state has a column that a column of a later table was made of, or that is read in its place. */
-function hasColumnIn({ table, readAs }: TableState, later: StoredTable, columnId: number): boolean {
-  const column = later.columns.find(({ id }) => id === columnId)
-  if (column === undefined) return false
-  const origins = new Set([column, ...listOrigins(column)].map(({ id }) => id))
-  return readAs?.has(columnId) === true || table?.columns.some(({ id }) => origins.has(id)) === true
+/** Returns the ids of the columns of a later table that were made of a column of a state, or in whose place one is read. */
+function columnsIn({ table, readAs }: TableState, later: StoredTable): ReadonlySet<number> {
+  const known = new Set(table?.columns.map(({ id }) => id))
+  const present = later.columns.filter(
+    (column) =>
+      readAs?.has(column.id) || [column, ...listOrigins(column)].some(({ id }) => known.has(id)),
+  )
+  return new Set(present.map(({ id }) => id))
 }
 
 /** Returns a table in a state, without values of columns that the state has removed. */
@@ -236,12 +239,12 @@ function idsOfPast({ schema }: BranchState): SameIds {
 function inState(
   state: BranchState,
   { schema }: BranchState,
-): Pick<Before, 'schema' | 'baseOf' | 'hasColumn'> {
+): Pick<Before, 'schema' | 'baseOf' | 'columnsOf'> {
   const read = readColumns(state, schema)
   return {
     schema: state.schema,
     baseOf: (table) => ownColumnsOf(stateOf(read, table)),
-    hasColumn: (table, columnId) => hasColumnIn(stateOf(read, table), table, columnId),
+    columnsOf: (table) => columnsIn(stateOf(read, table), table),
   }
 }
 
@@ -306,10 +309,10 @@ async function findBase(
       const base = tableBase(baseOfTable(read, table.id), table)
       return { ...base, states: base.states.map(ownColumnsOf) }
     },
-    hasColumn: (table, columnId) =>
-      baseOfTable(read, table.id).states.some((state) =>
-        hasColumnIn(stateOf(state, table), table, columnId),
-      ),
+    columnsOf(table) {
+      const { states } = baseOfTable(read, table.id)
+      return new Set(states.flatMap((state) => [...columnsIn(stateOf(state, table), table)]))
+    },
   }
 }
 
