@@ -959,7 +959,7 @@ function brokenLinks(state: State): BrokenLink[] {
   )
 }
 
-/** What a deletion of records has caused in a table with links to them. */
+/** The records of a table that a deletion has deleted or changed through links. */
 interface LinkEffects {
   readonly name: string
   readonly deleted: number

@@ -44,11 +44,11 @@ export interface SetOptions extends LongCallOptions {
   readonly dryRun?: boolean
 }
 
-/** What a deletion of records by a filter has done. */
+/** The numbers of records that a deletion by a filter has deleted or changed. */
 export interface DeletedSet {
   /** The number of deleted records that meet the filter. */
   readonly deleted: number
-  /** What their deletion has caused by links to them, by table. */
+  /** The records that links to the deleted ones have deleted or changed, by table. */
   readonly linked?: Readonly<
     Record<
       string,

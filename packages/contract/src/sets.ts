@@ -52,7 +52,10 @@ export const DeletedSetSchema = Type.Object(
           ),
           cleared: Type.Optional(Type.Integer({ description: 'The number of links set to null.' })),
         }),
-        { description: 'What their deletion has caused by links to them, by table.' },
+        {
+          description:
+            'The records that links to the deleted ones have deleted or changed, by table.',
+        },
       ),
     ),
   },

@@ -151,7 +151,7 @@ function boundOfTextCall(
   if (size === undefined || made === undefined) return undefined
   const bytes = Buffer.byteLength(made)
   if (name === 'replace') {
-    // What is found is at least as long as the constant.
+    // Each part of the text that is replaced is as long as the constant.
     const each = Math.max(1, Buffer.byteLength(found ?? ''))
     return Math.ceil(size * Math.max(1, bytes / each))
   }

@@ -1,6 +1,6 @@
 import { TYPES } from './allowed.js'
 
-/** Types of PostgreSQL that statements cannot have, besides those that they can have, as [TYPES] and the ones of columns. */
+/** Types of PostgreSQL that no statement can use. `TYPES` has those that statements can use. */
 const OTHER_TYPES = `
   aclitem bit box cid circle cstring datemultirange gtsvector int2vector int4multirange int8multirange jsonpath line lseg
   macaddr8 name nummultirange oid oidvector path pg_lsn pg_node_tree pg_snapshot point polygon record refcursor tid trigger

@@ -86,7 +86,7 @@ export async function deleteSet(context: SetContext, options: SetOptions): Promi
   })
 }
 
-/** What a deletion has caused by links, by the names of tables. */
+/** The records of other tables that a deletion has deleted or changed through links, by the names of the tables. */
 type LinkEffects = Awaited<ReturnType<NonNullable<WriteTransaction['settleLinks']>>>
 
 interface SetChange {

@@ -61,7 +61,7 @@ export function parseExpressions(
   { tables: stored }: { readonly tables: readonly TableOfExpressions[] },
   { tables }: Pick<Schema, 'tables'> = { tables: [] },
 ): Promise<ParsedExpressions> {
-  // Those over columns of another type are bound again.
+  // Expressions of these tables may use a column that gets another type, and are bound again then.
   const retyped = new Set(
     operations.flatMap((operation) =>
       'alterColumn' in operation && operation.alterColumn.type !== undefined
